@@ -1,0 +1,66 @@
+# Every target sets up .venv by itself; nothing outside this folder is touched.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) ## show a pipeline surviving the death of its workers
+	$(BIN)/penstock demo $(ARGS)
+
+.PHONY: test
+test: $(READY) ## run the whole suite on SQLite, PostgreSQL and MariaDB
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+.PHONY: quick
+quick: $(READY) ## run the tests that need no server and no processes
+	$(BIN)/python -m pytest --database sqlite -m "not process and not slow" $(ARGS)
+
+.PHONY: lint
+lint: $(READY) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: format
+format: $(READY) ## fix style and formatting in place
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: types
+types: $(READY) ## check types, strictly
+	$(BIN)/mypy
+
+.PHONY: check
+check: lint types test ## what every change has to pass
+
+.PHONY: simulate
+simulate: $(READY) ## search seeded schedules for a broken promise
+	$(BIN)/python -m tests.simulation $(ARGS)
+
+.PHONY: chaos
+chaos: $(READY) ## kill real workers and servers under load, then check the history
+	$(BIN)/python -m tests.chaos $(ARGS)
+
+.PHONY: bench
+bench: $(READY) ## measure throughput and latency
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: pins
+pins: $(READY) ## refresh requirements-dev.txt to the newest versions
+	$(BIN)/python scripts/pin.py
+
+.PHONY: clean
+clean: ## remove everything that was built, downloaded or cached here
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+
+$(READY): pyproject.toml requirements-dev.txt scripts/setup
+	@scripts/setup $(VENV)
+	@touch $@
