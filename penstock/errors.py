@@ -1,0 +1,252 @@
+"""Every error Penstock raises on purpose, in one tree. Each message says what to do next.
+
+PenstockError
+├── ConfigurationError            a setting, an option or a URL is wrong
+├── DefinitionError               a task, a pipeline or a reconciler is declared wrongly
+├── ArgumentError (TypeError)     arguments do not fit a task's signature
+├── SerializationError            a value cannot be written as JSON, or stored JSON cannot be read
+│   └── PayloadTooLarge
+├── UnknownTask                   a stored name that this process has not imported
+├── JobFailed                     job.result() of a job that will never have one
+├── RunFailed                     run.result() of a run that will never have one
+├── ResultTimeout (TimeoutError)  the result did not come in the time given
+├── StaleClaimError               this process no longer holds the claim it tried to write under
+│   ├── CommitFailed              ... noticed when a result was settled: the result is dropped
+│   └── LeaseLost                 ... noticed while the handler was still running
+├── LockTimeout (TimeoutError)    a row stayed locked for longer than the caller would wait
+├── OverwriteError                a write-once key was written a second time
+├── ActionRefused                 the job or run is not in a state that allows the action
+│   ├── ReviveError
+│   └── CancelConflict
+└── DatabaseError
+    ├── DatabaseUnavailable       no connection, or it was lost and the retries are spent
+    ├── SchemaOutdated            the tables are older than this version of Penstock
+    └── SchemaTooNew              the tables are newer than this version of Penstock
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PenstockError(Exception):
+    """The root: `except PenstockError` catches everything Penstock raises on purpose."""
+
+
+class ConfigurationError(PenstockError):
+    """A setting, an option or a URL is wrong."""
+
+
+class DefinitionError(PenstockError):
+    """A task, a pipeline or a reconciler is declared wrongly; nothing was written."""
+
+
+class ArgumentError(PenstockError, TypeError):
+    """Arguments do not fit a task's signature."""
+
+    def __init__(self, task: str, problem: str, parameter: str | None = None) -> None:
+        self.task = task
+        self.problem = problem
+        self.parameter = parameter
+        where = f"argument {parameter!r} of {task}" if parameter else task
+        super().__init__(f"{where}: {problem}")
+
+    def __reduce__(self) -> tuple[type[ArgumentError], tuple[str, str, str | None]]:
+        return type(self), (self.task, self.problem, self.parameter)
+
+
+class SerializationError(PenstockError):
+    """A value cannot be written as JSON, or stored JSON cannot be read."""
+
+
+class PayloadTooLarge(SerializationError):
+    """An argument list or a result is larger than the `payload_limit` setting."""
+
+    def __init__(self, name: str, size: int, limit: int) -> None:
+        self.name = name
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{name} takes {size:,} bytes as JSON; payload_limit allows {limit:,}. "
+            "Store the data elsewhere and pass a reference to it, or raise payload_limit."
+        )
+
+    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
+        return type(self), (self.name, self.size, self.limit)
+
+
+class UnknownTask(PenstockError):
+    """A stored task name that this process has not imported."""
+
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        self.name = name
+        self.known = tuple(known)
+        some = f" Known here: {', '.join(sorted(self.known)[:10])}." if known else ""
+        super().__init__(
+            f"no task is named {name!r} in this process. Import the module that declares it, "
+            f"or give the renamed task its old name: @app.task(name={name!r}).{some}"
+        )
+
+    def __reduce__(self) -> tuple[type[UnknownTask], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.name, self.known)
+
+
+class JobFailed(PenstockError):
+    """The job ended without a result."""
+
+    def __init__(self, job_id: str, reason: str, error: str = "") -> None:
+        self.job_id = job_id
+        self.reason = reason
+        self.error = error
+        detail = f": {error}" if error else ""
+        super().__init__(
+            f"job {job_id} has no result ({reason}){detail}. job.attempts() tells the whole story; "
+            "job.retry() runs it again."
+        )
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str]]:
+        return type(self), (self.job_id, self.reason, self.error)
+
+
+class RunFailed(PenstockError):
+    """The run ended without a result."""
+
+    def __init__(self, run_id: str, status: str, reasons: Sequence[str] = ()) -> None:
+        self.run_id = run_id
+        self.status = status
+        self.reasons = tuple(reasons)
+        detail = f" ({', '.join(self.reasons)})" if self.reasons else ""
+        super().__init__(
+            f"run {run_id} ended {status}{detail}. run.steps() shows which step and why; "
+            "run.revive() redoes what did not finish."
+        )
+
+    def __reduce__(self) -> tuple[type[RunFailed], tuple[str, str, tuple[str, ...]]]:
+        return type(self), (self.run_id, self.status, self.reasons)
+
+
+class ResultTimeout(PenstockError, TimeoutError):
+    """The result did not come in the time given; the work itself goes on."""
+
+    def __init__(self, what: str, seconds: float, status: str = "") -> None:
+        self.what = what
+        self.seconds = seconds
+        self.status = status
+        now = f"; it is {status}" if status else ""
+        super().__init__(
+            f"{what} had no result after {seconds:g} s{now}. The work goes on: ask again later, "
+            "and check that a worker is running (penstock status)."
+        )
+
+    def __reduce__(self) -> tuple[type[ResultTimeout], tuple[str, float, str]]:
+        return type(self), (self.what, self.seconds, self.status)
+
+
+class StaleClaimError(PenstockError):
+    """This process no longer holds the claim it tried to write under; nothing was written."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(self.explain(what))
+
+    def explain(self, what: str) -> str:
+        return f"the claim on {what} is held by somebody else now. Nothing was written: stop working on it."
+
+    def __reduce__(self) -> tuple[type[StaleClaimError], tuple[str]]:
+        return type(self), (self.what,)
+
+
+class CommitFailed(StaleClaimError):
+    """The claim was lost before the result could be settled; the result is dropped."""
+
+    def explain(self, what: str) -> str:
+        return (
+            f"the result of {what} was dropped: the claim was lost before it could be settled. "
+            "Whoever holds the job now will run it; make the handler idempotent or use job.transaction()."
+        )
+
+
+class LeaseLost(StaleClaimError):
+    """The claim was lost while the handler was running."""
+
+    def explain(self, what: str) -> str:
+        return (
+            f"the claim on {what} was lost while it was being worked on. Stop: its result will not be "
+            "accepted. If this happens often, raise reap_after or look for what froze the process."
+        )
+
+
+class LockTimeout(PenstockError, TimeoutError):
+    """A row stayed locked for longer than the caller would wait."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        super().__init__(
+            f"{what} was still locked after {seconds:g} s. Try again, or wait longer (timeout=)."
+        )
+
+    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, float]]:
+        return type(self), (self.what, self.seconds)
+
+
+class OverwriteError(PenstockError):
+    """A write-once key was written a second time."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(
+            f"{key!r} is set already, and keys are write-once. Pass overwrite=True to replace it, "
+            "or use compare_and_set()."
+        )
+
+    def __reduce__(self) -> tuple[type[OverwriteError], tuple[str]]:
+        return type(self), (self.key,)
+
+
+class ActionRefused(PenstockError):
+    """The job or run is not in a state that allows the action."""
+
+
+class ReviveError(ActionRefused):
+    """The run cannot be revived; only halted and failed runs can."""
+
+
+class CancelConflict(ActionRefused):
+    """The job or run cannot be cancelled, because it has ended or something else is ending it."""
+
+
+class DatabaseError(PenstockError):
+    """The database cannot be used as it is."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """No connection, or it was lost and the retries are spent."""
+
+
+class SchemaOutdated(DatabaseError):
+    """The tables are older than this version of Penstock."""
+
+    def __init__(self, found: int | None, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        state = "has no Penstock tables" if found is None else f"has schema version {found}"
+        super().__init__(f"the database {state}; this version needs {needed}. Run: penstock migrate")
+
+    def __reduce__(self) -> tuple[type[SchemaOutdated], tuple[int | None, int]]:
+        return type(self), (self.found, self.needed)
+
+
+class SchemaTooNew(DatabaseError):
+    """The tables are newer than this version of Penstock."""
+
+    def __init__(self, found: int, needed: int) -> None:
+        self.found = found
+        self.needed = needed
+        super().__init__(
+            f"the database has schema version {found}; this version of Penstock knows only {needed}. "
+            "Upgrade the penstock package in this process."
+        )
+
+    def __reduce__(self) -> tuple[type[SchemaTooNew], tuple[int, int]]:
+        return type(self), (self.found, self.needed)

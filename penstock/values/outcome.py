@@ -1,0 +1,182 @@
+"""What an attempt decided: from what happened to the one value that settle writes. Pure.
+
+An executor turns a finished handler into an `Event`; `decide` turns the event into an `Outcome` by the task's
+retry policy and the counts so far. Invariant 11: an error or a timeout spends a retry; a snooze, a release
+and a cancellation spend nothing; crashes have a budget of their own (`decide_crash`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.errors import ConfigurationError, PayloadTooLarge, PenstockError
+from penstock.values.failure import Failure
+from penstock.values.retry import Retry, crash_delay
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Snooze:
+    """Returned by a handler: run this job again after `seconds`. No budget is spent."""
+
+    seconds: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)):
+            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds")
+        if not 0 <= self.seconds < float("inf"):
+            raise ConfigurationError(f"Snooze({self.seconds!r}): give 0 or more seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Returned by a handler: end this job as cancelled, without a result. It is not an error."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The handler returned a value; `output` is its JSON text."""
+
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Something raised: the handler, or reading its arguments, or writing its result.
+
+    `reason` is what the job will fail with when no retry is left, if that says more than "retries exhausted".
+    """
+
+    failure: Failure
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The attempt took longer than the task's `timeout`."""
+
+    seconds: float
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The claim is given back unfinished: a graceful stop, or work that was never started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The handler was told to stop because the job or its run was cancelled."""
+
+    reason: str = ""
+
+
+Event = Returned | Raised | TimedOut | Snooze | Cancel | Released | Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an attempt ended and what becomes of the job. `delay` is None when this is the job's end."""
+
+    kind: OutcomeKind
+    output: str | None = None
+    failure: Failure | None = None
+    delay: float | None = None
+    reason: Reason | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.delay is None
+
+    @property
+    def status(self) -> JobStatus:
+        """The status the job has once this outcome is settled."""
+        if self.delay is not None:
+            return JobStatus.SCHEDULED if self.delay > 0 else JobStatus.AVAILABLE
+        return _FINAL_STATUS[self.kind]
+
+    @property
+    def spends_retry(self) -> bool:
+        return self.delay is not None and self.kind in (OutcomeKind.ERRORED, OutcomeKind.TIMED_OUT)
+
+
+_FINAL_STATUS = {
+    OutcomeKind.SUCCEEDED: JobStatus.SUCCEEDED,
+    OutcomeKind.ERRORED: JobStatus.FAILED,
+    OutcomeKind.TIMED_OUT: JobStatus.FAILED,
+    OutcomeKind.CRASHED: JobStatus.FAILED,
+    OutcomeKind.CANCELLED: JobStatus.CANCELLED,
+}
+
+
+class CrashDecision(NamedTuple):
+    """What becomes of a job whose process died."""
+
+    status: JobStatus
+    delay: float
+    reason: Reason | None
+
+
+def interpret(value: object, encode: Callable[[object], str]) -> Event:
+    """What a handler's return value asks for; `encode` is `Signature.encode_result`, with its limit."""
+    if isinstance(value, (Snooze, Cancel)):
+        return value
+    try:
+        return Returned(encode(value))
+    except PayloadTooLarge as error:
+        return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
+    except Exception as error:
+        # Also what user code raises on the way (serializers, properties): the step's error, never a crash.
+        return Raised(Failure.of(error), Reason.RESULT_NOT_SERIALIZABLE)
+
+
+def raised(error: BaseException, *, reading_arguments: bool = False) -> Raised:
+    """The event for an exception from a handler, or from reading its stored arguments."""
+    invalid = reading_arguments and isinstance(error, PenstockError)
+    return Raised(Failure.of(error), Reason.ARGUMENTS_INVALID if invalid else None)
+
+
+def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -> Outcome:
+    """The outcome of an attempt, `retry_count` retries spent before it; `random` in [0, 1) is for jitter."""
+    match event:
+        case Returned(output):
+            return Outcome(OutcomeKind.SUCCEEDED, output=output)
+        case Snooze(seconds):
+            return Outcome(OutcomeKind.SNOOZED, delay=float(seconds))
+        case Cancel(reason) | Stopped(reason):
+            failure = Failure.note("Cancelled", reason) if reason else None
+            return Outcome(OutcomeKind.CANCELLED, failure=failure, reason=Reason.CANCELLED)
+        case Released():
+            return Outcome(OutcomeKind.RELEASED, delay=0.0)
+        case TimedOut(seconds, traceback):
+            failure = Failure.note("TimedOut", f"no result after {seconds:g} s (timeout)", traceback)
+            return _errored(OutcomeKind.TIMED_OUT, failure, Reason.TIMED_OUT, policy, retry_count, random)
+        case Raised(failure, reason):
+            if not policy.permits(failure.lineage):
+                final = reason or Reason.NOT_RETRYABLE
+                return Outcome(OutcomeKind.ERRORED, failure=failure, reason=final)
+            final = reason or Reason.RETRIES_EXHAUSTED
+            return _errored(OutcomeKind.ERRORED, failure, final, policy, retry_count, random)
+
+
+def decide_crash(crash_count: int, max_crashes: int | None) -> CrashDecision:
+    """What becomes of a job after its `crash_count`-th crash (the one just noticed included).
+
+    `max_crashes` crashes are survived; the next one fails the job. None: no cap.
+    """
+    if max_crashes is not None and crash_count > max_crashes:
+        return CrashDecision(JobStatus.FAILED, 0.0, Reason.CRASHES_EXHAUSTED)
+    delay = crash_delay(crash_count)
+    return CrashDecision(JobStatus.SCHEDULED if delay > 0 else JobStatus.AVAILABLE, delay, None)
+
+
+def _errored(
+    kind: OutcomeKind, failure: Failure, final: Reason, policy: Retry, retry_count: int, random: float
+) -> Outcome:
+    if retry_count >= policy.max:
+        return Outcome(kind, failure=failure, reason=final)
+    return Outcome(kind, failure=failure, delay=policy.delay_for(retry_count + 1, random))
