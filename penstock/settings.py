@@ -1,0 +1,212 @@
+"""Every setting, its default and its meaning. Frozen, checked once, passed down; nothing reads a global.
+
+Sources, the first that speaks wins: an argument of `Penstock(...)`, the environment variable
+`PENSTOCK_<NAME>`, the default here. A wrong name or value is refused, whichever source it came from.
+Durations may be written "500ms", "30s", "5m", "14d"; sizes "512 KiB".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from typing import TypeVar
+
+from penstock.errors import ConfigurationError
+from penstock.values import readers
+from penstock.values.readers import URL_FORMS, Reader, choice, flag, nearest, optional, seconds, whole
+from penstock.values.units import QueueLimit, parse_queues
+
+__all__ = ["QueueLimit", "Settings", "parse_queues"]
+
+PREFIX = "PENSTOCK_"
+_DAY = 86_400.0
+_HIDDEN = re.compile(r"(://[^:/@]*:)[^@/]*(?=@)")
+
+# Variables that share our prefix and are no settings: the command line's default app, the test suite's own,
+# and what Kubernetes sets in every pod for a service whose name begins with "penstock".
+_NOT_OURS = re.compile(r"PENSTOCK_(APP|TEST_.*|(.*_)?SERVICE_HOST|(.*_)?SERVICE_PORT.*|(.*_)?PORT(_\d+_.*)?)")
+
+T = TypeVar("T")
+
+
+def _setting(default: T, meaning: str, read: Reader, *, secret: bool = False) -> T:
+    return field(default=default, repr=not secret, metadata={"meaning": meaning, "read": read})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One value per setting. `Settings.load()` merges the sources; `Settings.meanings()` explains them."""
+
+    database_url: str = _setting(
+        "sqlite:///penstock.db", "The database that holds the work.", readers.database_url, secret=True
+    )
+    schema: str | None = _setting(
+        None, "The schema for Penstock's tables; none: the connection's own.", optional(readers.identifier)
+    )
+    table_prefix: str = _setting("penstock_", "What every table's name begins with.", readers.identifier)
+    auto_migrate: bool = _setting(True, "Create and upgrade the tables on first use.", flag)
+
+    payload_limit: int = _setting(
+        1024 * 1024, "Largest arguments or result, in bytes of JSON.", readers.size(1024)
+    )
+    max_fanout: int | None = _setting(
+        None, "Most elements one expand may have; none: no limit.", optional(whole(1))
+    )
+    inline_fanout: int = _setting(
+        1000, "Expands with more elements than this are created in chunks, by an advancement.", whole(1)
+    )
+    retention: float | None = _setting(
+        14 * _DAY, "How long finished work is kept; none: for ever.", optional(seconds(0))
+    )
+
+    queues: tuple[QueueLimit, ...] | None = _setting(
+        None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(readers.queues)
+    )
+    role: str = _setting("all", "What a worker does.", choice("all", "worker", "advancer", "reconciler"))
+    processes: int = _setting(
+        1, "Worker processes under the supervisor; 0: none, all in one.", whole(0, 1024)
+    )
+    concurrency: int = _setting(100, "Most jobs one process runs at a time.", whole(1, 100_000))
+    executor_processes: int | None = _setting(
+        None, 'Processes for tasks with executor="process"; none: one per CPU.', optional(whole(1, 1024))
+    )
+    batch: int = _setting(
+        500, "Most rows claimed, settled or reclaimed in one transaction.", whole(1, 10_000)
+    )
+
+    heartbeat_interval: float = _setting(5.0, "Time between two signs of life of a process.", seconds(0.01))
+    reap_after: float = _setting(
+        30.0, "A process silent for so long is dead and its work is taken back.", seconds(0.02)
+    )
+    poll_interval: float = _setting(
+        1.0, "Longest time an idle worker waits before it looks again.", seconds(0.001)
+    )
+    sweep_interval: float = _setting(
+        5.0, "Time between two claims that look at the whole queue, not only above the floor.", seconds(0.001)
+    )
+    housekeeping_interval: float = _setting(
+        1.0, "Time between two rounds of promoting due work, reaping and repair.", seconds(0.001)
+    )
+    result_poll_interval: float = _setting(
+        0.1, "Longest time between two looks for a result that is waited for.", seconds(0.001)
+    )
+    shutdown_timeout: float = _setting(
+        25.0, "How long running work may go on after a stop signal before it is given back.", seconds(0)
+    )
+
+    listen: bool = _setting(True, "Hear of new work at once where the database can tell (PostgreSQL).", flag)
+    notify: bool = _setting(True, "Tell others of new work where the database can (PostgreSQL).", flag)
+    wakeup_interval: float = _setting(
+        0.01, "Wake-ups to other processes are sent at most this often.", seconds(0)
+    )
+    listen_url: str | None = _setting(
+        None,
+        "A direct URL to listen on when database_url leads to a pooler.",
+        optional(readers.database_url),
+        secret=True,
+    )
+    pooler: str = _setting("none", "What stands before the database.", choice("none", "transaction"))
+
+    pool_size: int = _setting(5, "Most connections a process keeps open for callers.", whole(1, 1000))
+    connect_timeout: float = _setting(10.0, "Longest time to wait for a connection.", seconds(0.1))
+    statement_timeout: float = _setting(30.0, "Longest time for one of our statements.", seconds(0.1))
+    lock_timeout: float = _setting(10.0, "Longest time one of our statements waits for a lock.", seconds(0.1))
+
+    log_level: str = _setting(
+        "info", "The least severe events to log.", choice("debug", "info", "warning", "error", "critical")
+    )
+    log_format: str = _setting("text", "How log lines are written.", choice("text", "json"))
+    crash_at: str | None = _setting(
+        None, "For tests: the named point at which to kill this process.", optional(readers.text)
+    )
+
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            value = _read(setting, setting.name, getattr(self, setting.name))
+            object.__setattr__(self, setting.name, value)
+        self._check_together()
+
+    @classmethod
+    def load(cls, *, environ: Mapping[str, str] | None = None, **overrides: object) -> Settings:
+        """Merge the sources. An override of None leaves the setting to the environment and the default."""
+        known = {setting.name: setting for setting in fields(cls)}
+        for name in overrides.keys() - known.keys():
+            raise ConfigurationError(f"there is no setting {name!r}{nearest(name, known)}")
+        values = _from_environment(known, os.environ if environ is None else environ)
+        for name, value in overrides.items():
+            if value is not None or _allows_none(known[name]):
+                values[name] = value
+        return cls(**values)  # type: ignore[arg-type]
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """Each setting's name and what it means, for help texts and documentation."""
+        return {setting.name: setting.metadata["meaning"] for setting in fields(cls)}
+
+    @property
+    def backend(self) -> str:
+        """The kind of database: "postgresql", "mysql" or "sqlite"."""
+        return URL_FORMS[self.database_url.partition(":")[0].lower()]
+
+    @property
+    def shown_url(self) -> str:
+        """The database URL without its password, for people."""
+        return _HIDDEN.sub(r"\1***", self.database_url)
+
+    @property
+    def listens(self) -> bool:
+        """Whether wake-ups can be heard: never through a transaction pooler."""
+        return (
+            self.listen and self.backend == "postgresql" and (self.pooler == "none" or bool(self.listen_url))
+        )
+
+    def _check_together(self) -> None:
+        if self.reap_after < 2 * self.heartbeat_interval:
+            raise ConfigurationError(
+                f"reap_after ({self.reap_after:g} s) must be at least twice heartbeat_interval "
+                f"({self.heartbeat_interval:g} s), or live processes are taken for dead. "
+                f"Raise reap_after to {2 * self.heartbeat_interval:g} or more."
+            )
+        if self.lock_timeout > self.statement_timeout:
+            raise ConfigurationError(
+                f"lock_timeout ({self.lock_timeout:g} s) must not be longer than statement_timeout "
+                f"({self.statement_timeout:g} s): it would never be reached. Lower lock_timeout."
+            )
+        if self.schema and self.backend == "sqlite":
+            raise ConfigurationError(
+                "SQLite has no schemas: leave schema out, or use table_prefix to tell apps apart"
+            )
+        if self.listen_url and self.backend != "postgresql":
+            raise ConfigurationError("listen_url is for PostgreSQL only: leave it out")
+
+
+def _from_environment(known: Mapping[str, Field[object]], environ: Mapping[str, str]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for variable, written in environ.items():
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in known:
+            if written.strip():
+                values[name] = _read(known[name], variable, written)
+        elif not _NOT_OURS.fullmatch(variable):
+            close = nearest(name, known, lambda setting: PREFIX + setting.upper())
+            raise ConfigurationError(
+                f"the environment variable {variable} is not a setting of Penstock{close}"
+            )
+    return values
+
+
+def _read(setting: Field[object], called: str, value: object) -> object:
+    read: Reader = setting.metadata["read"]
+    try:
+        return read(value)
+    except (ValueError, TypeError) as error:
+        shown = called if not setting.repr else f"{called}={value!r}"
+        raise ConfigurationError(f"{shown}: {error}") from None
+
+
+def _allows_none(setting: Field[object]) -> bool:
+    return "None" in str(setting.type)
