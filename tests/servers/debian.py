@@ -1,0 +1,101 @@
+"""MariaDB on a Debian or Ubuntu without installing it, root or not: fetch the packages and unpack them.
+
+The tree is made once and kept in the cache folder of the checkout.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.servers.errors import Unavailable
+
+CACHE = Path(__file__).resolve().parents[2] / ".cache"
+ALWAYS_THERE = {"libc6", "libgcc-s1", "libstdc++6"}
+HINT = "Install MariaDB, or set TEST_MARIADB_URL to a server whose user can create databases."
+
+
+def unpacked_mariadb() -> Path:
+    """A folder with `usr/sbin/mariadbd` and the libraries it needs."""
+    tree = CACHE / "mariadb"
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "mariadb.lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        if not tree.exists():
+            _fetch_and_unpack(tree)
+    return tree
+
+
+def _fetch_and_unpack(tree: Path) -> None:
+    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+        raise Unavailable(f"no MariaDB on this system, and no apt-get to fetch it with. {HINT}")
+    with TemporaryDirectory(dir=CACHE) as folder:
+        apt = Apt(Path(folder))
+        packages = apt.download([apt.server_package()])
+        unpacked = Path(folder) / "tree"
+        _unpack(packages, unpacked)
+        if _lacks_libraries(unpacked / "usr/sbin/mariadbd"):
+            _unpack(apt.download(_libraries_of(packages[0])), unpacked)
+        unpacked.rename(tree)
+
+
+class Apt:
+    """apt-get with the system's package lists, or with lists of its own when the system has none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.options: list[str] = []
+        if not self._search():
+            self._use_own_lists()
+
+    def server_package(self) -> str:
+        """Older distributions put the version into the name."""
+        names = self._search()
+        if not names:
+            raise Unavailable(f"the package lists know no mariadb-server-core. {HINT}")
+        return names[0]
+
+    def download(self, packages: Sequence[str]) -> list[Path]:
+        known = set(self.folder.glob("*.deb"))
+        self._run("apt-get", "download", *packages)
+        return sorted(set(self.folder.glob("*.deb")) - known)
+
+    def _search(self) -> list[str]:
+        found = self._run("apt-cache", "search", "--names-only", "^mariadb-server-core(-[0-9.]+)?$")
+        return sorted(line.split(" ")[0] for line in found.splitlines())
+
+    def _use_own_lists(self) -> None:
+        lists = CACHE / "apt"
+        (lists / "lists/partial").mkdir(parents=True, exist_ok=True)
+        (lists / "archives/partial").mkdir(parents=True, exist_ok=True)
+        self.options = ["-o", f"Dir::State::lists={lists / 'lists'}", "-o", f"Dir::Cache={lists}"]
+        self._run("apt-get", "update")
+
+    def _run(self, program: str, *arguments: str) -> str:
+        # apt's own sandbox user may not enter our folders.
+        sandbox = ["-o", f"APT::Sandbox::User={'root' if os.geteuid() == 0 else ''}"]
+        done = subprocess.run(
+            [program, *self.options, *sandbox, *arguments], cwd=self.folder, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise Unavailable(f"{program} {arguments[0]} failed: {done.stderr[-1000:]} {HINT}")
+        return done.stdout
+
+
+def _unpack(packages: Sequence[Path], tree: Path) -> None:
+    for package in packages:
+        subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
+
+
+def _lacks_libraries(program: Path) -> bool:
+    return "not found" in subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+
+
+def _libraries_of(package: Path) -> list[str]:
+    needs = subprocess.run(["dpkg-deb", "-f", package, "Depends"], capture_output=True, text=True, check=True).stdout
+    first_choices = [re.split(r"[ (|:]", need.strip())[0] for need in needs.split(",")]
+    return [name for name in first_choices if name.startswith("lib") and name not in ALWAYS_THERE]

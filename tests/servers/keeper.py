@@ -1,0 +1,46 @@
+"""Keeps one server for a whole test session, whichever pytest process asked for it first.
+
+    python -m tests.servers.keeper postgres SESSION_FOLDER
+
+Prints one JSON line: {"url": ...} or {"unavailable": reason}. Then waits for the session's owner to end, however it ends:
+the owner holds a lock that the operating system takes from the dead.
+"""
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+
+from tests.servers.errors import Unavailable
+from tests.servers.mariadb import Mariadb
+from tests.servers.postgres import Postgres
+
+KINDS: dict[str, type[Postgres] | type[Mariadb]] = {"postgres": Postgres, "mariadb": Mariadb}
+
+
+def main() -> None:
+    kind, session = sys.argv[1], Path(sys.argv[2])
+    with (session / f"{kind}.alive").open("w") as alive:
+        fcntl.lockf(alive, fcntl.LOCK_EX)
+        try:
+            with KINDS[kind](session / kind) as server:
+                answer(url=server.url(""))
+                wait_for_the_end(session)
+        except Unavailable as missing:
+            answer(unavailable=str(missing))
+
+
+def answer(**words: str) -> None:
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def wait_for_the_end(session: Path) -> None:
+    with (session / "owner").open() as owner:
+        fcntl.lockf(owner, fcntl.LOCK_SH)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""MariaDB (or MySQL): from the system, else from distribution packages unpacked into the cache folder."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.servers.admin import MariadbAdmin
+from tests.servers.binaries import MariadbPrograms, mariadb_programs
+from tests.servers.server import Server
+
+EVERYTHING = '{"access":18446744073709551615}'
+SYSTEM_TABLES = ["system_tables", "performance_tables", "system_tables_data"]
+
+
+class Mariadb(Server):
+    kind = "mariadb"
+    graceful = signal.SIGTERM
+    abrupt = signal.SIGKILL
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.programs: MariadbPrograms = mariadb_programs()
+
+    @property
+    def admin(self) -> MariadbAdmin:
+        return MariadbAdmin(f"mysql://root@127.0.0.1:{self.port}/mysql")
+
+    def _create_data(self) -> None:
+        if not self.programs.is_mariadb:
+            return self._run([*self._basics(), "--initialize-insecure"])
+        self.data.mkdir()
+        bootstrap = ["--bootstrap", "--enforce-storage-engine=", "--max-allowed-packet=8M"]
+        return self._run([*self._basics(), *bootstrap], script=self._system_tables())
+
+    def _system_tables(self) -> bytes:
+        """What `mariadb-install-db` would feed to the server; that script does not work from an unpacked tree."""
+        start = "create database mysql;\nuse mysql;\nset @auth_root_socket=null;\n"
+        tables = "".join(self.programs.script(name).read_text() for name in SYSTEM_TABLES)
+        roots = ", ".join(f"('{host}', 'root', '{EVERYTHING}')" for host in ("localhost", "127.0.0.1"))
+        return f"{start}{tables}\nreplace into global_priv values {roots};\n".encode()
+
+    def _command(self) -> Sequence[str | Path]:
+        return [
+            *self._basics(),
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={self.folder / 's'}",
+            f"--pid-file={self.folder / 'pid'}",
+            "--default-time-zone=+05:30",  # nobody's, so that a local time taken for UTC shows
+            "--max-connections=300",
+            "--innodb-flush-log-at-trx-commit=2",  # no test takes the disk away; a crash of the server is survived
+            "--innodb-buffer-pool-size=128M",
+        ]
+
+    def _basics(self) -> list[str | Path]:
+        programs = self.programs
+        small = ["--innodb-log-file-size=8M", "--skip-name-resolve"] if programs.is_mariadb else []
+        return [programs.server, "--no-defaults", f"--datadir={self.data}", *programs.options, *small]
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self.programs.environment}
