@@ -1,0 +1,93 @@
+"""What differs between the databases, as one short, closed protocol. Everything else is one set of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.database.template import ListType, ParamStyle, Renderer
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.database.transaction import Transaction
+    from penstock.settings import Settings
+
+Row = tuple[Any, ...]
+Parameters = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class TableWrite:
+    """One table's share of a batch insert: column → SQL over the batch's fields (`:field`)."""
+
+    table: str
+    columns: Mapping[str, str]
+    ignore_duplicates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A queue at one priority, and the highest sequence seen there: claims ask for what lies above it."""
+
+    queue: str
+    tier: int
+    floor: int
+    limit: int
+
+
+class Dialect(Protocol):
+    """A database's own way of saying what the others say differently."""
+
+    name: str
+    style: ParamStyle
+    now: str
+    lock: str
+    lock_skip: str
+    pushes_wakeups: bool
+    """LISTEN/NOTIFY: another process can be told that there is work."""
+    keeps_dead_rows: bool
+    """Deleted rows are still walked over for a while, so a claim needs its floor."""
+    transactional_ddl: bool
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        """Arguments for `create_engine`: driver timeouts and the state every connection of ours starts in."""
+
+    def connected(self, driver: Any) -> None:
+        """Bring a new connection into the state that all of ours are in."""
+
+    def among(self, parameter: str, kind: ListType) -> str:
+        """The SQL for "is one of" a list parameter."""
+
+    def list_value(self, values: Sequence[object], kind: ListType) -> object:
+        """A list parameter as the driver wants it."""
+
+    def begin(self, driver: Any) -> None:
+        """Open a transaction that may write, on the driver's own connection."""
+
+    def begin_reading(self, driver: Any) -> None:
+        """Get ready to read without keeping anybody from writing."""
+
+    def commit(self, driver: Any) -> None: ...
+
+    def rollback(self, driver: Any) -> None: ...
+
+    def write(
+        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+    ) -> int:
+        """Insert one batch into one or several tables. Returns how many rows the last table got."""
+
+    def take_ready(
+        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    ) -> list[Row]:
+        """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
+
+    def is_transient(self, error: BaseException) -> bool:
+        """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""
+
+    def is_disconnect(self, error: BaseException) -> bool:
+        """The connection is gone; whether a commit under way took place is not known."""
+
+    def is_duplicate(self, error: BaseException) -> bool:
+        """A unique key refused the row."""

@@ -1,0 +1,274 @@
+"""The database an app works on: connections, transactions, retries.
+
+Only the database decides: whatever fails for a passing reason is tried again here, in one place, and every statement
+has a timeout. A transaction that is tried again must be repeatable: ids are made before it starts, and writes that
+may already have been committed (the answer was lost with the connection) find themselves there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import StaticPool
+
+from penstock.database.dialect import Dialect
+from penstock.database.sqlite import Sqlite
+from penstock.database.template import ParamStyle, Renderer
+from penstock.database.transaction import Transaction
+from penstock.database.url import dialect_for, parse
+from penstock.errors import ConfigurationError, DatabaseUnavailable
+from penstock.settings import Settings
+from penstock.telemetry import points
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRIES = 12
+
+
+class Database:
+    """Connections, clock and statements of one app."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = parse(settings.database_url)
+        self.dialect: Dialect = dialect_for(self.url, settings)
+        qualifies = self.dialect.name == "postgresql"
+        self.schema = settings.schema if qualifies else None
+        self.prefix = settings.table_prefix
+        if settings.schema and not qualifies:
+            self.prefix = f"{settings.schema}_{settings.table_prefix}"
+        self.tables: list[str] = []
+        self.column_types: dict[str, dict[str, str]] = {}
+        self._clock = self.dialect.now
+        self._renderers: dict[ParamStyle, Renderer] = {}
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+        _forget_connections_after_fork(self)
+
+    # transactions
+
+    def in_transaction(
+        self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run `work` in a transaction of its own; try again after what passes by itself."""
+        return self._patiently(lambda: self._once(self.transaction, work, args, kwargs))
+
+    def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `work`, which only reads."""
+        return self._patiently(lambda: self._once(self.reading, work, args, kwargs))
+
+    def _once(self, opened: Any, work: Any, args: Any, kwargs: Any) -> Any:
+        with opened() as tx:
+            return work(tx, *args, **kwargs)
+
+    def _patiently(self, attempt: Callable[[], R]) -> R:
+        delay = 0.005
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return attempt()
+            except Exception as error:
+                if not self.is_passing(error) or not tries_left:
+                    raise self.explained(error) from error
+                time.sleep(delay * random.uniform(0.5, 1.5))
+                delay = min(delay * 2, 0.5)
+        raise AssertionError("unreachable")
+
+    def is_passing(self, error: BaseException) -> bool:
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
+
+    def explained(self, error: Exception) -> Exception:
+        """The error as a user should see it."""
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        if self.is_passing(error) or _is_out_of_order(cause):
+            where = self.url.render_as_string(hide_password=True)
+            return DatabaseUnavailable(f"The database at {where} does not answer as it should: {cause}")
+        return error
+
+    @contextmanager
+    def transaction(self, link: Link | None = None) -> Iterator[Transaction]:
+        """An open transaction: committed at the end, rolled back by an exception."""
+        with (link or Link(self, brief=True)).checked_out() as driver:
+            tx = self.on(driver)
+            self.dialect.begin(driver)
+            try:
+                yield tx
+                if points.watched:
+                    tx.reach("commit")
+                self.dialect.commit(driver)
+            except BaseException:
+                _quietly(self.dialect.rollback, driver)
+                raise
+        if points.watched:
+            tx.reach("committed")
+        tx.committed()
+
+    @contextmanager
+    def reading(self, link: Link | None = None) -> Iterator[Transaction]:
+        """Statements that only read, each by itself up to date."""
+        with (link or Link(self, brief=True)).checked_out() as driver:
+            self.dialect.begin_reading(driver)
+            try:
+                yield self.on(driver)
+            finally:
+                _quietly(self.dialect.rollback, driver)
+
+    @contextmanager
+    def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
+        """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
+        with self.engine.begin() as connection:
+            driver = connection.connection.driver_connection
+            yield connection, self.on(driver)
+
+    def on(self, driver: Any) -> Transaction:
+        return Transaction(driver, self.dialect, self.renderer(self.dialect.style), self.column_types)
+
+    # statements
+
+    def renderer(self, style: ParamStyle) -> Renderer:
+        found = self._renderers.get(style)
+        if found is None:
+            found = self._renderers[style] = Renderer(style, self._words(), self.dialect.among)
+        return found
+
+    def set_clock(self, sql: str | None) -> None:
+        """Let `{now}` be this expression instead of the server's clock. For tests."""
+        self._clock = sql or self.dialect.now
+        self._renderers.clear()
+
+    def shift_clock(self, micros: int) -> None:
+        self.set_clock(f"({self.dialect.now} + {micros})" if micros else None)
+
+    def _words(self) -> dict[str, str]:
+        names = {table: self.qualified(table) for table in self.tables}
+        return names | {"now": self._clock, "lock": self.dialect.lock, "lock_skip": self.dialect.lock_skip}
+
+    def qualified(self, table: str) -> str:
+        name = f"{self.prefix}{table}"
+        return f'"{self.schema}".{name}' if self.schema else name
+
+    # connections
+
+    @property
+    def engine(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._make_engine()
+            return self._engine
+
+    def _make_engine(self) -> Engine:
+        options = self.dialect.engine_options(self.url, self.settings)
+        if isinstance(self.dialect, Sqlite) and self.dialect.in_memory:
+            options["poolclass"] = StaticPool
+        else:
+            options |= {"pool_size": self.settings.pool_size, "max_overflow": -1, "pool_timeout": 30}
+        try:
+            engine = create_engine(self.url, **options)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(f"The driver for {self.url.drivername} is missing: {error}") from error
+        event.listen(engine, "connect", lambda driver, _record: self.dialect.connected(driver))
+        if isinstance(self.dialect, Sqlite):
+            _write_through_the_gate(engine, self.dialect)
+        return engine
+
+    def drop_connections(self) -> None:
+        """After a lost connection the others are suspect too."""
+        with self._lock:
+            engine = self._engine
+        if engine is not None and not isinstance(engine.pool, StaticPool):
+            engine.dispose()
+
+    def close(self) -> None:
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's connections are not ours to use or to close."""
+        self._lock = threading.Lock()
+        if self._engine is not None:
+            self._engine.dispose(close=False)
+            self._engine = None
+
+
+class Link:
+    """A connection taken from the pool: for one transaction, or kept by a loop that never shares it."""
+
+    def __init__(self, database: Database, *, brief: bool = False) -> None:
+        self.database = database
+        self.brief = brief
+        self.kept: Any = None
+
+    @contextmanager
+    def checked_out(self) -> Iterator[Any]:
+        fairy = self.kept or self.database.engine.raw_connection()
+        self.kept = fairy
+        try:
+            yield fairy.driver_connection
+        except BaseException as error:
+            self.kept = None
+            if self.database.dialect.is_disconnect(error):
+                _quietly(fairy.invalidate)
+                self.database.drop_connections()
+            else:
+                _quietly(fairy.close)
+            raise
+        if self.brief:
+            self.close()
+
+    def close(self) -> None:
+        fairy, self.kept = self.kept, None
+        if fairy is not None:
+            _quietly(fairy.close)
+
+
+def _quietly(action: Callable[..., object], *args: object) -> None:
+    """Clean up after an error without hiding it behind another."""
+    try:
+        action(*args)
+    except Exception:
+        return
+
+
+def _is_out_of_order(error: BaseException) -> bool:
+    text = str(error).lower()
+    return any(word in text for word in ("readonly", "read-only", "disk is full", "disk i/o", "unable to open"))
+
+
+def _write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
+    """SQLAlchemy connections, too, take the writers' queue and say BEGIN IMMEDIATE."""
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        dialect.begin(connection.connection.driver_connection)
+
+    @event.listens_for(engine, "commit")
+    def commit(connection: Connection) -> None:
+        dialect.commit(connection.connection.driver_connection)
+
+    @event.listens_for(engine, "rollback")
+    def rollback(connection: Connection) -> None:
+        dialect.rollback(connection.connection.driver_connection)
+
+
+def _forget_connections_after_fork(database: Database) -> None:
+    reference = weakref.ref(database)
+
+    def forget() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.forget()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=forget)

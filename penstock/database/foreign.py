@@ -1,0 +1,162 @@
+"""Transactions that belong to somebody else: write on the caller's connection, commit when the caller does.
+
+Every kind of connection is brought to one shape: something with a `cursor()` that takes SQL and parameters. Async
+connections are driven from a greenlet, so that the storage functions stay what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.util import await_only
+
+from penstock.database.engine import Database
+from penstock.database.template import ParamStyle
+from penstock.database.transaction import Transaction
+from penstock.errors import ConfigurationError
+
+KINDS = (
+    "a SQLAlchemy Session or Connection (or their async twins), a psycopg, asyncpg, sqlite3 or PyMySQL connection, "
+    "or Django's connection"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The caller's connection in our shape."""
+
+    driver: Any
+    style: ParamStyle
+    is_async: bool
+    backend: str | None
+
+    def transaction(self, database: Database) -> Transaction:
+        if self.backend is not None and self.backend != database.dialect.name:
+            raise ConfigurationError(
+                f"connection= is a {self.backend} connection, but the app's database is {database.dialect.name}. "
+                "Pass a connection to the app's own database."
+            )
+        return Transaction(self.driver, database.dialect, database.renderer(self.style), database.column_types)
+
+
+def recognize(connection: Any) -> Foreign:
+    """Which kind of connection this is; by its class, so that no driver need be installed."""
+    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__}
+    match _kind(names, connection):
+        case "sqlalchemy":
+            return _sqlalchemy(connection)
+        case "psycopg":
+            return Foreign(connection, "pyformat", False, "postgresql")
+        case "psycopg-async":
+            return Foreign(_Awaiting(connection), "pyformat", True, "postgresql")
+        case "asyncpg":
+            return Foreign(_Asyncpg(connection), "numbered", True, "postgresql")
+        case "sqlite3":
+            return Foreign(connection, "named", False, "sqlite")
+        case "pymysql":
+            return Foreign(connection, "pyformat", False, "mysql")
+        case "django":
+            return Foreign(connection, "pyformat", False, connection.vendor)
+        case _:
+            raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+
+
+def _kind(names: set[str], connection: Any) -> str:
+    starts = {name.split(".")[0] for name in names} - {"builtins", "typing", "abc"}
+    if "sqlalchemy" in starts:
+        return "sqlalchemy"
+    if "psycopg" in starts:
+        return "psycopg-async" if any("Async" in name for name in names) else "psycopg"
+    if "asyncpg" in starts:
+        return "asyncpg"
+    if "sqlite3" in starts or "sqlite3.Connection" in names:
+        return "sqlite3"
+    if "pymysql" in starts:
+        return "pymysql"
+    return "django" if hasattr(connection, "vendor") and hasattr(connection, "ensure_connection") else ""
+
+
+def _sqlalchemy(connection: Any) -> Foreign:
+    sync = getattr(connection, "sync_session", None) or getattr(connection, "sync_connection", None)
+    inner = sync if sync is not None else connection
+    bound = inner.get_bind() if hasattr(inner, "get_bind") else inner
+    if not hasattr(inner, "execute"):
+        raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+    return Foreign(_Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql"))
+
+
+class _Cursor:
+    """A cursor's shape: `execute`, `executemany`, `fetchall`, `rowcount`."""
+
+    rowcount = -1
+    _rows: Sequence[Any] = ()
+
+    def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None: ...
+
+    def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+        for row in rows:
+            self.execute(sql, row)
+
+    def fetchall(self) -> Sequence[Any]:
+        return self._rows
+
+
+class _Sqlalchemy:
+    """Through SQLAlchemy itself, so that any driver of the caller's will do."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def cursor(self) -> _Cursor:
+        connection = self.connection
+
+        class Cursor(_Cursor):
+            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
+                self._keep(connection.execute(text(sql), dict(parameters or {})))
+
+            def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+                self._keep(connection.execute(text(sql), [dict(row) for row in rows]))
+
+            def _keep(self, result: Any) -> None:
+                self.rowcount = result.rowcount
+                self._rows = [tuple(row) for row in result] if result.returns_rows else []
+
+        return Cursor()
+
+
+class _Awaiting:
+    """psycopg's async connection, waited for from inside a greenlet."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def cursor(self) -> _Cursor:
+        connection = self.connection
+
+        class Cursor(_Cursor):
+            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
+                cursor = await_only(connection.execute(sql, parameters))
+                self.rowcount = cursor.rowcount
+                self._rows = await_only(cursor.fetchall()) if cursor.description else []
+
+        return Cursor()
+
+
+class _Asyncpg:
+    """asyncpg, whose parameters are numbered in the order in which a statement names them."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def cursor(self) -> _Cursor:
+        connection = self.connection
+
+        class Cursor(_Cursor):
+            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
+                self._rows = [tuple(row) for row in await_only(connection.fetch(sql, *(parameters or {}).values()))]
+                self.rowcount = len(self._rows)
+
+        return Cursor()

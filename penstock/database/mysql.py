@@ -1,0 +1,139 @@
+"""MySQL 8 and MariaDB 10.6+ through PyMySQL.
+
+Every connection reads committed data only: under the default isolation, polling an empty queue takes gap locks that
+block every enqueue into it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+
+from penstock.database import portable
+from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.template import ListType, ParamStyle, Renderer
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.database.transaction import Transaction
+    from penstock.settings import Settings
+
+TRANSIENT_ERRORS = frozenset({1020, 1040, 1047, 1180, 1205, 1213, 1290, 1412, 1615, 1969, 3024, 3572})
+DISCONNECTS = frozenset({0, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
+DUPLICATE = 1062
+BATCH_BYTES = 1_000_000
+"""Well below the smallest max_allowed_packet in use."""
+BATCH_ROWS = 500
+FIELD = re.compile(r":([a-z_]+)")
+
+
+class MySql:
+    """MySQL and MariaDB."""
+
+    name = "mysql"
+    style: ParamStyle = "pyformat"
+    now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+    lock = "FOR UPDATE"
+    lock_skip = "FOR UPDATE SKIP LOCKED"
+    pushes_wakeups = False
+    keeps_dead_rows = True
+    transactional_ddl = False
+
+    def __init__(self, statement_timeout: float, lock_timeout: float) -> None:
+        self.statement_timeout = statement_timeout
+        self.lock_timeout = lock_timeout
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        limit = int(settings.statement_timeout) + 5
+        arguments = {
+            "connect_timeout": max(1, int(settings.connect_timeout)),
+            "read_timeout": limit,
+            "write_timeout": limit,
+            "charset": "utf8mb4",
+        }
+        return {"connect_args": arguments}
+
+    def connected(self, driver: Any) -> None:
+        with driver.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, int(self.lock_timeout))}")
+            seconds = self.statement_timeout
+            if "mariadb" in driver.get_server_info().lower():
+                cursor.execute(f"SET SESSION max_statement_time = {seconds}")
+            else:
+                cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
+
+    def among(self, parameter: str, kind: ListType) -> str:
+        return f"IN {parameter}"
+
+    def list_value(self, values: Sequence[object], kind: ListType) -> object:
+        return tuple(values) or (None,)
+
+    def begin(self, driver: Any) -> None:
+        """PyMySQL opens a transaction with the first statement."""
+
+    def begin_reading(self, driver: Any) -> None:
+        """Likewise."""
+
+    def commit(self, driver: Any) -> None:
+        driver.commit()
+
+    def rollback(self, driver: Any) -> None:
+        driver.rollback()
+
+    def write(
+        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+    ) -> int:
+        count = 0
+        for write in writes:
+            first = next(iter(write.columns))
+            ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
+            count = sum(_insert(tx, renderer, write, ending, part) for part in _parts(rows))
+        return count
+
+    def take_ready(
+        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    ) -> list[Row]:
+        return portable.take_ready(tx, lanes, tasks, limit, token, process)
+
+    def is_transient(self, error: BaseException) -> bool:
+        return isinstance(error, pymysql.MySQLError) and _code(error) in TRANSIENT_ERRORS
+
+    def is_disconnect(self, error: BaseException) -> bool:
+        if isinstance(error, pymysql.err.InterfaceError):
+            return True
+        return isinstance(error, pymysql.err.OperationalError) and _code(error) in DISCONNECTS
+
+    def is_duplicate(self, error: BaseException) -> bool:
+        return isinstance(error, pymysql.err.IntegrityError) and _code(error) == DUPLICATE
+
+
+def _code(error: pymysql.MySQLError) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else -1
+
+
+def _parts(rows: Sequence[Parameters]) -> list[list[Parameters]]:
+    """Rows in portions that fit a packet."""
+    parts: list[list[Parameters]] = [[]]
+    size = 0
+    for row in rows:
+        length = sum(len(value) for value in row.values() if isinstance(value, str)) + 50
+        if len(parts[-1]) >= BATCH_ROWS or (parts[-1] and size + length > BATCH_BYTES):
+            parts.append([])
+            size = 0
+        parts[-1].append(row)
+        size += length
+    return parts
+
+
+def _insert(tx: Transaction, renderer: Renderer, write: TableWrite, ending: str, rows: Sequence[Parameters]) -> int:
+    """One statement with a row of values for each; parameters are numbered by row."""
+    head, _, values = portable.insert_template(write).partition(" VALUES ")
+    used = FIELD.findall(values)
+    numbered = ", ".join(FIELD.sub(rf":\1_{index}", values) for index in range(len(rows)))
+    parameters = {f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used}
+    return tx.execute_rendered(renderer.make(f"{head} VALUES {numbered}{ending}"), parameters)

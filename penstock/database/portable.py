@@ -1,0 +1,70 @@
+"""What SQLite and MySQL share: a claim in a few plain statements, a batch insert with one row of values each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic_core import to_json
+
+from penstock.database.dialect import Lane, Row, TableWrite
+
+if TYPE_CHECKING:
+    from penstock.database.transaction import Transaction
+
+PICK = """
+SELECT seq, job_id FROM {availabilities}
+WHERE queue = :queue AND tier = :tier AND seq > :floor AND task {among:tasks:text}
+ORDER BY seq LIMIT :limit {lock_skip}
+"""
+REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
+REMOVE = "DELETE FROM {availabilities} WHERE seq {among:seqs:int}"
+HOLD = """
+UPDATE {job_states} SET status = 'running', token = :token, process_id = :process,
+  generation = generation + 1, claimed_at = {now}
+WHERE job_id {among:ids:uuid} AND status = 'available'
+"""
+HELD = """
+SELECT s.job_id, s.generation, s.retry_count, s.crash_count, s.claimed_at,
+       j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path
+FROM {job_states} s JOIN {jobs} j ON j.id = s.job_id
+WHERE s.job_id {among:ids:uuid} AND s.token = :token
+"""
+RECEIPT = """
+INSERT INTO {claims} (token, process_id, job_ids, claimed_at) VALUES (:token, :process, :job_ids, {now})
+"""
+
+
+def take_ready(
+    tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+) -> list[Row]:
+    if not tx.rows(REGISTERED, process=process):
+        return []
+    picked = _pick(tx, lanes, tasks, limit)
+    if not picked:
+        return []
+    ids = [job_id for _, _, _, job_id in picked]
+    tx.run(REMOVE, seqs=[seq for _, _, seq, _ in picked])
+    tx.run(HOLD, ids=ids, token=token, process=process)
+    held = {row[0]: row[1:] for row in tx.rows(HELD, ids=ids, token=token)}
+    if held:
+        receipt = to_json([job_id for job_id in ids if job_id in held]).decode()
+        tx.run(RECEIPT, token=token, process=process, job_ids=receipt)
+    nothing = (None,) * 11
+    return [(job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked]
+
+
+def _pick(tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int) -> list[Row]:
+    picked: list[Row] = []
+    for lane in lanes:
+        room = min(limit - len(picked), lane.limit)
+        if room <= 0:
+            continue
+        rows = tx.rows(PICK, queue=lane.queue, tier=lane.tier, floor=lane.floor, tasks=tasks, limit=room)
+        picked += [(lane.queue, lane.tier, seq, job_id) for seq, job_id in rows]
+    return picked
+
+
+def insert_template(write: TableWrite, verb: str = "INSERT", ending: str = "") -> str:
+    columns, values = ", ".join(write.columns), ", ".join(write.columns.values())
+    return f"{verb} INTO {{{write.table}}} ({columns}) VALUES ({values}){ending}"

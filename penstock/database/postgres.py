@@ -1,0 +1,180 @@
+"""PostgreSQL through psycopg 3: JSON recordsets for batches, one fused statement for a claim."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.adapt import Loader
+from pydantic_core import to_json
+
+from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.template import ListType, ParamStyle, Renderer
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.database.transaction import Transaction
+    from penstock.settings import Settings
+
+TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
+FIELD = re.compile(r":([a-z_]+)")
+ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
+
+# The inner SELECT on the jobs table keeps its index scan whatever the planner believes about the table's size
+# (OFFSET 0 is a fence), and rows are deleted by their address, so the narrow table needs one index only.
+TAKE_READY = """
+WITH picked AS MATERIALIZED (
+  SELECT ready.* FROM json_to_recordset(CAST(:lanes AS json)) AS lane(queue text, tier int, floor bigint, cap int)
+  CROSS JOIN LATERAL (
+    SELECT a.ctid AS address, a.seq, a.job_id, a.queue, a.tier FROM {availabilities} a
+    WHERE a.queue = lane.queue AND a.tier = lane.tier AND a.seq > lane.floor
+      AND a.task = ANY(CAST(:tasks AS text[]))
+    ORDER BY a.seq LIMIT lane.cap FOR UPDATE SKIP LOCKED) ready
+  WHERE EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid))
+  LIMIT :limit),
+gone AS (DELETE FROM {availabilities} WHERE ctid = ANY(ARRAY(SELECT address FROM picked))),
+held AS (
+  UPDATE {job_states} SET status = 'running', token = :token, process_id = CAST(:process AS uuid),
+    generation = generation + 1, claimed_at = {now}
+  WHERE job_id = ANY(ARRAY(SELECT job_id FROM picked)) AND status = 'available'
+  RETURNING job_id, generation, retry_count, crash_count, claimed_at),
+receipt AS (
+  INSERT INTO {claims} (token, process_id, job_ids, claimed_at)
+  SELECT :token, CAST(:process AS uuid), json_agg(job_id)::text, {now} FROM held HAVING count(*) > 0)
+SELECT p.job_id, p.queue, p.tier, p.seq, h.generation, h.retry_count, h.crash_count, h.claimed_at,
+       j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path
+FROM picked p LEFT JOIN held h ON h.job_id = p.job_id
+LEFT JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) OFFSET 0) j ON j.id = p.job_id
+ORDER BY p.tier, p.seq
+"""
+
+
+class _UuidAsText(Loader):
+    def load(self, data: Any) -> str:
+        return bytes(data).decode()
+
+
+class Postgres:
+    """PostgreSQL 13 and newer."""
+
+    name = "postgresql"
+    style: ParamStyle = "pyformat"
+    # statement_timestamp() is stable, so that an index can be used where clock_timestamp() would forbid it.
+    now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
+    lock = "FOR UPDATE"
+    lock_skip = "FOR UPDATE SKIP LOCKED"
+    pushes_wakeups = True
+    keeps_dead_rows = True
+    transactional_ddl = True
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "connect_timeout": max(1, int(settings.connect_timeout)),
+            "application_name": "penstock",
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": int(settings.statement_timeout * 2000),
+        }
+        if settings.pooler == "transaction":
+            arguments["prepare_threshold"] = None
+        else:
+            arguments["options"] = " ".join(f"-c {name}={value}" for name, value in _timeouts(settings).items())
+        return {"connect_args": {k: v for k, v in arguments.items() if k not in url.query}}
+
+    def connected(self, driver: Any) -> None:
+        driver.adapters.register_loader("uuid", _UuidAsText)
+
+    def among(self, parameter: str, kind: ListType) -> str:
+        return f"= ANY(CAST({parameter} AS {ARRAY_TYPES[kind]}))"
+
+    def list_value(self, values: Sequence[object], kind: ListType) -> object:
+        if kind == "text":
+            return list(values)
+        return "{" + ",".join(map(str, values)) + "}"
+
+    def begin(self, driver: Any) -> None:
+        driver.autocommit = True
+        driver.execute("BEGIN")
+
+    def begin_reading(self, driver: Any) -> None:
+        driver.autocommit = True
+
+    def commit(self, driver: Any) -> None:
+        driver.execute("COMMIT")
+
+    def rollback(self, driver: Any) -> None:
+        if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            driver.execute("ROLLBACK")
+
+    def write(
+        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+    ) -> int:
+        fields = _used(writes, rows[0])
+        key = f"write:{fields}:{writes}"
+        rendered = renderer.cache.get(key)
+        if rendered is None:
+            template = _write_template(tx, writes, fields)
+            rendered = renderer.cache[key] = renderer.render(template)
+        return tx.execute_rendered(rendered, {"batch": to_json(rows).decode()})
+
+    def take_ready(
+        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    ) -> list[Row]:
+        wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
+        return tx.rows(
+            TAKE_READY,
+            lanes=to_json(wanted).decode(),
+            tasks=list(tasks),
+            limit=limit,
+            token=token,
+            process=process,
+        )
+
+    def is_transient(self, error: BaseException) -> bool:
+        return isinstance(error, psycopg.Error) and error.sqlstate in TRANSIENT_STATES
+
+    def is_disconnect(self, error: BaseException) -> bool:
+        if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return False
+        state = error.sqlstate
+        return state is None or state[:2] == "08" or state[:4] == "57P0"
+
+    def is_duplicate(self, error: BaseException) -> bool:
+        return isinstance(error, psycopg.errors.UniqueViolation)
+
+
+def _timeouts(settings: Settings) -> dict[str, int]:
+    statement = int(settings.statement_timeout * 1000)
+    return {
+        "statement_timeout": statement,
+        "lock_timeout": int(settings.lock_timeout * 1000),
+        "idle_in_transaction_session_timeout": statement * 2,
+    }
+
+
+def _used(writes: Sequence[TableWrite], row: Parameters) -> tuple[str, ...]:
+    wanted = {name for write in writes for text in write.columns.values() for name in FIELD.findall(text)}
+    return tuple(name for name in row if name in wanted)
+
+
+def _write_template(tx: Transaction, writes: Sequence[TableWrite], fields: Sequence[str]) -> str:
+    """One statement: the batch as a recordset, and an INSERT … SELECT from it for each table."""
+    types: dict[str, str] = {}
+    for write in writes:
+        types = dict(tx.column_types[write.table]) | types
+    record = ", ".join(f"{name} {types.get(name, 'bigint')}" for name in fields)
+    batch = f"batch AS MATERIALIZED (SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r({record}))"
+    inserts = [_insert_from_batch(write) for write in writes]
+    parts = [batch] + [f"w{i} AS ({insert})" for i, insert in enumerate(inserts[:-1])]
+    return f"WITH {', '.join(parts)} {inserts[-1]}"
+
+
+def _insert_from_batch(write: TableWrite) -> str:
+    expressions = [FIELD.sub(r"batch.\1", expression) for expression in write.columns.values()]
+    ending = " ON CONFLICT DO NOTHING" if write.ignore_duplicates else ""
+    columns, values = ", ".join(write.columns), ", ".join(expressions)
+    return f"INSERT INTO {{{write.table}}} ({columns}) SELECT {values} FROM batch{ending}"

@@ -1,0 +1,181 @@
+"""SQLite: WAL, full durability, one writer at a time, and a gate that shares the file fairly between processes.
+
+SQLite's own busy handler always favours whoever has just released the file: of four processes one got a single job
+through while another did thousands. So writers queue at a lock file beside the database first. The gate is only for
+fairness: what keeps two writers apart is `BEGIN IMMEDIATE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from penstock.database import portable
+from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.template import ListType, ParamStyle, Renderer
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no flock; there the busy handler alone has to do
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.database.transaction import Transaction
+    from penstock.settings import Settings
+
+BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+
+
+class Gate:
+    """A queue of writers for one database file: first among the threads, then among the processes."""
+
+    def __init__(self, path: str | None, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.threads = threading.RLock()
+        self.depth = 0
+        self.handle: int | None = None
+        self.owner = os.getpid()
+
+    def enter(self) -> None:
+        if not self.threads.acquire(timeout=self.timeout):
+            raise sqlite3.OperationalError("database is locked: another thread kept it for too long")
+        self.depth += 1
+        if self.depth == 1:
+            self._lock_file()
+
+    def leave(self) -> None:
+        self.depth -= 1
+        if self.depth == 0 and self.handle is not None:
+            fcntl.flock(self.handle, fcntl.LOCK_UN)
+        self.threads.release()
+
+    def _lock_file(self) -> None:
+        if fcntl is None or self.path is None:
+            return
+        if self.handle is None or self.owner != os.getpid():
+            with contextlib.suppress(OSError):
+                self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self.owner = os.getpid()
+        deadline = time.monotonic() + self.timeout
+        wait = 0.0002
+        while self.handle is not None and time.monotonic() < deadline:
+            try:
+                fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                time.sleep(wait * random.uniform(0.5, 1.5))
+                wait = min(wait * 1.5, 0.004)
+
+
+class Sqlite:
+    """SQLite 3.35 and newer."""
+
+    name = "sqlite"
+    style: ParamStyle = "named"
+    now = (
+        "(CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
+        " + CAST(substr(strftime('%f', 'now'), 4, 3) AS INTEGER) * 1000)"
+    )
+    lock = ""
+    lock_skip = ""
+    pushes_wakeups = False
+    keeps_dead_rows = False
+    transactional_ddl = True
+
+    def __init__(self, path: str | None, timeout: float) -> None:
+        """`path` is None for a database in memory: it lives on one connection, and everybody takes turns."""
+        self.in_memory = path is None
+        self.gate = Gate(f"{path}-penstock" if path else None, timeout)
+        self.timeout = timeout
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        return {"connect_args": {"check_same_thread": False, "timeout": settings.lock_timeout}}
+
+    def connected(self, driver: Any) -> None:
+        driver.isolation_level = None
+        driver.execute("PRAGMA busy_timeout = %d" % int(self.timeout * 1000))
+        if not self.in_memory:
+            self._use_wal(driver)
+        driver.execute("PRAGMA synchronous = FULL")
+        driver.execute("PRAGMA temp_store = MEMORY")
+
+    def _use_wal(self, driver: Any) -> None:
+        if driver.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+            return
+        with self.writing():
+            driver.execute("PRAGMA journal_mode = WAL")
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        self.gate.enter()
+        try:
+            yield
+        finally:
+            self.gate.leave()
+
+    def among(self, parameter: str, kind: ListType) -> str:
+        return f"IN (SELECT value FROM json_each({parameter}))"
+
+    def list_value(self, values: Sequence[object], kind: ListType) -> object:
+        return to_json(list(values)).decode()
+
+    def begin(self, driver: Any) -> None:
+        self.gate.enter()
+        try:
+            driver.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self.gate.leave()
+            raise
+
+    def begin_reading(self, driver: Any) -> None:
+        if self.in_memory:
+            self.begin(driver)
+
+    def commit(self, driver: Any) -> None:
+        if driver.in_transaction:
+            driver.execute("COMMIT")
+            self.gate.leave()
+
+    def rollback(self, driver: Any) -> None:
+        if driver.in_transaction:
+            try:
+                driver.execute("ROLLBACK")
+            finally:
+                self.gate.leave()
+
+    def write(
+        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+    ) -> int:
+        count = 0
+        for write in writes:
+            verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
+            count = tx.execute_many(renderer.render(portable.insert_template(write, verb)), rows)
+        return count
+
+    def take_ready(
+        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    ) -> list[Row]:
+        return portable.take_ready(tx, lanes, tasks, limit, token, process)
+
+    def is_transient(self, error: BaseException) -> bool:
+        code = getattr(error, "sqlite_errorcode", None)
+        return isinstance(error, sqlite3.OperationalError) and (
+            (code is not None and code & 0xFF in BUSY_CODES) or "locked" in str(error)
+        )
+
+    def is_disconnect(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
+
+    def is_duplicate(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.IntegrityError)

@@ -1,0 +1,75 @@
+"""Statement templates: one text for three databases.
+
+A template is portable SQL with a few marks, rendered once per database and cached:
+
+    {jobs}              a table of ours, with prefix and schema
+    {now}               the database's clock, in microseconds since 1970 (or the instant a test has set)
+    {lock} {lock_skip}  row locks, where the database has them
+    {among:ids:uuid}    "is one of" a list parameter
+    :name               a parameter
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+MARK = re.compile(r"\{([a-z_]+)(?::([a-z_]+):([a-z]+))?\}|(?<![:\w]):([a-z_][a-z0-9_]*)")
+
+ParamStyle = Literal["pyformat", "named", "numbered"]
+ListType = Literal["uuid", "text", "int"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """Driver SQL, the order of its parameters, and which of them are lists."""
+
+    sql: str
+    names: tuple[str, ...]
+    lists: Mapping[str, ListType]
+
+
+@dataclass(slots=True)
+class Renderer:
+    """Turns templates into the SQL of one database and one driver style."""
+
+    style: ParamStyle
+    words: Mapping[str, str]
+    among: Callable[[str, ListType], str]
+    cache: dict[str, Rendered] = field(default_factory=dict)
+
+    def render(self, template: str) -> Rendered:
+        rendered = self.cache.get(template)
+        if rendered is None:
+            rendered = self.cache[template] = self.make(template)
+        return rendered
+
+    def make(self, template: str) -> Rendered:
+        """Render without remembering it."""
+        names: list[str] = []
+        lists: dict[str, ListType] = {}
+
+        def parameter(name: str) -> str:
+            if name not in names:
+                names.append(name)
+            match self.style:
+                case "pyformat":
+                    return f"%({name})s"
+                case "named":
+                    return f":{name}"
+                case "numbered":
+                    return f"${names.index(name) + 1}"
+
+        def replace(match: re.Match[str]) -> str:
+            word, list_name, list_type, name = match.groups()
+            if name:
+                return parameter(name)
+            if word == "among":
+                lists[list_name] = list_type
+                return self.among(parameter(list_name), list_type)
+            return self.words[word]
+
+        text = template.replace("%", "%%") if self.style == "pyformat" else template
+        return Rendered(MARK.sub(replace, text), tuple(names), lists)

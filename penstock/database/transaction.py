@@ -1,0 +1,126 @@
+"""A transaction: the only thing storage functions are given. Templates in, plain tuples out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.database.dialect import Dialect, Parameters, Row, TableWrite
+from penstock.database.template import Rendered, Renderer
+from penstock.telemetry import points
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Transaction:
+    """An open transaction on the driver's own connection."""
+
+    __slots__ = ("_after_commit", "_cursor", "_stage", "_statements", "column_types", "dialect", "driver", "renderer")
+
+    def __init__(
+        self, driver: Any, dialect: Dialect, renderer: Renderer, column_types: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self.driver = driver
+        self.dialect = dialect
+        self.renderer = renderer
+        self.column_types = column_types
+        self._cursor: Any = None
+        self._stage = "transaction"
+        self._statements = 0
+        self._after_commit: list[Callable[[], None]] = []
+
+    def rows(self, template: str, **parameters: object) -> list[Row]:
+        rendered = self.renderer.render(template)
+        return self._fetch(rendered, self._bind(rendered, parameters))
+
+    def row(self, template: str, **parameters: object) -> Row | None:
+        found = self.rows(template, **parameters)
+        return found[0] if found else None
+
+    def run(self, template: str, **parameters: object) -> int:
+        """Execute a write; the number of rows it touched."""
+        rendered = self.renderer.render(template)
+        return self.execute_rendered(rendered, self._bind(rendered, parameters))
+
+    def insert(
+        self,
+        table: str,
+        rows: Sequence[Parameters],
+        *,
+        ignore_duplicates: bool = False,
+        **expressions: str,
+    ) -> int:
+        """Insert many rows in one statement. Fields are columns; `column="{now} + :field"` computes one."""
+        if not rows:
+            return 0
+        types = self.column_types[table]
+        columns = {name: f":{name}" for name in rows[0] if name in types} | expressions
+        return self.insert_together([TableWrite(table, columns, ignore_duplicates)], rows)
+
+    def insert_together(self, writes: Sequence[TableWrite], rows: Sequence[Parameters]) -> int:
+        """One batch of fields into several tables: one statement where the database can."""
+        return self.dialect.write(self, self.renderer, writes, rows) if rows else 0
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
+        self._after_commit.append(action)
+
+    def committed(self) -> None:
+        actions, self._after_commit = self._after_commit, []
+        for action in actions:
+            action()
+
+    @property
+    def cursor(self) -> Any:
+        if self._cursor is None:
+            self._cursor = self.driver.cursor()
+        return self._cursor
+
+    def stage(self, name: str) -> None:
+        """Name what follows, for the points at which tests may stop it."""
+        self._stage = name
+        self._statements = 0
+
+    def reach(self, point: str) -> None:
+        points.reach(f"{self._stage}.{point}")
+
+    def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> int:
+        self._reach()
+        cursor = self.cursor
+        cursor.execute(rendered.sql, parameters)
+        return int(cursor.rowcount)
+
+    def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> int:
+        self._reach()
+        cursor = self.cursor
+        cursor.executemany(rendered.sql, rows)
+        return int(cursor.rowcount)
+
+    def execute_text(self, sql: str) -> int:
+        """Finished SQL of a dialect's own making: no marks, no parameters."""
+        self._reach()
+        cursor = self.cursor
+        cursor.execute(sql)
+        return int(cursor.rowcount)
+
+    def _bind(self, rendered: Rendered, parameters: Mapping[str, Any]) -> Mapping[str, object]:
+        if self.renderer.style == "numbered":
+            parameters = {name: parameters[name] for name in rendered.names}
+        if not rendered.lists:
+            return parameters
+        bound = dict(parameters)
+        for name, kind in rendered.lists.items():
+            bound[name] = self.dialect.list_value(parameters[name], kind)
+        return bound
+
+    def _fetch(self, rendered: Rendered, parameters: Mapping[str, object]) -> list[Row]:
+        self._reach()
+        cursor = self.cursor
+        cursor.execute(rendered.sql, parameters)
+        return list(cursor.fetchall())
+
+    def _reach(self) -> None:
+        if points.watched:
+            self._statements += 1
+            points.reach(f"{self._stage}.{self._statements}")

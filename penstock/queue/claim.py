@@ -1,0 +1,59 @@
+"""Claim: take ready jobs for this process, in one transaction, never more than asked for. Invariants 1 and 2.
+
+The claim deletes the availability, writes the token on the job's state and leaves a receipt in `claims`, by which a
+reaper finds the work of a dead process. A job that is no longer available (cancelled meanwhile) just loses its place
+in the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.dialect import Lane
+from penstock.database.transaction import Transaction
+from penstock.queue.jobs import Claim
+
+FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
+FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
+LOWEST_TIER = -(2**31)
+
+
+def claim(
+    tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+) -> tuple[list[Claim], dict[tuple[str, int], int]]:
+    """The jobs now held, most urgent first, and the highest sequence met in each lane."""
+    tx.stage("claim")
+    rows = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process) if lanes and tasks else []
+    floors: dict[tuple[str, int], int] = {}
+    claims: list[Claim] = []
+    for job_id, queue, tier, seq, generation, retries, crashes, claimed_at, task, payload, options, *place in rows:
+        floors[queue, tier] = max(seq, floors.get((queue, tier), 0))
+        if generation is None:
+            continue
+        claims.append(
+            Claim(
+                job_id, token, generation, task, queue, tier, payload, options, retries, crashes, claimed_at, *place
+            )
+        )
+    return claims, floors
+
+
+def discover(tx: Transaction, queues: Sequence[str] | None) -> list[tuple[str, int]]:
+    """The lanes (queue, tier) that have something ready: index probes, not a scan."""
+    tx.stage("discover")
+    lanes: list[tuple[str, int]] = []
+    for queue in queues if queues is not None else _queues(tx):
+        tier = LOWEST_TIER
+        while (row := tx.row(FIRST_TIER, queue=queue, tier=tier)) and row[0] is not None:
+            tier = row[0]
+            lanes.append((queue, tier))
+    return lanes
+
+
+def _queues(tx: Transaction) -> list[str]:
+    queues: list[str] = []
+    queue = ""
+    while (row := tx.row(FIRST_QUEUE, queue=queue)) and row[0] is not None:
+        queue = row[0]
+        queues.append(queue)
+    return queues

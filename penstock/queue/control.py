@@ -1,0 +1,84 @@
+"""Steering jobs from outside: cancel, retry, discard. Each locks the row it decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.transaction import Transaction
+from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
+from penstock.values.status import JobStatus, Reason
+
+LOCK = """
+SELECT job_id, status, process_id FROM {job_states} WHERE job_id {among:ids:uuid} ORDER BY job_id {lock}
+"""
+DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
+CANCEL = """
+UPDATE {job_states} SET status = 'cancelled', reason = 'cancelled', finished_at = {now}
+WHERE job_id {among:ids:uuid}
+"""
+REQUEST = "UPDATE {job_states} SET cancel_requested = true WHERE job_id {among:ids:uuid}"
+RETRY = """
+UPDATE {job_states} SET status = 'available', reason = NULL, finished_at = NULL, retry_count = 0, crash_count = 0,
+  cancel_requested = false
+WHERE job_id {among:ids:uuid}
+"""
+BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
+DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WHERE job_id {among:ids:uuid}"
+
+NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
+
+
+def cancel(tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows) -> list[str]:
+    """Cancel jobs: at once where nobody holds them, else by asking the holder. The jobs that will end cancelled.
+
+    Rows in the queue are left: a claim or a promotion that meets them drops them.
+    """
+    tx.stage("cancel")
+    rows = tx.rows(LOCK, ids=sorted(set(ids)))
+    waiting = [job_id for job_id, status, _ in rows if status in NOT_STARTED]
+    running = [(job_id, process) for job_id, status, process in rows if status == JobStatus.RUNNING]
+    if waiting:
+        tx.run(CANCEL, ids=waiting)
+        _tell_runs(tx, waiting, follow)
+    if running:
+        tx.run(REQUEST, ids=[job_id for job_id, _ in running])
+        requests = [{"process_id": process, "job_id": job_id} for job_id, process in running if process]
+        tx.insert("cancellations", requests, ignore_duplicates=True)
+    return waiting + [job_id for job_id, _ in running]
+
+
+def _tell_runs(tx: Transaction, ids: Sequence[str], follow: Follow) -> None:
+    ended = [
+        Ended(str(job_id), str(run_id), node, path or "", JobStatus.CANCELLED, Reason.CANCELLED, None)
+        for job_id, _task, _queue, _priority, run_id, node, path in tx.rows(DESCRIBE, ids=ids)
+        if run_id is not None
+    ]
+    if ended:
+        follow(tx, ended)
+
+
+def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Give failed or cancelled jobs a new start with fresh budgets; the jobs that got one."""
+    tx.stage("retry")
+    rows = tx.rows(LOCK, ids=sorted(set(ids)))
+    again = [job_id for job_id, status, _ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
+    if not again:
+        return []
+    tx.run(RETRY, ids=again)
+    tx.run(BURY, ids=again)
+    places = [
+        {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
+        for job_id, task, queue, priority, *_ in tx.rows(DESCRIBE, ids=again)
+    ]
+    tx.insert("availabilities", places)
+    return again
+
+
+def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Take failed jobs off the list of dead letters for good; their history stays."""
+    tx.stage("discard")
+    failed = [job_id for job_id, status, _ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED]
+    if failed:
+        tx.run(DISCARD, ids=failed)
+        tx.run(BURY, ids=failed)
+    return failed

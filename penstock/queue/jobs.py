@@ -1,0 +1,89 @@
+"""What travels between the queue and the rest: a job to be, a claim held, an attempt finished, a job ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be written. `delay` in seconds, or `due_at` in microseconds by the database's clock."""
+
+    id: str
+    task: str
+    queue: str
+    priority: int
+    payload: str
+    options: str | None = None
+    max_crashes: int | None = None
+    delay: float = 0.0
+    due_at: int | None = None
+    key: str | None = None
+    origin_id: str | None = None
+    run_id: str | None = None
+    node: str | None = None
+    path: str | None = None
+    status: JobStatus | None = None
+    """Steps that are not to run yet are written with a status of their own and no place in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job held by this process, and the token that proves it."""
+
+    job_id: str
+    token: int
+    generation: int
+    task: str
+    queue: str
+    tier: int
+    payload: str
+    options: str | None
+    retry_count: int
+    crash_count: int
+    claimed_at: int
+    origin_id: str | None = None
+    run_id: str | None = None
+    node: str | None = None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A claim whose work is over: what it came to, and how long ago (in microseconds) it began and ended."""
+
+    claim: Claim
+    outcome: Outcome
+    began_ago: int = 0
+    ended_ago: int = 0
+
+
+class Ended(NamedTuple):
+    """A step that has just become terminal: what follows from it belongs into the same transaction."""
+
+    job_id: str
+    run_id: str
+    node: str
+    path: str
+    status: JobStatus
+    reason: Reason | None
+    output: str | None
+    error: str | None = None
+
+
+Follow = Callable[[Transaction, Sequence[Ended]], None]
+
+
+def nothing_follows(_tx: Transaction, _ended: Sequence[Ended]) -> None:
+    """For queues without runs."""
+
+
+def tier_of(priority: int) -> int:
+    """Larger priorities come first; in the queue's order smaller tiers do."""
+    return -priority

@@ -1,0 +1,49 @@
+"""Process rows: a live process is a row with a random id and a fresh heartbeat. Its lease is its life."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.transaction import Transaction
+
+REGISTER = """
+INSERT INTO {processes} (id, host, pid, role, supervisor_id, details, started_at, heartbeat_at)
+VALUES (:id, :host, :pid, :role, :supervisor_id, :details, {now}, {now})
+"""
+BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
+CANCELLATIONS = "SELECT job_id FROM {cancellations} WHERE process_id = :id"
+FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
+TAKE_LEASE = """
+UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
+WHERE name = :name AND (holder = :holder OR expires_at < {now})
+"""
+
+
+def register(
+    tx: Transaction, id: str, host: str, pid: int, role: str, supervisor_id: str | None, details: str
+) -> None:
+    tx.stage("register")
+    tx.run(REGISTER, id=id, host=host, pid=pid, role=role, supervisor_id=supervisor_id, details=details)
+
+
+def beat(tx: Transaction, id: str) -> bool:
+    """Renew the lease of everything this process holds. False: we were declared dead, and hold nothing."""
+    tx.stage("beat")
+    return tx.run(BEAT, id=id) > 0
+
+
+def cancellations(tx: Transaction, id: str) -> list[str]:
+    """Jobs running here that somebody wants to end."""
+    return [str(row[0]) for row in tx.rows(CANCELLATIONS, id=id)]
+
+
+def forget_cancellations(tx: Transaction, id: str, jobs: Sequence[str]) -> None:
+    tx.stage("forget_cancellations")
+    tx.run(FORGET_CANCELLATIONS, id=id, jobs=jobs)
+
+
+def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
+    """Be the one who does a chore for the next seconds. A hint about who works: nothing breaks if two do."""
+    tx.stage("lease")
+    tx.insert("leases", [{"name": name, "holder": holder, "expires_at": 0}], ignore_duplicates=True)
+    return tx.run(TAKE_LEASE, name=name, holder=holder, term=int(seconds * 1_000_000)) > 0

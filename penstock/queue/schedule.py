@@ -1,0 +1,39 @@
+"""Promote: what has become due gets a place in the queue, with a fresh sequence."""
+
+from __future__ import annotations
+
+from penstock.database.transaction import Transaction
+
+DUE = """
+SELECT due_at, job_id, queue, tier, task FROM {scheduled}
+WHERE due_at <= {now} ORDER BY due_at, job_id LIMIT :limit {lock_skip}
+"""
+REMOVE = "DELETE FROM {scheduled} WHERE due_at >= :first AND due_at <= :last AND job_id {among:ids:uuid}"
+STILL_SCHEDULED = """
+SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
+"""
+PROMOTE = "UPDATE {job_states} SET status = 'available' WHERE job_id {among:ids:uuid}"
+NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {scheduled}"
+
+
+def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
+    """Make due jobs available; the (queue, tier) of each. Cancelled ones only lose their row here."""
+    tx.stage("promote")
+    due = tx.rows(DUE, limit=limit)
+    if not due:
+        return []
+    ids = sorted({str(row[1]) for row in due})
+    tx.run(REMOVE, first=due[0][0], last=due[-1][0], ids=ids)
+    waiting = {str(row[0]) for row in tx.rows(STILL_SCHEDULED, ids=ids)}
+    ready = [row for row in due if row[1] in waiting]
+    if ready:
+        tx.run(PROMOTE, ids=sorted(waiting))
+        rows = [{"job_id": job_id, "queue": queue, "tier": tier, "task": task} for _, job_id, queue, tier, task in ready]
+        tx.insert("availabilities", rows)
+    return [(queue, tier) for _, _, queue, tier, _ in ready]
+
+
+def next_due(tx: Transaction) -> float | None:
+    """Seconds until something becomes due; None when nothing waits."""
+    row = tx.row(NEXT_DUE)
+    return None if row is None or row[0] is None else max(0.0, float(row[0]) / 1_000_000)

@@ -1,0 +1,177 @@
+"""Settle: end claims with their outcomes, through the fence. Invariants 3, 4, 10 and 11.
+
+The rows are locked, their tokens compared, and only those still held by the very claim go on. A claim that was lost
+changes nothing and is reported back; it is never an exception.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.database.transaction import Transaction
+from penstock.queue.jobs import Attempt, Ended, Follow, nothing_follows
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+LOCK_HELD = """
+SELECT job_id, token, cancel_requested FROM {job_states}
+WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
+"""
+ALREADY_SETTLED = "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
+END = """
+UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = :reason, finished_at = {now}
+WHERE job_id {among:ids:uuid}
+"""
+PUT_BACK = """
+UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
+  retry_count = retry_count + :spent
+WHERE job_id {among:ids:uuid}
+"""
+FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
+FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
+
+
+@dataclass(slots=True)
+class Settled:
+    """What a settle came to: which attempts counted, and which had lost their claim."""
+
+    accepted: list[Attempt] = field(default_factory=list)
+    lost: list[Attempt] = field(default_factory=list)
+
+
+def settle(
+    tx: Transaction,
+    attempts: Sequence[Attempt],
+    process: str,
+    finished_tokens: Sequence[int] = (),
+    follow: Follow = nothing_follows,
+) -> Settled:
+    """Write the outcomes of all attempts whose claims still stand, and everything that follows from them.
+
+    `finished_tokens`: claims of which nothing is left, so that their receipts can go.
+    """
+    tx.stage("settle")
+    settled = _through_the_fence(tx, attempts, process)
+    if settled.accepted:
+        record(tx, settled.accepted, process)
+        _move(tx, settled.accepted)
+    if finished_tokens:
+        tx.run(FORGET_CLAIMS, tokens=finished_tokens)
+    ended = [_ended(attempt) for attempt in settled.accepted if _ends_step(attempt)]
+    if ended:
+        follow(tx, ended)
+    return settled
+
+
+def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str) -> Settled:
+    rows = tx.rows(LOCK_HELD, ids=sorted({attempt.claim.job_id for attempt in attempts}))
+    held = {job_id: (token, cancelled) for job_id, token, cancelled in rows}
+    settled = Settled()
+    cancelled_ids = []
+    for attempt in attempts:
+        token, cancelled = held.get(attempt.claim.job_id, (None, False))
+        if token != attempt.claim.token:
+            settled.lost.append(attempt)
+            continue
+        if cancelled:
+            cancelled_ids.append(attempt.claim.job_id)
+            attempt = replace(attempt, outcome=_cancelled(attempt.outcome))
+        settled.accepted.append(attempt)
+    if cancelled_ids:
+        tx.run(FORGET_CANCELLATIONS, ids=cancelled_ids)
+    if settled.lost:
+        settled.lost = _really_lost(tx, settled.lost, process)
+    return settled
+
+
+def _really_lost(tx: Transaction, attempts: list[Attempt], process: str) -> list[Attempt]:
+    """Without those that an earlier try of this same settle has committed, its answer lost on the way."""
+    rows = tx.rows(ALREADY_SETTLED, ids=[attempt.claim.job_id for attempt in attempts])
+    known = {(str(row[0]), row[1]): row for row in rows}
+
+    def lost(attempt: Attempt) -> bool:
+        row = known.get((attempt.claim.job_id, attempt.claim.generation))
+        return row is None or row[2] != process or row[3] == OutcomeKind.CRASHED
+
+    return [attempt for attempt in attempts if lost(attempt)]
+
+
+def _cancelled(outcome: Outcome) -> Outcome:
+    """A cancellation that came before the settle wins over whatever the handler made of it."""
+    return Outcome(OutcomeKind.CANCELLED, failure=outcome.failure, reason=Reason.CANCELLED)
+
+
+def record(tx: Transaction, attempts: Sequence[Attempt], process: str | None) -> None:
+    """One execution row per finished attempt."""
+    rows = [
+        {
+            "job_id": attempt.claim.job_id,
+            "generation": attempt.claim.generation,
+            "process_id": process,
+            "began_ago": attempt.began_ago,
+            "ended_ago": attempt.ended_ago,
+            "outcome": attempt.outcome.kind.value,
+            "output": attempt.outcome.output,
+            "error_type": attempt.outcome.failure.type if attempt.outcome.failure else None,
+            "error": attempt.outcome.failure.message if attempt.outcome.failure else None,
+            "traceback": attempt.outcome.failure.traceback if attempt.outcome.failure else None,
+        }
+        for attempt in attempts
+    ]
+    tx.insert("executions", rows, started_at="{now} - :began_ago", finished_at="{now} - :ended_ago")
+
+
+def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
+    """Every job to where its outcome puts it: one statement per kind, whatever the number."""
+    groups: dict[tuple[JobStatus, Reason | None, bool], list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        outcome = attempt.outcome
+        groups[outcome.status, outcome.reason, outcome.spends_retry].append(attempt)
+    for (status, reason, spends), group in sorted(groups.items(), key=str):
+        ids = sorted(attempt.claim.job_id for attempt in group)
+        if status.terminal:
+            tx.run(END, status=status.value, reason=reason.value if reason else None, ids=ids)
+        else:
+            tx.run(PUT_BACK, status=status.value, spent=int(spends), ids=ids)
+        rows = [_place(attempt) for attempt in group]
+        match status:
+            case JobStatus.FAILED:
+                tx.insert("dead_letters", rows, ignore_duplicates=True, failed_at="{now}")
+            case JobStatus.AVAILABLE:
+                tx.insert("availabilities", rows)
+            case JobStatus.SCHEDULED:
+                tx.insert("scheduled", rows, due_at="{now} + :wait")
+            case _:
+                pass
+
+
+def _place(attempt: Attempt) -> dict[str, object]:
+    claim, outcome = attempt.claim, attempt.outcome
+    return {
+        "job_id": claim.job_id,
+        "task": claim.task,
+        "queue": claim.queue,
+        "tier": claim.tier,
+        "reason": outcome.reason.value if outcome.reason else None,
+        "wait": int((outcome.delay or 0) * 1_000_000),
+    }
+
+
+def _ends_step(attempt: Attempt) -> bool:
+    return attempt.claim.run_id is not None and attempt.outcome.final
+
+
+def _ended(attempt: Attempt) -> Ended:
+    claim, outcome = attempt.claim, attempt.outcome
+    return Ended(
+        claim.job_id,
+        str(claim.run_id),
+        str(claim.node),
+        claim.path or "",
+        outcome.status,
+        outcome.reason,
+        outcome.output,
+        str(outcome.failure) if outcome.failure else None,
+    )

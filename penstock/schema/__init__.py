@@ -1,0 +1,1 @@
+"""Tables and the migrations that make them."""

@@ -1,0 +1,104 @@
+"""Bring the schema up to date: safely when many processes start at once, and as plain SQL for those who ask.
+
+The version lives in a table of its own. Where DDL is transactional, the whole upgrade is one transaction under a
+transaction-level lock; MySQL commits every DDL statement by itself, so there each step can be repeated.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import redirect_stdout
+
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, func, inspect, select, text
+from sqlalchemy.schema import CreateTable
+
+from penstock.database.engine import Database
+from penstock.errors import SchemaOutdated, SchemaTooNew
+from penstock.schema.migrations import v0001_first
+
+Upgrade = Callable[[Operations, MetaData], None]
+
+MIGRATIONS: tuple[Upgrade, ...] = (v0001_first.upgrade,)
+LATEST = len(MIGRATIONS)
+
+
+def version_table(database: Database) -> Table:
+    return Table(
+        f"{database.prefix}schema_versions",
+        MetaData(schema=database.schema),
+        Column("version", Integer, primary_key=True, autoincrement=False),
+        Column("installed_at", BigInteger, nullable=False),
+    )
+
+
+def installed(connection: Connection, versions: Table) -> int:
+    """The version found in the database; 0 when there is none."""
+    if not inspect(connection).has_table(versions.name, schema=versions.schema):
+        return 0
+    return int(connection.execute(select(func.coalesce(func.max(versions.c.version), 0))).scalar_one())
+
+
+def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
+    """Check the schema and, if allowed, upgrade it. The number of migrations applied."""
+    versions = version_table(database)
+    with database.engine.connect() as connection:
+        found = installed(connection, versions)
+    if found > LATEST:
+        raise SchemaTooNew(found, LATEST)
+    if found == LATEST:
+        return 0
+    if not upgrade:
+        raise SchemaOutdated(found or None, LATEST)
+    return database._patiently(lambda: _upgrade(database, metadata, versions))
+
+
+def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
+    with database.engine.begin() as connection:
+        _lock(database, connection)
+        if database.schema:
+            connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"'))
+        versions.create(connection, checkfirst=True)
+        found = installed(connection, versions)
+        operations = Operations(MigrationContext.configure(connection))
+        for number in range(found + 1, LATEST + 1):
+            MIGRATIONS[number - 1](operations, metadata)
+            _note(database, connection, versions, number)
+    return LATEST - found
+
+
+def _lock(database: Database, connection: Connection) -> None:
+    """One upgrader at a time: SQLite's write lock, or PostgreSQL's lock that ends with the transaction."""
+    if database.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": database.qualified("schema")})
+
+
+def _note(database: Database, connection: Connection, versions: Table, number: int) -> None:
+    clock = text(database.dialect.now.replace("%", "%%") if database.dialect.style == "pyformat" else database.dialect.now)
+    now = connection.execute(select(clock)).scalar_one()
+    taken = select(versions.c.version).where(versions.c.version == number)
+    if connection.execute(taken).first() is None:
+        connection.execute(versions.insert().values(version=number, installed_at=now))
+
+
+def as_sql(database: Database, metadata: MetaData, since: int = 0) -> str:
+    """The migrations as SQL, for those who run it by hand."""
+    versions = version_table(database)
+    dialect = database.engine.dialect
+    out = io.StringIO()
+    context = MigrationContext.configure(
+        dialect=dialect, opts={"as_sql": True, "output_buffer": out, "literal_binds": True}
+    )
+    operations = Operations(context)
+    with redirect_stdout(out):
+        if database.schema:
+            operations.execute(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"')
+        if since == 0:
+            out.write(f"{CreateTable(versions).compile(dialect=dialect)};\n\n".lstrip())
+        for number in range(since + 1, LATEST + 1):
+            MIGRATIONS[number - 1](operations, metadata)
+            now = database.dialect.now
+            operations.execute(f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})")
+    return out.getvalue()

@@ -1,0 +1,49 @@
+"""Column types that mean the same on every database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, CHAR, Integer, String, Text
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.types import TypeEngine
+
+NAME_LENGTH = 200
+KEY_LENGTH = 255
+PATH_LENGTH = 255
+
+
+def identifier() -> TypeEngine[Any]:
+    """A UUID: native where there is such a type, else its 36 characters."""
+    return (
+        CHAR(36)
+        .with_variant(postgresql.UUID(as_uuid=False), "postgresql")
+        .with_variant(mysql.CHAR(36, charset="ascii", collation="ascii_bin"), "mysql", "mariadb")
+    )
+
+
+def name(length: int = NAME_LENGTH) -> TypeEngine[Any]:
+    """A word that is compared exactly, letter case included."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(Text(), "postgresql").with_variant(exact, "mysql", "mariadb")
+
+
+def word() -> TypeEngine[Any]:
+    """A short word of ours, such as a status."""
+    exact = mysql.VARCHAR(40, charset="ascii", collation="ascii_bin")
+    return String(40).with_variant(Text(), "postgresql").with_variant(exact, "mysql", "mariadb")
+
+
+def text() -> TypeEngine[Any]:
+    """A document of any length; JSON is kept as text, so that a NUL inside a string is no trouble."""
+    return Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+
+
+def micros() -> TypeEngine[Any]:
+    """An instant: microseconds since 1970 by the database's clock."""
+    return BigInteger()
+
+
+def sequence() -> TypeEngine[Any]:
+    """A number the database assigns. SQLite counts rows in an INTEGER only."""
+    return BigInteger().with_variant(Integer(), "sqlite")

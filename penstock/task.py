@@ -1,0 +1,157 @@
+"""Tasks: functions that can be enqueued. A plain call stays a plain call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+
+from penstock.context import building
+from penstock.errors import ArgumentError, DefinitionError
+from penstock.job import Job, JobHost
+from penstock.options import TaskOptions, read_options
+from penstock.queue.jobs import NewJob
+from penstock.values.ids import new_id, new_ids
+from penstock.values.jsontext import dumps
+from penstock.values.signature import Signature
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Host(JobHost, Protocol):
+    """What a task needs of its app."""
+
+    def submit(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
+
+    async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
+
+
+class Task(Generic[P, R]):
+    """A function under a stable name, with the options its jobs run by."""
+
+    def __init__(
+        self,
+        host: Host,
+        function: Callable[P, R],
+        options: TaskOptions,
+        overrides: Mapping[str, object] | None = None,
+    ) -> None:
+        if not callable(function):
+            raise DefinitionError(f"@app.task decorates functions; {function!r} is none")
+        self.host = host
+        self.function = function
+        self.defaults = options
+        self.overrides: Mapping[str, object] = overrides or {}
+        self.name = options.name or f"{function.__module__}.{function.__qualname__}"
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        builder = building.get()
+        if builder is not None:
+            return builder.call(self, args, kwargs)  # type: ignore[no-any-return]
+        return self.function(*args, **kwargs)
+
+    def map(self, *args: Any, **kwargs: Any) -> Any:
+        """In a pipeline: this step once for each element."""
+        builder = building.get()
+        if builder is None:
+            raise DefinitionError(f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function")
+        return builder.map(self, args, kwargs)
+
+    def options(self, **overrides: object) -> Task[P, R]:
+        """The same task with other options, for this enqueue or this step."""
+        merged = dict(self.overrides) | overrides
+        read_options(self.name, merged)
+        return Task(self.host, self.function, self.defaults, merged)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Write a job for this call; durable from the moment this returns."""
+        job = self._job(new_id(), self.settings, args, kwargs)
+        (id,) = self.host.submit([job], self.settings.connection)
+        return Job(self.host, id, self)
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """`enqueue` for async callers."""
+        job = self._job(new_id(), self.settings, args, kwargs)
+        (id,) = await self.host.submit_async([job], self.settings.connection)
+        return Job(self.host, id, self)
+
+    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        """Write a job for each call: a tuple of arguments, or a mapping of keyword arguments. All or none."""
+        ids = self.host.submit(self._jobs(calls), self.settings.connection)
+        return [Job(self.host, id, self) for id in ids]
+
+    async def enqueue_many_async(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+        """`enqueue_many` for async callers."""
+        ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
+        return [Job(self.host, id, self) for id in ids]
+
+    @cached_property
+    def settings(self) -> TaskOptions:
+        """The options in force: the decorator's, and what `.options()` has changed."""
+        return self.defaults.merged(read_options(self.name, self.overrides))
+
+    @cached_property
+    def codec(self) -> Signature:
+        return Signature.of(self.function, self.name)
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        return inspect.signature(self.function)
+
+    @property
+    def executor(self) -> str:
+        """Where it runs: as told, else by the kind of function."""
+        return self.settings.executor or ("async" if inspect.iscoroutinefunction(self.function) else "thread")
+
+    @cached_property
+    def stored_options(self) -> str | None:
+        """What a worker must know of `.options()` that its own copy of the decorator does not say."""
+        kept: dict[str, object] = {}
+        for name in ("timeout", "executor"):
+            if self.overrides.get(name) is not None:
+                kept[name] = getattr(self.settings, name)
+        if "retries" in self.overrides:
+            kept["retries"] = self.settings.retries.to_dict()
+        return dumps(kept) if kept else None
+
+    def _jobs(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[NewJob]:
+        if self.settings.key is not None:
+            raise ArgumentError(self.name, "one key cannot name many jobs: enqueue them one by one, each with its key")
+        prepared = [self._split(call) for call in calls]
+        settings = self.settings
+        ids = new_ids(len(prepared))
+        return [self._job(id, settings, args, kwargs) for id, (args, kwargs) in zip(ids, prepared, strict=True)]
+
+    def _split(self, call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        if isinstance(call, Mapping):
+            return (), call
+        if isinstance(call, Sequence) and not isinstance(call, str | bytes):
+            return call, {}
+        raise ArgumentError(
+            self.name, f"enqueue_many takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}"
+        )
+
+    def _job(self, id: str, settings: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+        return NewJob(
+            id=id,
+            task=self.name,
+            queue=settings.queue,
+            priority=settings.priority,
+            payload=self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit),
+            options=self.stored_options,
+            max_crashes=settings.max_crashes,
+            delay=settings.delay,
+            due_at=settings.at,
+            key=settings.key,
+        )
+
+    def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:
+        if instance is not None and not isinstance(self.function, staticmethod):
+            raise DefinitionError(f"{self.name} is a method; a task must be a plain function, without self")
+        return self
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"

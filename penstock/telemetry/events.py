@@ -1,0 +1,163 @@
+"""Typed events, and the stream they go through. Code says what happened; listeners decide on words and numbers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+log = logging.getLogger("penstock")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsEnqueued(Event):
+    task: str
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsClaimed(Event):
+    process: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStarted(Event):
+    job_id: str
+    task: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettled(Event):
+    job_id: str
+    task: str
+    queue: str
+    generation: int
+    outcome: str
+    status: str
+    reason: str | None
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLost(Event):
+    """CommitFailed: a result came too late and was dropped; the job's newer claim stands."""
+
+    job_id: str
+    task: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsReleased(Event):
+    process: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCrashed(Event):
+    job_id: str
+    task: str
+    process: str
+    status: str
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted(Event):
+    process: str
+    host: str
+    pid: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStopped(Event):
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessReaped(Event):
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDeclaredDead(Event):
+    """We were taken for dead: our claims are gone, and we go on under a new name."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReplaced(Event):
+    pid: int
+    code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOverdue(Event):
+    """A thread went on after its time was up: it cannot be ended, only waited for."""
+
+    job_id: str
+    task: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleBegan(Event):
+    """A loop cannot do its work; it goes on trying, and says so once."""
+
+    loop: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TroubleEnded(Event):
+    loop: str
+    seconds: float
+
+
+E = TypeVar("E", bound=Event)
+Listener = Callable[[Event], None]
+
+
+class Stream:
+    """Hands every event to everybody who asked for its type. A listener that raises disturbs nobody."""
+
+    def __init__(self) -> None:
+        self._listeners: list[tuple[type[Event], Listener]] = []
+        self._lock = threading.Lock()
+
+    def on(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
+        """Listen to a type of event (and its subtypes). Call what is returned to stop."""
+        entry = (kind, listener)
+        with self._lock:
+            self._listeners = [*self._listeners, entry]  # type: ignore[list-item]
+
+        def stop() -> None:
+            with self._lock:
+                self._listeners = [other for other in self._listeners if other is not entry]
+
+        return stop
+
+    def wants(self, kind: type[Event]) -> bool:
+        return any(issubclass(kind, wanted) for wanted, _ in self._listeners)
+
+    def emit(self, event: Event) -> None:
+        for kind, listener in self._listeners:
+            if isinstance(event, kind):
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener of %s raised", type(event).__name__)

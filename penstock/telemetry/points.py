@@ -1,0 +1,90 @@
+"""Named points between two statements, where a test may end the process, freeze it, or make it fail.
+
+Every transaction passes `<stage>.1`, `<stage>.2`, … before each statement, `<stage>.commit` before it commits and
+`<stage>.committed` after; the runtime adds points of its own. In production nobody watches, and a point costs one
+truth test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Watcher = Callable[[str], None]
+
+watched = False
+_watchers: list[Watcher] = []
+
+
+class SimulatedCrash(BaseException):
+    """The process is to be thought of as dead from here on: nothing may catch this and go on."""
+
+    def __init__(self, point: str) -> None:
+        super().__init__(f"simulated crash at {point}")
+        self.point = point
+
+
+def reach(point: str) -> None:
+    """Pass a point: whoever watches may stop us here."""
+    for watcher in tuple(_watchers):
+        watcher(point)
+
+
+@contextmanager
+def watching(watcher: Watcher) -> Iterator[None]:
+    global watched
+    _watchers.append(watcher)
+    watched = True
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
+        watched = bool(_watchers)
+
+
+def watch_environment() -> None:
+    """Obey PENSTOCK_CRASH_AT=`point[:visit][:kill|stop|exit|raise]` for as long as the process lives."""
+    wanted = os.environ.get("PENSTOCK_CRASH_AT")
+    if wanted:
+        global watched
+        _watchers.append(crasher(wanted))
+        watched = True
+
+
+def crasher(wanted: str) -> Watcher:
+    """A watcher that strikes at the n-th visit of a point."""
+    point, _, rest = wanted.partition(":")
+    parts = rest.split(":") if rest else []
+    visit = next((int(part) for part in parts if part.isdigit()), 1)
+    action = next((part for part in parts if not part.isdigit()), "kill")
+    lock = threading.Lock()
+    left = visit
+
+    def strike(reached: str) -> None:
+        nonlocal left
+        if reached != point:
+            return
+        with lock:
+            left -= 1
+            if left != 0:
+                return
+        _act(action, reached)
+
+    return strike
+
+
+def _act(action: str, point: str) -> None:
+    match action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case "exit":
+            os._exit(1)
+        case "raise":
+            raise SimulatedCrash(point)
+        case _:
+            raise ValueError(f"unknown action {action!r} at {point}; use kill, stop, exit or raise")
