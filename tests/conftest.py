@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pytest
 
 from tests.databases import KINDS, Databases
+from tests.servers.child import die_with_parent
 from tests.servers.errors import Unavailable
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
@@ -53,6 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _chosen_kinds(config)
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
+        die_with_parent(os.getppid(), SIGKILL)
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())

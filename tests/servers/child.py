@@ -19,19 +19,18 @@ ORDINARY_USER = 1000
 
 def main() -> None:
     parent, death_signal, identity, *command = sys.argv[1:]
-    libc = ctypes.CDLL(None, use_errno=True)
     match identity:
         case "namespace":
-            enter_user_namespace(libc)
+            enter_user_namespace()
         case "nobody":
             become_nobody()
-    die_with_parent(libc, int(parent), int(death_signal))
+    die_with_parent(int(parent), int(death_signal))
     os.execv(command[0], command)
 
 
-def enter_user_namespace(libc: ctypes.CDLL) -> None:
+def enter_user_namespace() -> None:
     uid, gid = os.geteuid(), os.getegid()
-    if libc.unshare(CLONE_NEWUSER) != 0:
+    if libc().unshare(CLONE_NEWUSER) != 0:
         raise OSError(ctypes.get_errno(), "user namespaces are not allowed here")
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{ORDINARY_USER} {uid} 1")
@@ -45,12 +44,16 @@ def become_nobody() -> None:
     os.setuid(nobody.pw_uid)
 
 
-def die_with_parent(libc: ctypes.CDLL, parent: int, death_signal: int) -> None:
+def die_with_parent(parent: int, death_signal: int) -> None:
     # A change of identity clears this setting, so it comes last. Only Linux has it.
-    if sys.platform == "linux" and libc.prctl(PR_SET_PDEATHSIG, death_signal) != 0:
+    if sys.platform == "linux" and libc().prctl(PR_SET_PDEATHSIG, death_signal) != 0:
         raise OSError(ctypes.get_errno(), "cannot ask to die with the parent")
     if os.getppid() != parent:
         sys.exit("the parent died first")
+
+
+def libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.servers.admin import MariadbAdmin
 from tests.servers.binaries import MariadbPrograms, mariadb_programs
-from tests.servers.server import Server
+from tests.servers.server import Server, make_folder
 
 EVERYTHING = '{"access":18446744073709551615}'
 SYSTEM_TABLES = ["system_tables", "performance_tables", "system_tables_data"]
@@ -29,7 +29,7 @@ class Mariadb(Server):
     def _create_data(self) -> None:
         if not self.programs.is_mariadb:
             return self._run([*self._basics(), "--initialize-insecure"])
-        self.data.mkdir()
+        make_folder(self.data)
         bootstrap = ["--bootstrap", "--enforce-storage-engine=", "--max-allowed-packet=8M"]
         return self._run([*self._basics(), *bootstrap], script=self._system_tables())
 

@@ -39,7 +39,8 @@ class Server(ABC):
 
     def start(self) -> None:
         if not self.data.exists():
-            self._initialize()
+            make_folder(self.folder)
+            self._create_data()
             self._start_on_a_free_port()
         else:
             self._start_once()
@@ -84,12 +85,6 @@ class Server(ABC):
 
     def _environment(self) -> dict[str, str]:
         return dict(os.environ)
-
-    def _initialize(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if identity() == "nobody":
-            os.chown(self.folder, pwd.getpwnam("nobody").pw_uid, -1)
-        self._create_data()
 
     def _start_on_a_free_port(self) -> None:
         # Between finding a free port and using it, somebody else may take it.
@@ -160,6 +155,13 @@ def identity() -> str:
     probe = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), "9", "namespace", shutil.which("true") or ""]
     worked = subprocess.run(probe, capture_output=True).returncode == 0
     return "namespace" if worked else "nobody"
+
+
+def make_folder(folder: Path) -> None:
+    """A folder for whoever the server runs as."""
+    folder.mkdir()
+    if identity() == "nobody":
+        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
 
 
 def free_port() -> int:
