@@ -6,6 +6,7 @@ PenstockError
 ├── ArgumentError (TypeError)     arguments do not fit a task's signature
 ├── SerializationError            a value cannot be written as JSON, or stored JSON cannot be read
 │   └── PayloadTooLarge
+├── NotIterable                   the value to expand over has no elements
 ├── UnknownTask                   a stored name that this process has not imported
 ├── JobFailed                     job.result() of a job that will never have one
 ├── RunFailed                     run.result() of a run that will never have one
@@ -73,6 +74,19 @@ class PayloadTooLarge(SerializationError):
 
     def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
         return type(self), (self.name, self.size, self.limit)
+
+
+class NotIterable(PenstockError):
+    """The value to expand over has no elements."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        super().__init__(
+            f"cannot expand over a value of type {kind}: return a list, a tuple, a set or a dict"
+        )
+
+    def __reduce__(self) -> tuple[type[NotIterable], tuple[str]]:
+        return type(self), (self.kind,)
 
 
 class UnknownTask(PenstockError):

@@ -22,7 +22,7 @@ __all__ = ["QueueLimit", "Settings", "parse_queues"]
 
 PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
-_HIDDEN = re.compile(r"(://[^:/@]*:)[^@/]*(?=@)")
+_HIDDEN = re.compile(r"(?<=://)([^:/@]*:).*(?=@)")
 
 # Variables that share our prefix and are no settings: the command line's default app, the test suite's own,
 # and what Kubernetes sets in every pod for a service whose name begins with "penstock".

@@ -1,0 +1,44 @@
+"""Values as JSON text with types: the door to the codec; signals, run context and markers go through it.
+
+For arguments and results of a task there is `Signature`, which knows their annotations.
+"""
+
+from __future__ import annotations
+
+from penstock.errors import NotIterable, SerializationError
+from penstock.values import tags
+from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.shape import Mismatch, Shape
+from penstock.values.signature import Signature
+
+__all__ = ["Signature", "decode", "dumps", "elements", "encode", "limited", "loads", "natural"]
+
+_ANYTHING = Shape(object)
+
+
+def encode(value: object, *, limit: int | None = None, name: str = "the value") -> str:
+    """The JSON text of a value that has no annotation; `name` is what a refusal calls it."""
+    try:
+        text = dumps(_ANYTHING.write(value))
+    except (Mismatch, SerializationError) as error:
+        raise SerializationError(f"{name}: {error}. Pass plain values") from None
+    return limited(text, limit, name)
+
+
+def decode(text: str) -> object:
+    """The value behind a stored text: dicts, lists and plain values, times, UUIDs, decimals, bytes."""
+    raw = loads(text)
+    return tags.read(raw) if tags.TAG_START in text else raw
+
+
+def natural(raw: object) -> object:
+    """The value behind a raw value, as `decode` would give it."""
+    return tags.read(raw)
+
+
+def elements(text: str) -> list[object]:
+    """The raw elements of a stored list, or [key, item] pairs of a stored dict; raises `NotIterable`."""
+    found = tags.raw_elements(loads(text))
+    if isinstance(found, str):
+        raise NotIterable(found)
+    return found

@@ -1,0 +1,53 @@
+"""JSON text in and out: compact, UTF-8, without NaN, and never what cannot be read again.
+
+"Raw" values are what JSON knows: None, bool, int, float, str, list and dict with str keys.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from penstock.errors import PayloadTooLarge, SerializationError
+
+# Longer integers are refused by Python's and everybody else's parsers.
+_LONGEST_INTEGER = 4300
+_LONG_DIGITS = re.compile(rf"\d{{{_LONGEST_INTEGER + 1}}}")
+
+
+def dumps(raw: object) -> str:
+    """Raw values as compact JSON text."""
+    try:
+        text = to_json(raw, inf_nan_mode="constants").decode()
+    except PydanticSerializationError as error:
+        raise SerializationError(_explain(error)) from None
+    if len(text) > _LONGEST_INTEGER and _LONG_DIGITS.search(text):
+        loads(text)
+    return text
+
+
+def loads(text: str) -> object:
+    """JSON text as raw values; tags of the codec stay as they are."""
+    try:
+        value: object = from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise SerializationError(f"not JSON that can be read: {error}") from None
+    return value
+
+
+def limited(text: str, limit: int | None, name: str) -> str:
+    """The text itself, if it takes no more than `limit` bytes."""
+    if limit is not None and len(text) * 4 > limit:
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > limit:
+            raise PayloadTooLarge(name, size, limit)
+    return text
+
+
+def _explain(error: PydanticSerializationError) -> str:
+    if "surrogates not allowed" in str(error):
+        return (
+            "a string holds a lone surrogate, which is no text: pass bytes, or decode with errors='replace'"
+        )
+    return str(error)

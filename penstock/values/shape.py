@@ -1,0 +1,177 @@
+"""How values of one annotation are written and read.
+
+Writing is strict: a value that a type checker would refuse is refused ("5" is no int). Reading is lenient,
+because what is read may have been written by another task, or by an older version of this one: an ISO text
+will do for a datetime. What has been written can be read: that is tried before it is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, get_origin
+from uuid import UUID
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+from penstock.errors import SerializationError
+from penstock.values import tags
+from penstock.values.annotations import describe, is_open, modern, stream_of
+from penstock.values.tags import Unwritable
+
+_EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes})
+
+
+_UNEXPECTED = re.compile(r"PydanticSerializationUnexpectedValue\((.*)\)")
+
+
+class Mismatch(Exception):
+    """A value does not fit an annotation, or cannot be stored under it; says what was expected."""
+
+
+class Shape:
+    """One annotation, compiled. Without an annotation: anything JSON and the tags know."""
+
+    __slots__ = ("_adapter", "_exact", "_expected", "_open", "_stream", "as_is")
+
+    def __init__(self, annotation: Any) -> None:
+        element = stream_of(annotation)
+        self._stream = element is not None
+        wanted = modern(list[element] if self._stream else annotation)  # type: ignore[valid-type]
+        self._expected = describe(annotation)
+        self._exact = wanted if isinstance(wanted, type) and wanted in _EXACT else None
+        self._open = is_open(wanted)
+        unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
+        self._adapter: TypeAdapter[object] | None = None if unchecked else TypeAdapter(wanted)
+        # Values of these types are their own raw form and need no further look: the common case, made cheap.
+        self.as_is = tags.NATIVE if unchecked else tags.NATIVE & {self._exact}
+
+    def write(self, value: object) -> object:
+        """The raw form of a value; raises `Mismatch`."""
+        try:
+            if self._adapter is None or type(value) is self._exact:
+                return tags.write(value, _refuse)
+            if self._stream and isinstance(value, Iterable) and not isinstance(value, (str, bytes, list)):
+                value = list(value)
+            return self._write_checked(self._adapter, value)
+        except Unwritable as error:
+            raise Mismatch(str(error)) from None
+
+    def read(self, raw: object, tagged: bool = True) -> object:
+        """The value behind a raw form; raises `Mismatch`. `tagged=False`: there are no tags to look for."""
+        try:
+            value = tags.read(raw) if tagged else raw
+        except SerializationError as error:
+            raise Mismatch(str(error)) from None
+        if self._adapter is None or type(value) is self._exact:
+            return value
+        try:
+            return self._adapter.validate_python(value, by_alias=True, by_name=True)
+        except ValidationError as error:
+            raise Mismatch(self._explain(error, value)) from None
+
+    def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:
+        try:
+            checked = adapter.validate_python(value, strict=True)
+        except ValidationError as error:
+            raise Mismatch(self._explain(error, value)) from None
+        if self._open:
+            return tags.write(value, _refuse)
+        raw = self._dump(adapter, value, checked)
+        try:
+            self.read(raw)
+        except Mismatch as error:
+            raise Mismatch(f"it could be written, but not read again: {error}") from None
+        return raw
+
+    def _dump(self, adapter: TypeAdapter[object], value: object, checked: object) -> object:
+        # The value as it was given, so that validators which change a value do so once, when it is read.
+        try:
+            return _dump(adapter, value)
+        except PydanticSerializationError:
+            pass
+        try:
+            return _dump(adapter, checked)
+        except PydanticSerializationError as error:
+            reason = "; ".join(_UNEXPECTED.findall(str(error))) or str(error)
+            raise Mismatch(
+                f"expected {self._expected}, but the value holds something else: {reason}"
+            ) from None
+
+    def _explain(self, error: ValidationError, value: object) -> str:
+        first = error.errors(include_url=False, include_context=False, include_input=True)[0]
+        where = "".join(f"[{part!r}]" for part in first["loc"])
+        at = f" at {where}" if where and first["input"] is not value else ""
+        return f"expected {self._expected}, got {_show(first['input'])}{at} ({first['msg']})"
+
+
+def _dump(adapter: TypeAdapter[object], value: object) -> object:
+    natural = adapter.dump_python(value, by_alias=False, round_trip=True, warnings="error")
+    try:
+        return tags.write(natural, _convert)
+    except Unwritable as error:
+        if error.kind is None or hasattr(error.kind, "get_secret_value"):
+            raise
+    # A type with a JSON form of its own, known to pydantic only.
+    plain = adapter.dump_python(value, mode="json", by_alias=False, round_trip=True, warnings="error")
+    return tags.write(plain, _refuse)
+
+
+def _refuse(value: object, _depth: int) -> object:
+    if type(value) is dict:
+        wrong = next(key for key in value if type(key) is not str)
+        raise Unwritable(
+            f"dict keys must be str without an annotation that says otherwise, not {_show(wrong)}"
+        )
+    raise Unwritable(
+        f"{_kind(value)} cannot be stored as JSON without an annotation that says its type", type(value)
+    )
+
+
+def _convert(value: object, depth: int) -> object:
+    """Under an annotation, which will say how to read it, more types have a raw form."""
+    match value:
+        case Enum():
+            return tags.write(value.value, _refuse, depth)
+        case dict():
+            return _convert_dict(value, depth)
+        case list() | tuple() | set() | frozenset() | deque():
+            return tags.write(list(value), _convert, depth)
+        case str() | PurePath():
+            return str(value)
+        case int() | float():
+            return tags.write(int(value) if isinstance(value, int) else float(value), _refuse)
+    for kind in tags.TAGGED:
+        if isinstance(value, kind):
+            return tags.write_as(kind, value)
+    if hasattr(value, "get_secret_value"):
+        raise Unwritable("secrets are not stored: pass a reference to the secret instead", type(value))
+    try:
+        return to_jsonable_python(value)
+    except (PydanticSerializationError, ValueError):
+        raise Unwritable(f"{_kind(value)} cannot be stored as JSON", type(value)) from None
+
+
+def _convert_dict(value: dict[object, object], depth: int) -> object:
+    if all(isinstance(key, str) and not isinstance(key, Enum) for key in value):
+        return tags.write({str(key): item for key, item in value.items()}, _convert, depth)
+    return tags.write_pairs(value, _convert, depth)
+
+
+def _kind(value: object) -> str:
+    return f"a value of type {type(value).__qualname__}"
+
+
+def _show(value: object) -> str:
+    if value is None or value is True or value is False:
+        return repr(value)
+    if isinstance(value, (str, int, float)):
+        text = repr(value)
+        return f"{type(value).__qualname__} {text if len(text) <= 60 else text[:57] + '...'}"
+    return type(value).__qualname__
