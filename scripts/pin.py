@@ -4,7 +4,6 @@ The pins serve every supported Python and platform, so they are resolved by uv f
 """
 
 import subprocess
-import sys
 import tempfile
 import venv
 from pathlib import Path
@@ -27,4 +26,4 @@ def _compile_arguments() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,12 +1,14 @@
 """Databases, apps and worker processes for all tests.
 
     database_url            a fresh database with the schema in it; the test runs once per kind of database
-    app, make_app           an app on it; `make_app(lease=5)` for one with other settings
+    app, make_app           an app on it; `make_app(payload_limit=100)` for one with other settings
     db                      the app's database, for tests of storage functions
+    worker_process          starts real workers on it: `worker_process("--processes", "2", module="...")`
     empty_database_url      the same without the schema, for tests of the migrations
+
     sqlite_url, postgres_url, mariadb_url       one kind only
     postgres_server, mariadb_server             a server of the test's own, to stop, restart and cut off
-    worker_process          starts real workers: `worker_process("--processes", "2", module="...")`
+    app_on(url), workers_on(url)                an app, or workers, on one of those
 
 `--database sqlite,postgres` narrows the kinds.
 """
@@ -14,10 +16,11 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -31,7 +34,7 @@ from tests.workers import Workers, workers
 
 if TYPE_CHECKING:
     from penstock import Penstock
-    from penstock.database import Database
+    from penstock.database.engine import Database
 
 T = TypeVar("T")
 
@@ -40,15 +43,11 @@ SESSION = pytest.StashKey[Path]()
 SESSION_END = pytest.StashKey[ExitStack]()
 
 
-class MakeApp(Protocol):
-    def __call__(self, url: str | None = None, **settings: object) -> "Penstock": ...
-
-
 # The session: one folder, owned by the pytest that the user started, known to its workers.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database", default=",".join(KINDS), help="kinds of database to test: sqlite,postgres,mariadb")
+    parser.addoption("--database", default=",".join(KINDS), help="kinds to test, with commas between")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -173,12 +172,12 @@ def _had(get: Callable[[], T]) -> T:
 
 
 @pytest.fixture
-def make_app(request: pytest.FixtureRequest) -> Iterator[MakeApp]:
-    """Apps with settings of the test's choice, on `database_url` or another; closed at the end."""
+def app_on() -> Iterator[Callable[..., "Penstock"]]:
+    """`app_on(url, **settings)`: an app on any database, closed at the end."""
     with ExitStack() as stack:
 
-        def make(url: str | None = None, **settings: object) -> "Penstock":
-            made = import_module("penstock").Penstock(url or request.getfixturevalue("database_url"), **settings)
+        def make(url: str, **settings: object) -> "Penstock":
+            made: Penstock = import_module("penstock").Penstock(url, **settings)
             stack.callback(made.close)
             return made
 
@@ -186,8 +185,13 @@ def make_app(request: pytest.FixtureRequest) -> Iterator[MakeApp]:
 
 
 @pytest.fixture
-def app(make_app: MakeApp, database_url: str) -> "Penstock":
-    return make_app(database_url)
+def make_app(app_on: Callable[..., "Penstock"], database_url: str) -> Callable[..., "Penstock"]:
+    return partial(app_on, database_url)
+
+
+@pytest.fixture
+def app(make_app: Callable[..., "Penstock"]) -> "Penstock":
+    return make_app()
 
 
 @pytest.fixture
@@ -196,7 +200,12 @@ def db(app: "Penstock") -> "Database":
 
 
 @pytest.fixture
-def worker_process(database_url: str, tmp_path: Path) -> Iterator[Workers]:
-    """Starts workers on `database_url`; their logs are shown when the test fails."""
-    with workers(tmp_path, database_url, print) as starter:
-        yield starter
+def workers_on(tmp_path: Path) -> Iterator[Callable[[str], Workers]]:
+    """`workers_on(url)`: starts workers on any database; their logs are shown when the test fails."""
+    with ExitStack() as stack:
+        yield lambda url: stack.enter_context(workers(tmp_path, url, print))
+
+
+@pytest.fixture
+def worker_process(workers_on: Callable[[str], Workers], database_url: str) -> Workers:
+    return workers_on(database_url)

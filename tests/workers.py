@@ -1,20 +1,20 @@
 """Real worker processes for tests: `penstock worker` on a module written by the test.
 
-A worker is the leader of a process group of its own. At the end the whole group is killed; if pytest itself is killed,
-the operating system kills the leader.
+A worker is the leader of a process group of its own. At the end the whole group is killed; if pytest
+itself is killed, the operating system kills the leader.
 """
 
 import os
-from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 from textwrap import dedent
 
-from tests.servers.server import CHILD
+from tests.servers.server import as_child
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -92,10 +92,9 @@ class Workers:
     def python(self, *arguments: str, env: Mapping[str, str] | None = None) -> WorkerProcess:
         """Start any Python program in the same surroundings."""
         log_file = self.folder / f"process-{len(self.started)}.log"
-        dies_with_us = [str(CHILD), str(os.getpid()), str(int(SIGKILL)), "same"]
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", *dies_with_us, sys.executable, *arguments],
+                as_child([sys.executable, *arguments], SIGKILL, who="same"),
                 cwd=self.folder,
                 env=self._environment(env or {}),
                 stdin=subprocess.DEVNULL,

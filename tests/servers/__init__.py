@@ -3,7 +3,8 @@
     postgres.py, mariadb.py   start one: `with Postgres(folder) as server: server.url("shop")`
     binaries.py, debian.py    where the programs come from
     admin.py                  create and drop databases on any server, by its URL
-    shared.py, keeper.py      one server of each kind for a whole test session, also with several pytest workers
+    shared.py, keeper.py      one server of each kind for a whole session, also with several pytest workers
 
-TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead; the user in them must be able to create databases.
+TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead,
+with a user who can create databases.
 """

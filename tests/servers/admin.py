@@ -79,9 +79,9 @@ class MariadbAdmin(Admin):
             cursor.execute(f"drop database if exists {name}")
 
     def kill_connections(self) -> int:
-        mine = "select id from information_schema.processlist where id <> connection_id() and user <> 'system user'"
+        others = "where id <> connection_id() and user <> 'system user'"
         with self._cursor() as cursor:
-            cursor.execute(mine)
+            cursor.execute(f"select id from information_schema.processlist {others}")
             clients = [row[0] for row in cursor.fetchall()]
             for client in clients:
                 with suppress(pymysql.err.OperationalError):  # gone by itself meanwhile

@@ -44,7 +44,11 @@ def _postgres_candidates() -> Iterator[Path]:
 
 
 def _newest_first(folders: Iterator[Path]) -> list[Path]:
-    return sorted(folders, key=lambda folder: int((re.findall(r"\d+", folder.parent.name) or ["0"])[-1]), reverse=True)
+    def version(folder: Path) -> int:
+        numbers = re.findall(r"\d+", folder.parent.name)
+        return int(numbers[-1]) if numbers else 0
+
+    return sorted(folders, key=version, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +75,11 @@ def mariadb_programs() -> MariadbPrograms:
 
 def _system_mariadb(server: Path) -> MariadbPrograms:
     version = subprocess.run([server, "--no-defaults", "--version"], capture_output=True, text=True).stdout
-    share = server.parent.parent / "share"
-    scripts = next((folder for folder in (share / "mariadb", share / "mysql") if folder.exists()), share)
-    return MariadbPrograms(server, is_mariadb="MariaDB" in version, scripts=scripts)
+    return MariadbPrograms(server, "MariaDB" in version, _scripts_under(server.parent.parent / "share"))
 
 
 def _unpacked(tree: Path) -> MariadbPrograms:
-    share = next(folder for folder in (tree / "usr/share/mariadb", tree / "usr/share/mysql") if folder.exists())
+    share = _scripts_under(tree / "usr/share")
     libraries = [str(folder) for folder in (*tree.glob("usr/lib/*-linux-*"), *tree.glob("lib/*-linux-*"))]
     return MariadbPrograms(
         tree / "usr/sbin/mariadbd",
@@ -85,3 +87,7 @@ def _unpacked(tree: Path) -> MariadbPrograms:
         options=(f"--basedir={tree / 'usr'}", f"--lc-messages-dir={share}"),
         environment={"LD_LIBRARY_PATH": ":".join(libraries)},
     )
+
+
+def _scripts_under(share: Path) -> Path:
+    return next((folder for folder in (share / "mariadb", share / "mysql") if folder.exists()), share)

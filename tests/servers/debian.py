@@ -96,6 +96,7 @@ def _lacks_libraries(program: Path) -> bool:
 
 
 def _libraries_of(package: Path) -> list[str]:
-    needs = subprocess.run(["dpkg-deb", "-f", package, "Depends"], capture_output=True, text=True, check=True).stdout
+    command = ["dpkg-deb", "-f", str(package), "Depends"]
+    needs = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     first_choices = [re.split(r"[ (|:]", need.strip())[0] for need in needs.split(",")]
     return [name for name in first_choices if name.startswith("lib") and name not in ALWAYS_THERE]

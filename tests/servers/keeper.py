@@ -2,8 +2,8 @@
 
     python -m tests.servers.keeper postgres SESSION_FOLDER
 
-Prints one JSON line: {"url": ...} or {"unavailable": reason}. Then waits for the session's owner to end, however it ends:
-the owner holds a lock that the operating system takes from the dead.
+Prints one JSON line: {"url": ...} or {"unavailable": reason}. Then waits for the session's owner to end,
+however it ends: the owner holds a lock that the operating system takes from the dead.
 """
 
 import fcntl

@@ -34,7 +34,7 @@ class Mariadb(Server):
         return self._run([*self._basics(), *bootstrap], script=self._system_tables())
 
     def _system_tables(self) -> bytes:
-        """What `mariadb-install-db` would feed to the server; that script does not work from an unpacked tree."""
+        """What `mariadb-install-db` feeds to the server; the script does not work from an unpacked tree."""
         start = "create database mysql;\nuse mysql;\nset @auth_root_socket=null;\n"
         tables = "".join(self.programs.script(name).read_text() for name in SYSTEM_TABLES)
         roots = ", ".join(f"('{host}', 'root', '{EVERYTHING}')" for host in ("localhost", "127.0.0.1"))
@@ -49,7 +49,7 @@ class Mariadb(Server):
             f"--pid-file={self.folder / 'pid'}",
             "--default-time-zone=+05:30",  # nobody's, so that a local time taken for UTC shows
             "--max-connections=300",
-            "--innodb-flush-log-at-trx-commit=2",  # no test takes the disk away; a crash of the server is survived
+            "--innodb-flush-log-at-trx-commit=2",  # survives a crash of the server, not of the machine
             "--innodb-buffer-pool-size=128M",
         ]
 

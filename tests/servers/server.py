@@ -1,4 +1,4 @@
-"""What every server launcher does: start, stop, restart, on one port, as our own child, in a folder of its own."""
+"""What every launcher does: run a server on one port, as our own child, in its own folder, and restart it."""
 
 import os
 import pwd
@@ -136,15 +136,18 @@ class Server(ABC):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def as_child(command: Sequence[str | Path], death_signal: signal.Signals) -> list[str]:
-    front = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal)), identity()]
-    return [*front, *map(str, command)]
+def as_child(
+    command: Sequence[str | Path], death_signal: signal.Signals, who: str | None = None
+) -> list[str]:
+    """The command with `child.py` before it."""
+    us = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), str(int(death_signal))]
+    return [*us, who or identity(), *map(str, command)]
 
 
 @cache
@@ -152,7 +155,7 @@ def identity() -> str:
     """As whom servers run: as ourselves, unless we are root."""
     if os.geteuid() != 0:
         return "same"
-    probe = [sys.executable, "-I", "-S", str(CHILD), str(os.getpid()), "9", "namespace", shutil.which("true") or ""]
+    probe = as_child([sys.executable, "--version"], signal.SIGKILL, who="namespace")
     worked = subprocess.run(probe, capture_output=True).returncode == 0
     return "namespace" if worked else "nobody"
 

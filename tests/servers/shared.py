@@ -1,7 +1,8 @@
 """One server of each kind per test session, started when a test first asks, shared by all pytest workers.
 
-The session is a folder. Its owner, the pytest process the user started, holds the lock on the file `owner`; keepers hold
-`<kind>.alive`. Whatever dies, its locks go with it: keepers end with the owner, and the next session clears up what is left.
+The session is a folder. Its owner, the pytest process the user started, holds the lock on the file `owner`;
+keepers hold `<kind>.alive`. Whatever dies, its locks go with it: keepers end with the owner, and the next
+session clears up what is left.
 """
 
 import fcntl
@@ -63,7 +64,7 @@ class SharedServers:
 
     @contextmanager
     def once(self, what: str) -> Iterator[bool]:
-        """True for the first process of the session that gets here and gets through; the others wait for it."""
+        """True for the first process of the session that gets here and through; the others wait for it."""
         done = self.session / f"{what}.done"
         with (self.session / f"{what}.lock").open("w") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX)
