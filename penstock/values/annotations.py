@@ -103,9 +103,12 @@ def _modern(annotation: Any, done: dict[Any, Any]) -> Any:
 def _modern_typed_dict(annotation: Any, done: dict[Any, Any]) -> Any:
     done[annotation] = annotation
     fields: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(annotation).items():
-        needed = name in annotation.__required_keys__
-        marker: Any = typing_extensions.Required if needed else typing_extensions.NotRequired
+    for name, hint in typing.get_type_hints(annotation, include_extras=True).items():
+        marker: Any = get_origin(hint)
+        if marker in (typing.Required, typing.NotRequired):
+            (hint,) = get_args(hint)
+        else:
+            marker = typing.Required if name in annotation.__required_keys__ else typing.NotRequired
         fields[name] = marker[_modern(hint, done)]
     make: Any = typing_extensions.TypedDict
     made = make(annotation.__name__, fields)

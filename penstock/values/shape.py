@@ -73,13 +73,13 @@ class Shape:
             return value
         try:
             return self._adapter.validate_python(value, by_alias=True, by_name=True)
-        except ValidationError as error:
+        except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
 
     def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:
         try:
             checked = adapter.validate_python(value, strict=True)
-        except ValidationError as error:
+        except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
         if self._open:
             return tags.write(value, _refuse)
@@ -104,10 +104,14 @@ class Shape:
                 f"expected {self._expected}, but the value holds something else: {reason}"
             ) from None
 
-    def _explain(self, error: ValidationError, value: object) -> str:
+    def _explain(self, error: Exception, value: object) -> str:
+        if not isinstance(error, ValidationError):
+            # A validator of the user's may raise anything.
+            return f"expected {self._expected}, but checking it raised {type(error).__name__}: {error}"
         first = error.errors(include_url=False, include_context=False, include_input=True)[0]
         where = "".join(f"[{part!r}]" for part in first["loc"])
-        at = f" at {where}" if where and first["input"] is not value else ""
+        inside = first["input"] is not value or first["type"] == "missing"
+        at = f" at {where}" if where and inside else ""
         return f"expected {self._expected}, got {_show(first['input'])}{at} ({first['msg']})"
 
 

@@ -180,7 +180,7 @@ def _read_marked(key: str, inner: object) -> object:
             f"a stored value is marked {key!r}, which this version of Penstock does not know. "
             "A newer version wrote it: upgrade this process."
         ) from None
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise SerializationError(f"a stored {key.removeprefix(MARK)} cannot be read: {error}") from None
 
 
