@@ -24,6 +24,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from penstock.database.engine import Database
+from penstock.schema.catalog import describe
+from penstock.schema.migrate import ensure
+from penstock.settings import Settings
 from tests.databases import KINDS, Databases
 from tests.servers.child import die_with_parent
 from tests.servers.errors import Unavailable
@@ -34,7 +38,6 @@ from tests.workers import Workers, workers
 
 if TYPE_CHECKING:
     from penstock import Penstock
-    from penstock.database.engine import Database
 
 T = TypeVar("T")
 
@@ -101,11 +104,9 @@ def _chosen_kinds(config: pytest.Config) -> list[str]:
 
 
 def migrate(url: str) -> None:
-    app = import_module("penstock").Penstock(url)
-    try:
-        app.migrate()
-    finally:
-        app.close()
+    database = Database(Settings.load(database_url=url, environ={}))
+    ensure(database, describe(database), upgrade=True)
+    database.close()
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +196,7 @@ def app(make_app: Callable[..., "Penstock"]) -> "Penstock":
 
 
 @pytest.fixture
-def db(app: "Penstock") -> "Database":
+def db(app: "Penstock") -> Database:
     return app.database
 
 
