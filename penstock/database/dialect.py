@@ -57,6 +57,9 @@ class Dialect(Protocol):
     def connected(self, driver: Any) -> None:
         """Bring a new connection into the state that all of ours are in."""
 
+    def checked_out(self, driver: Any) -> None:
+        """Make a pooled connection what SQLAlchemy expects of it."""
+
     def among(self, parameter: str, kind: ListType) -> str:
         """The SQL for "is one of" a list parameter."""
 

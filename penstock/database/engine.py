@@ -27,7 +27,6 @@ from penstock.database.transaction import Transaction
 from penstock.database.url import dialect_for, parse
 from penstock.errors import ConfigurationError, DatabaseUnavailable
 from penstock.settings import Settings
-from penstock.telemetry import points
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,14 +102,12 @@ class Database:
             self.dialect.begin(driver)
             try:
                 yield tx
-                if points.watched:
-                    tx.reach("commit")
+                tx.reach_if_watched("commit")
                 self.dialect.commit(driver)
             except BaseException:
                 _quietly(self.dialect.rollback, driver)
                 raise
-        if points.watched:
-            tx.reach("committed")
+        tx.reach_if_watched("committed")
         tx.committed()
 
     @contextmanager
@@ -177,6 +174,7 @@ class Database:
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"The driver for {self.url.drivername} is missing: {error}") from error
         event.listen(engine, "connect", lambda driver, _record: self.dialect.connected(driver))
+        event.listen(engine, "checkout", lambda driver, _record, _proxy: self.dialect.checked_out(driver))
         if isinstance(self.dialect, Sqlite):
             _write_through_the_gate(engine, self.dialect)
         return engine

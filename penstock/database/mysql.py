@@ -67,6 +67,9 @@ class MySql:
             else:
                 cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
 
+    def checked_out(self, driver: Any) -> None:
+        """Nothing to do."""
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN {parameter}"
 

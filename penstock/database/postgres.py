@@ -45,7 +45,7 @@ receipt AS (
   INSERT INTO {claims} (token, process_id, job_ids, claimed_at)
   SELECT :token, CAST(:process AS uuid), json_agg(job_id)::text, {now} FROM held HAVING count(*) > 0)
 SELECT p.job_id, p.queue, p.tier, p.seq, h.generation, h.retry_count, h.crash_count, h.claimed_at,
-       j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path
+       j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path, j.max_crashes
 FROM picked p LEFT JOIN held h ON h.job_id = p.job_id
 LEFT JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) OFFSET 0) j ON j.id = p.job_id
 ORDER BY p.tier, p.seq
@@ -87,6 +87,10 @@ class Postgres:
 
     def connected(self, driver: Any) -> None:
         driver.adapters.register_loader("uuid", _UuidAsText)
+
+    def checked_out(self, driver: Any) -> None:
+        if driver.autocommit:
+            driver.autocommit = False
 
     def among(self, parameter: str, kind: ListType) -> str:
         return f"= ANY(CAST({parameter} AS {ARRAY_TYPES[kind]}))"

@@ -124,6 +124,9 @@ class Sqlite:
         finally:
             self.gate.leave()
 
+    def checked_out(self, driver: Any) -> None:
+        """Nothing to do."""
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN (SELECT value FROM json_each({parameter}))"
 

@@ -85,6 +85,10 @@ class Transaction:
     def reach(self, point: str) -> None:
         points.reach(f"{self._stage}.{point}")
 
+    def reach_if_watched(self, point: str) -> None:
+        if points.watched:
+            self.reach(point)
+
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> int:
         self._reach()
         cursor = self.cursor

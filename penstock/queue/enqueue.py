@@ -16,7 +16,8 @@ from penstock.queue.jobs import NewJob, tier_of
 JOB_COLUMNS = {
     name: f":{name}"
     for name in (
-        "id", "task", "queue", "priority", "payload", "options", "max_crashes", "origin_id", "run_id", "node", "path",
+        "id", "task", "queue", "priority", "payload", "options", "max_crashes", "job_key", "origin_id", "run_id",
+        "node", "path",
     )
 } | {"created_at": "{now}"}  # fmt: skip
 STATE_COLUMNS = {
@@ -80,6 +81,7 @@ def _fields(job: NewJob, status: str) -> dict[str, object]:
         "payload": job.payload,
         "options": job.options,
         "max_crashes": job.max_crashes,
+        "job_key": job.key,
         "origin_id": job.origin_id,
         "run_id": job.run_id,
         "node": job.node,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,6 +52,9 @@ class Claim:
     run_id: str | None = None
     node: str | None = None
     path: str | None = None
+    max_crashes: int | None = None
+    call: tuple[Sequence[object], Mapping[str, object]] | None = None
+    """A step's arguments as raw values, gathered from the outputs it needs; else they are in the payload."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ WHERE job_id {among:ids:uuid}
 """
 PUT_BACK = """
 UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
-  retry_count = retry_count + :spent
+  retry_count = retry_count + :spent, crash_count = crash_count + :crashed
 WHERE job_id {among:ids:uuid}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
@@ -39,6 +39,8 @@ class Settled:
 
     accepted: list[Attempt] = field(default_factory=list)
     lost: list[Attempt] = field(default_factory=list)
+    finished: list[Attempt] = field(default_factory=list)
+    """All that were asked for, as they were asked for: none of them is held any longer."""
 
 
 def settle(
@@ -68,7 +70,7 @@ def settle(
 def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str) -> Settled:
     rows = tx.rows(LOCK_HELD, ids=sorted({attempt.claim.job_id for attempt in attempts}))
     held = {job_id: (token, cancelled) for job_id, token, cancelled in rows}
-    settled = Settled()
+    settled = Settled(finished=list(attempts))
     cancelled_ids = []
     for attempt in attempts:
         token, cancelled = held.get(attempt.claim.job_id, (None, False))
@@ -125,16 +127,17 @@ def record(tx: Transaction, attempts: Sequence[Attempt], process: str | None) ->
 
 def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     """Every job to where its outcome puts it: one statement per kind, whatever the number."""
-    groups: dict[tuple[JobStatus, Reason | None, bool], list[Attempt]] = defaultdict(list)
+    groups: dict[tuple[JobStatus, Reason | None, bool, bool], list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         outcome = attempt.outcome
-        groups[outcome.status, outcome.reason, outcome.spends_retry].append(attempt)
-    for (status, reason, spends), group in sorted(groups.items(), key=str):
+        crashed = outcome.kind is OutcomeKind.CRASHED
+        groups[outcome.status, outcome.reason, outcome.spends_retry, crashed].append(attempt)
+    for (status, reason, spends, crashed), group in sorted(groups.items(), key=str):
         ids = sorted(attempt.claim.job_id for attempt in group)
         if status.terminal:
             tx.run(END, status=status.value, reason=reason.value if reason else None, ids=ids)
         else:
-            tx.run(PUT_BACK, status=status.value, spent=int(spends), ids=ids)
+            tx.run(PUT_BACK, status=status.value, spent=int(spends), crashed=int(crashed), ids=ids)
         rows = [_place(attempt) for attempt in group]
         match status:
             case JobStatus.FAILED:

@@ -31,7 +31,7 @@ class Wakeups:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.pushes = database.dialect.pushes_wakeups and database.settings.notify
-        self.channel = database.qualified("wakeups").replace('"', "")[:63]
+        self.channel = database.qualified("wakeups").replace('"', "")[:50]
         self._listeners: list[Heard] = []
         self._lock = threading.Lock()
         self._sent: dict[str, float] = {}
@@ -51,15 +51,24 @@ class Wakeups:
 
     def tell(self, subject: str) -> None:
         """After a commit: something is ready, or something has ended."""
-        for heard in self._listeners:
-            heard(subject)
+        self.relay(subject)
         if self.pushes and self._is_due(subject):
             self._send([subject])
+
+    def relay(self, subject: str) -> None:
+        """Tell this process only."""
+        for heard in self._listeners:
+            heard(subject)
 
     def tell_within(self, tx: Transaction, subject: str) -> None:
         """In a transaction that is not ours to commit: delivered if and when it commits."""
         if self.pushes and self._is_due(subject):
-            tx.rows(NOTIFY, channel=self.channel, subject=subject)
+            tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
+
+    def channel_of(self, subject: str) -> str:
+        """Those who wait for work and those who wait for results listen on different channels."""
+        kind = subject.partition("\t")[0]
+        return f"{self.channel}_{kind}"
 
     def _is_due(self, subject: str) -> bool:
         interval = self.database.settings.wakeup_interval
@@ -91,7 +100,7 @@ class Wakeups:
         try:
             with self.database.reading() as tx:
                 for subject in subjects:
-                    tx.rows(NOTIFY, channel=self.channel, subject=subject)
+                    tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
         except Exception:
             # A lost hint costs at most one poll interval; the work itself is committed.
             return

@@ -45,6 +45,7 @@ def _jobs(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("payload", text(), nullable=False),
         Column("options", text()),
         Column("max_crashes", Integer),
+        Column("job_key", name(KEY_LENGTH)),
         Column("origin_id", identifier()),
         Column("run_id", identifier()),
         Column("node", name()),

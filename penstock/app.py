@@ -1,0 +1,204 @@
+"""The app: where tasks, pipelines and reconcilers are declared, and the door to everything about them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ParamSpec, TypeVar, overload
+
+from sqlalchemy.util import greenlet_spawn
+
+from penstock.database import foreign
+from penstock.database.ears import ear_for
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+from penstock.doors import Doors
+from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
+from penstock.job import Job
+from penstock.options import TaskOptions, read_options
+from penstock.queue import enqueue as queue_enqueue
+from penstock.queue.jobs import Claim, Ended, Follow, NewJob, tier_of
+from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.runtime.relay import Relay
+from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.schema import catalog, migrate
+from penstock.settings import Settings
+from penstock.task import Task
+from penstock.telemetry.events import JobsEnqueued, Stream
+from penstock.values.units import QueueLimit, parse_queues
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Penstock:
+    """Durable tasks, pipelines and reconcilers on one database."""
+
+    def __init__(self, database_url: str | None = None, /, **settings: Any) -> None:
+        self.settings = Settings.load(database_url=database_url, **settings)
+        self.database = Database(self.settings)
+        self.metadata = catalog.describe(self.database)
+        self.events = Stream()
+        self.wakeups = Wakeups(self.database)
+        self.doors = Doors(max(4, self.settings.pool_size))
+        self.tasks: dict[str, Task[Any, Any]] = {}
+        self.chores: tuple[Callable[[], bool], ...] = ()
+        self.hydrate: Callable[[Transaction, list[Claim]], list[Claim]] | None = None
+        self.follow: Follow = self._follow
+        self.inline: Callable[[Sequence[NewJob]], None] | None = None
+        self._prepared = False
+        self._lock = threading.Lock()
+        self._relay: Relay | None = None
+
+    # declaring
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, /, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Declare a task: `@app.task` or `@app.task(queue="mail", retries=5)`."""
+
+        def declare(function: Callable[..., Any]) -> Task[..., Any]:
+            name = str(options.get("name") or getattr(function, "__qualname__", function))
+            task = Task(self, function, TaskOptions().merged(read_options(name, options)))
+            known = self.tasks.get(task.name)
+            if known is not None and known.function.__code__ is not function.__code__ and not _same(known, function):
+                raise DefinitionError(f"there are two tasks named {task.name!r}; give one of them another name=")
+            self.tasks[task.name] = task
+            return task
+
+        return declare if function is None else declare(function)
+
+    @property
+    def task_names(self) -> list[str]:
+        return list(self.tasks)
+
+    def find_task(self, name: str) -> Task[Any, Any] | None:
+        return self.tasks.get(name)
+
+    # enqueuing
+
+    def submit(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]:
+        """Write jobs, in a transaction of our own or in the caller's."""
+        if not jobs:
+            return []
+        self.prepare()
+        if connection is not None:
+            return self._submit_within(foreign.recognize(connection), jobs)
+        ids = self.database.in_transaction(queue_enqueue.enqueue, jobs)
+        self._tell(jobs)
+        return ids
+
+    async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]:
+        if connection is None:
+            return await self.doors.run(self.submit, jobs, None)
+        theirs = foreign.recognize(connection)
+        await self.doors.run(self.prepare)
+        if theirs.is_async:
+            return await greenlet_spawn(self._write_within, theirs, jobs)
+        return self._write_within(theirs, jobs)
+
+    def _submit_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+        if theirs.is_async:
+            raise ConfigurationError("this connection is an async one: use enqueue_async (or trigger_async)")
+        return self._write_within(theirs, jobs)
+
+    def _write_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+        tx = theirs.transaction(self.database)
+        ids = queue_enqueue.enqueue(tx, jobs)
+        for queue, tier in _lanes(jobs):
+            self.wakeups.tell_within(tx, ready(queue, tier))
+        return ids
+
+    def _tell(self, jobs: Sequence[NewJob]) -> None:
+        for queue, tier in _lanes(jobs):
+            self.wakeups.tell(ready(queue, tier))
+        if self.events.wants(JobsEnqueued):
+            self.events.emit(JobsEnqueued(jobs[0].task, jobs[0].queue, len(jobs)))
+        if self.inline is not None:
+            self.inline(jobs)
+
+    def job(self, id: str) -> Job[Any]:
+        """The job with this id."""
+        return Job(self, id)
+
+    # running
+
+    def worker(
+        self,
+        *,
+        queues: str | Iterable[str | QueueLimit] | None = None,
+        concurrency: int | None = None,
+        role: str | None = None,
+        supervisor_id: str | None = None,
+    ) -> Worker:
+        """A worker to embed: `async with app.worker(): ...`."""
+        return Worker(self, WorkerOptions(_queues(queues), concurrency, role, supervisor_id))
+
+    def prepare(self) -> None:
+        """Bring the schema up to date, once."""
+        if self._prepared:
+            return
+        with self._lock:
+            if not self._prepared:
+                migrate.ensure(self.database, self.metadata, upgrade=self.settings.auto_migrate)
+                self._prepared = True
+
+    def migrate(self) -> int:
+        """Upgrade the schema now, whatever `auto_migrate` says; how many migrations were applied."""
+        applied = migrate.ensure(self.database, self.metadata, upgrade=True)
+        self._prepared = True
+        return applied
+
+    def listen_for_results(self) -> None:
+        """From now on, hear of results that other processes settle."""
+        self.prepare()
+        with self._lock:
+            if self._relay is None and self.database.dialect.pushes_wakeups and self.settings.listen:
+                ear = ear_for(self.database, self.wakeups.channel_of(ENDED))
+                self._relay = Relay(ear, self.wakeups, self.events)
+                self._relay.start()
+
+    def _follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
+        """What follows from ended steps; without pipelines, nothing."""
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._relay is not None:
+            self._relay.stop()
+            self._relay.join(5)
+        self.doors.close()
+        self.database.close()
+
+    def __enter__(self) -> Penstock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Penstock on {self.database.url.render_as_string(hide_password=True)}>"
+
+
+def _same(known: Task[Any, Any], function: Callable[..., Any]) -> bool:
+    """The same function declared again, as when a module is loaded twice."""
+    old, new = known.function, function
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+
+
+def _lanes(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
+    return {(job.queue, tier_of(job.priority)) for job in jobs if not job.delay and job.due_at is None}
+
+
+def _queues(queues: str | Iterable[str | QueueLimit] | None) -> Sequence[QueueLimit] | None:
+    if queues is None:
+        return None
+    if isinstance(queues, str):
+        return parse_queues(queues)
+    return [queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in queues]
+
+
+__all__ = ["Penstock", "UnknownTask"]

@@ -1,0 +1,186 @@
+"""What a handler can know and do about the job it runs: `penstock.current()`."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.effects import TransactionScope
+from penstock.errors import PenstockError
+from penstock.queue import markers
+from penstock.values import tags
+from penstock.values.jsontext import dumps, loads
+from penstock.values.shape import Shape
+
+if TYPE_CHECKING:
+    from penstock.database.engine import Database
+    from penstock.queue.jobs import Claim, Follow
+    from penstock.values.signature import Signature
+
+ANYTHING = Shape(Any)
+
+
+class Builder(Protocol):
+    """Who is told, instead of the task, when a task is called while a pipeline is being described."""
+
+    def call(self, task: Any, args: Any, kwargs: Any) -> Any: ...
+
+    def map(self, task: Any, args: Any, kwargs: Any) -> Any: ...
+
+
+building: ContextVar[Builder | None] = ContextVar("penstock_building", default=None)
+running: ContextVar[CurrentJob | None] = ContextVar("penstock_running", default=None)
+
+
+@dataclass(slots=True)
+class Signals:
+    """What the outside wants a running handler to know."""
+
+    lost: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a handler's job needs of the worker it runs in."""
+
+    database: Database
+    process: str
+    follow: Follow
+    payload_limit: int
+    report: Callable[[str, float, str], None]
+    """Takes (job id, fraction, message); the worker writes it when convenient."""
+
+
+class CurrentJob:
+    """The job that is running here, under its claim."""
+
+    def __init__(self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals | None = None) -> None:
+        self._claim = claim
+        self._around = around
+        self._codec = codec
+        self._signals = signals or Signals()
+        self._began = time.monotonic()
+        self._scope: TransactionScope | None = None
+        self.completed = False
+        """The job's end was committed with the handler's own writes: nothing is left to settle."""
+
+    @property
+    def id(self) -> str:
+        return self._claim.job_id
+
+    @property
+    def task(self) -> str:
+        return self._claim.task
+
+    @property
+    def run_id(self) -> str | None:
+        return self._claim.run_id
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, beginning with 1; every claim of the job counts."""
+        return self._claim.generation
+
+    @property
+    def retry_count(self) -> int:
+        return self._claim.retry_count
+
+    @property
+    def crash_count(self) -> int:
+        return self._claim.crash_count
+
+    @property
+    def recovered(self) -> bool:
+        """An earlier holder of this job died."""
+        return self._claim.crash_count > 0
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same over retries, crashes and revives: for whoever is called from here."""
+        return self._claim.origin_id or self._claim.job_id
+
+    @property
+    def fence(self) -> int:
+        """Strictly larger for every later claim of this job: for stores that can refuse a smaller one."""
+        return self._claim.generation
+
+    @property
+    def lease_lost(self) -> bool:
+        """This process was taken for dead; whatever comes of this attempt will not count."""
+        return self._signals.lost.is_set()
+
+    @property
+    def cancel_requested(self) -> bool:
+        return self._signals.cancelled.is_set()
+
+    @property
+    def result(self) -> object:
+        """What `complete()` was given."""
+        return self._scope.result if self._scope is not None else None
+
+    @property
+    def payload_limit(self) -> int:
+        return self._around.payload_limit
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Say how far it is, from 0 to 1. It is written by and by; it never slows the handler down."""
+        self._around.report(self.id, min(1.0, max(0.0, float(fraction))), str(message))
+
+    def once(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call the function unless that was done before under this name; then return what it returned then.
+
+        The value is durable before this returns. A crash between the call and the marker repeats the call:
+        pass `idempotency_key` on to whatever it calls. With an async function, await what is returned.
+        """
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            return self._once_async(name, function, args, kwargs)
+        found = self._around.database.read(markers.find, self.idempotency_key, name)
+        if found is not None:
+            return tags.read(loads(found))
+        return self._remember(name, function(*args, **kwargs))
+
+    async def _once_async(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        database = self._around.database
+        found = await _in_thread(lambda: database.read(markers.find, self.idempotency_key, name))
+        if found is not None:
+            return tags.read(loads(found))
+        value = await function(*args, **kwargs)
+        return await _in_thread(lambda: self._remember(name, value))
+
+    def _remember(self, name: str, value: Any) -> Any:
+        text = dumps(ANYTHING.write(value))
+        kept = self._around.database.in_transaction(markers.remember, self.idempotency_key, name, text)
+        return tags.read(loads(kept))
+
+    def transaction(self) -> TransactionScope:
+        """A transaction on the same database: its writes and the job's completion commit together or not at all."""
+        self._scope = TransactionScope(self, self._claim, self._around, self._codec, self._began)
+        return self._scope
+
+    def complete(self, value: object = None) -> None:
+        """The job's result, inside `transaction()`; the handler is done when the block ends."""
+        if self._scope is None or not self._scope.open:
+            raise PenstockError("job.complete(...) belongs into a `with job.transaction():` block")
+        self._scope.result = value
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} of {self.task}, attempt {self.attempt}>"
+
+
+def current() -> CurrentJob:
+    """The job that this code runs for."""
+    job = running.get()
+    if job is None:
+        raise PenstockError("no job is running here: penstock.current() works inside a task's handler only")
+    return job
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await asyncio.to_thread(work)

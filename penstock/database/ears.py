@@ -1,0 +1,138 @@
+"""Hearing from other processes that something has changed. Hints only: whoever hears nothing polls.
+
+PostgreSQL tells by NOTIFY. Beside a SQLite file lies its write-ahead log, which every commit touches: looking at
+it costs no statement and takes no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import suppress
+from typing import Protocol
+
+import psycopg
+
+from penstock.database.engine import Database
+from penstock.database.sqlite import Sqlite
+from penstock.database.url import parse
+
+GLANCE = 0.005
+RECONNECT_AFTER = 1.0
+
+
+class Ear(Protocol):
+    """Waits on something of its own, and on a file descriptor by which the owner can end the wait."""
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        """Wait until told, woken or out of time; the subjects heard of."""
+
+    def close(self) -> None: ...
+
+
+class DeafEar:
+    """For databases that tell nobody."""
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        select.select([wake], [], [], timeout)
+        return []
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class FileEar:
+    """Notices that somebody has written to a SQLite database."""
+
+    def __init__(self, path: str) -> None:
+        self.path = f"{path}-wal"
+        self.seen = self._mark()
+
+    def _mark(self) -> tuple[int, int]:
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return (0, 0)
+        return (status.st_size, status.st_mtime_ns)
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            mark = self._mark()
+            if mark != self.seen:
+                self.seen = mark
+                return ["written"]
+            if select.select([wake], [], [], min(left, GLANCE))[0]:
+                return []
+        return []
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class PostgresEar:
+    """Listens on a connection of its own; opens it again when it is lost."""
+
+    def __init__(self, database: Database, channel: str) -> None:
+        settings = database.settings
+        url = parse(settings.listen_url) if settings.listen_url else database.url
+        self.dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        self.channel = channel
+        self.timeout = settings.connect_timeout
+        self.connection: psycopg.Connection | None = None
+        self.tried = -RECONNECT_AFTER
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        try:
+            connection = self._connected()
+            if connection is None:
+                select.select([wake], [], [], min(timeout, RECONNECT_AFTER))
+                return []
+            heard = self._received(connection)
+            if not heard:
+                select.select([wake, connection.fileno()], [], [], timeout)
+                heard = self._received(connection)
+            return heard
+        except (psycopg.Error, OSError, ValueError):
+            self.close()
+            return ["reconnect"]
+
+    def _received(self, connection: psycopg.Connection) -> list[str]:
+        heard = []
+        pq = connection.pgconn
+        pq.consume_input()
+        while (notify := pq.notifies()) is not None:
+            heard.append(notify.extra.decode())
+        return heard
+
+    def _connected(self) -> psycopg.Connection | None:
+        if self.connection is not None:
+            return self.connection
+        if time.monotonic() - self.tried < RECONNECT_AFTER:
+            return None
+        self.tried = time.monotonic()
+        connection = psycopg.connect(
+            self.dsn, autocommit=True, connect_timeout=max(1, int(self.timeout)), application_name="penstock-listen"
+        )
+        connection.execute(f'LISTEN "{self.channel}"')
+        self.connection = connection
+        return connection
+
+    def close(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+
+def ear_for(database: Database, channel: str) -> Ear:
+    """What this database can tell us by."""
+    dialect = database.dialect
+    if isinstance(dialect, Sqlite):
+        path = database.url.database
+        return DeafEar() if dialect.in_memory or path is None else FileEar(path)
+    if dialect.pushes_wakeups and database.settings.listen:
+        direct = database.settings.listen_url or database.settings.pooler != "transaction"
+        return PostgresEar(database, channel) if direct else DeafEar()
+    return DeafEar()

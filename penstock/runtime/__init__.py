@@ -1,0 +1,1 @@
+"""What runs: the pump and its executors, heartbeat, housekeeping, supervisor. No SQL here."""

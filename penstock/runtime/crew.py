@@ -1,0 +1,147 @@
+"""The crew: takes claims from the pump, runs each in the executor its task wants, and reports what came of it.
+
+No more than `limit` handlers run at a time. A few claims more wait here when handlers are so short that they would
+otherwise starve between two turns of the pump; claims that have not begun can always be given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.context import Surroundings
+from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime.executors import Executor
+from penstock.runtime.executors.loop import LoopExecutor
+from penstock.runtime.executors.processes import ProcessExecutor
+from penstock.runtime.executors.threads import ThreadExecutor
+from penstock.runtime.work import Died, Interruption, Work
+from penstock.telemetry.events import ClaimLost, Stream
+from penstock.values.outcome import Event, Released
+
+TURN = 0.02
+"""About what a turn of the pump takes: so much work may wait here as is done in that time."""
+
+
+class Crew:
+    """Everything that runs handlers in this process. Lives on one event loop."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        find_task: Callable[[str], Any],
+        finished: Callable[[Attempt], None],
+        stream: Stream,
+        limit: int,
+        most_waiting: int,
+        processes: int | None,
+    ) -> None:
+        self.around = around
+        self.find_task = find_task
+        self.finished = finished
+        self.stream = stream
+        self.limit = limit
+        self.most_waiting = most_waiting
+        self.loop = asyncio.get_running_loop()
+        self.active: dict[str, Work] = {}
+        self.waiting: deque[Work] = deque()
+        self.overdue = 0
+        self._accepted = 0
+        self._average = 0.05
+        self.executors: dict[str, Executor] = {
+            "async": LoopExecutor(around, self._done),
+            "thread": ThreadExecutor(around, self._done_elsewhere, self._vacated, stream),
+            "process": ProcessExecutor(around, self._done_elsewhere, self._vacated, processes),
+        }
+
+    def room(self) -> int:
+        """How many claims the pump may bring: free places, and what will be done within a turn."""
+        ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
+        return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - self.overdue
+
+    def hand_over(self, claims: Sequence[Claim]) -> None:
+        """From the pump's thread to the loop's, in one hop."""
+        self._accepted += len(claims)
+        self.loop.call_soon_threadsafe(self._accept, claims)
+
+    def _accept(self, claims: Sequence[Claim]) -> None:
+        self._accepted -= len(claims)
+        self.waiting.extend(Work.of(claim, self.find_task(claim.task)) for claim in claims)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self.waiting and len(self.active) + self.overdue < self.limit:
+            work = self.waiting.popleft()
+            self.active[work.claim.job_id] = work
+            self.executors[work.executor].start(work)
+
+    def _done(self, work: Work, event: Event | Died | None) -> None:
+        self.active.pop(work.claim.job_id, None)
+        if event is None:
+            self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+        else:
+            attempt = work.attempt(event, random.random)
+            self._average += (attempt.began_ago / 1_000_000 - self._average) * 0.05
+            self.finished(attempt)
+        if self.waiting:
+            self._start_waiting()
+
+    def _done_elsewhere(self, work: Work, event: Event | Died | None) -> None:
+        """From a thread: settle at once, tidy up on the loop."""
+        if event is not None:
+            self.finished(work.attempt(event, random.random))
+        self._on_loop(self._tidy, work, event is None)
+
+    def _tidy(self, work: Work, lost: bool) -> None:
+        if self.active.pop(work.claim.job_id, None) is not None:
+            self.overdue += 1
+        if lost:
+            self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+
+    def _vacated(self, work: Work) -> None:
+        self._on_loop(self._free)
+
+    def _free(self) -> None:
+        self.overdue -= 1
+        self._start_waiting()
+
+    def _on_loop(self, action: Callable[..., None], *args: Any) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(action, *args)
+
+    # from outside, on the loop's thread
+
+    def interrupt(self, job_ids: Sequence[str], why: Interruption) -> None:
+        """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
+        for job_id in job_ids:
+            work = self.active.get(job_id)
+            if work is None:
+                continue
+            (work.signals.cancelled if why is Interruption.CANCELLED else work.signals.lost).set()
+            self.executors[work.executor].interrupt(work, why)
+
+    def abandon_all(self) -> None:
+        """Every claim is lost: drop what waits, stop what runs, write nothing."""
+        self.waiting.clear()
+        self.interrupt(list(self.active), Interruption.LOST)
+
+    def give_back_waiting(self) -> None:
+        """What has not begun goes back to the queue; it spends nothing."""
+        while self.waiting:
+            self.finished(self.waiting.popleft().attempt(Released(), random.random))
+
+    def give_back_running(self) -> None:
+        """Time is up: stop the handlers and give their claims back."""
+        for work in list(self.active.values()):
+            self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+
+    @property
+    def busy(self) -> int:
+        return len(self.active) + len(self.waiting) + self._accepted
+
+    def close(self) -> None:
+        for executor in self.executors.values():
+            executor.close()

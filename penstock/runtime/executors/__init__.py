@@ -1,0 +1,34 @@
+"""Where handlers run: on the event loop, in threads, in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.runtime.work import Died, Interruption, Work
+from penstock.values.outcome import Event, Released, Stopped
+
+Done = Callable[[Work, Event | Died | None], None]
+"""Told once for each work: what happened, or None where the claim is lost and nothing may be written."""
+
+
+class Executor(Protocol):
+    """Runs handlers of one kind."""
+
+    def start(self, work: Work) -> None:
+        """Begin; `done` is told when it is over. Called on the event loop's thread."""
+
+    def interrupt(self, work: Work, why: Interruption) -> None:
+        """Stop a handler that has begun, as far as that is possible for its kind."""
+
+    def close(self) -> None: ...
+
+
+def event_for(why: Interruption) -> Event | None:
+    """What an interruption comes to."""
+    from_interruption = {
+        Interruption.LOST: None,
+        Interruption.CANCELLED: Stopped(),
+        Interruption.RELEASED: Released(),
+    }
+    return from_interruption[why]

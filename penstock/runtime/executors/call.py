@@ -1,0 +1,83 @@
+"""Calling a handler: arguments in, event out. The same stages for every executor."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from penstock.context import CurrentJob, Surroundings, running
+from penstock.runtime.executors import event_for
+from penstock.runtime.work import Arguments, Work
+from penstock.telemetry import points
+from penstock.telemetry.points import SimulatedCrash
+from penstock.values.outcome import Event, TimedOut, interpret, raised
+
+
+async def call_async(work: Work, around: Surroundings) -> Event | None:
+    """Run a handler on this event loop, under its timeout."""
+    job = work.begin(around)
+    running.set(job)
+    arguments = read_arguments(work)
+    if not isinstance(arguments, tuple):
+        return arguments
+    args, kwargs = arguments
+    limit = asyncio.timeout(work.timeout)
+    try:
+        async with limit:
+            value = work.task.function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+    except SimulatedCrash:
+        raise
+    except TimeoutError as error:
+        return TimedOut(work.timeout or 0.0) if limit.expired() else raised(error)
+    except asyncio.CancelledError as error:
+        return event_for(work.interrupted) if work.interrupted else raised(error)
+    except BaseException as error:
+        return raised(error)
+    return _concluded(work, job, value)
+
+
+def call_sync(work: Work, around: Surroundings) -> Event | None:
+    """Run a handler in this thread. An async one gets an event loop of its own."""
+    job = work.begin(around)
+    token = running.set(job)
+    try:
+        arguments = read_arguments(work)
+        if not isinstance(arguments, tuple):
+            return arguments
+        value = _called(work.task.function, *arguments)
+    except SimulatedCrash:
+        raise
+    except BaseException as error:
+        return raised(error)
+    finally:
+        running.reset(token)
+    return _concluded(work, job, value)
+
+
+def read_arguments(work: Work) -> Arguments | Event:
+    """The arguments, or the error that they are."""
+    if points.watched:
+        points.reach("execute.before")
+    try:
+        return work.arguments()
+    except Exception as error:
+        return raised(error, reading_arguments=True)
+
+
+def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    value = function(*args, **kwargs)
+    if not inspect.iscoroutine(value):
+        return value
+    return asyncio.run(value)
+
+
+def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
+    if points.watched:
+        points.reach("execute.after")
+    result = job.result if job.completed else value
+    limit = job.payload_limit
+    return interpret(result, lambda given: work.task.codec.encode_result(given, limit=limit))  # type: ignore[no-any-return]

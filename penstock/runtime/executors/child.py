@@ -1,0 +1,56 @@
+"""Inside a handler process: import the task, run one job after the other, answer over the pipe."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import sys
+from enum import Enum
+from functools import lru_cache
+from multiprocessing.connection import Connection
+from typing import Any
+
+from penstock.context import Surroundings
+from penstock.queue.jobs import Claim
+from penstock.runtime.executors.call import call_sync
+from penstock.runtime.work import Work
+from penstock.values.outcome import raised
+
+
+class Message(Enum):
+    PROGRESS = 1
+    ENDED = 2
+
+
+def serve(pipe: Connection) -> None:
+    """Serve until the pipe closes. Stop signals are the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        try:
+            claim, address, process = pipe.recv()
+        except EOFError:
+            return
+        pipe.send((Message.ENDED, _run(pipe, claim, address, process)))
+
+
+def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str) -> Any:
+    try:
+        task = _find(*address)
+    except BaseException as error:
+        return raised(error)
+
+    def report(job_id: str, fraction: float, message: str) -> None:
+        pipe.send((Message.PROGRESS, (job_id, fraction, message)))
+
+    host = task.host
+    around = Surroundings(host.database, process, host.follow, host.settings.payload_limit, report)
+    return call_sync(Work.of(claim, task), around)
+
+
+@lru_cache
+def _find(module: str, name: str) -> Any:
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found

@@ -1,0 +1,140 @@
+"""`executor="process"`: handlers in processes of their own, which can be killed when their time is up."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from penstock.context import Surroundings
+from penstock.runtime.executors import Done, event_for
+from penstock.runtime.executors.child import Message, serve
+from penstock.runtime.work import Died, Interruption, Work
+from penstock.values.outcome import Event, TimedOut
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class ProcessExecutor:
+    """A few child processes, each led by a thread that waits for it."""
+
+    def __init__(
+        self, around: Surroundings, done: Done, vacated: Callable[[Work], None], size: int | None
+    ) -> None:
+        self.around = around
+        self.done = done
+        self.vacated = vacated
+        self.size = size or os.cpu_count() or 1
+        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._leaders: list[Leader] = []
+        self._running: dict[str, Leader] = {}
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> None:
+        with self._lock:
+            if len(self._leaders) < self.size and len(self._running) >= len(self._leaders):
+                leader = Leader(self)
+                self._leaders.append(leader)
+                leader.start()
+        self._inbox.put(work)
+
+    def take(self, leader: Leader) -> Work | None:
+        work = self._inbox.get()
+        if work is not None:
+            with self._lock:
+                self._running[work.claim.job_id] = leader
+        return work
+
+    def finish(self, work: Work, event: Event | Died | None) -> None:
+        with self._lock:
+            self._running.pop(work.claim.job_id, None)
+        if work.end_once():
+            self.done(work, event)
+        self.vacated(work)
+
+    def interrupt(self, work: Work, why: Interruption) -> None:
+        work.interrupted = why
+        with self._lock:
+            leader = self._running.get(work.claim.job_id)
+        if leader is not None:
+            leader.interrupt(why)
+
+    def close(self) -> None:
+        for _ in self._leaders:
+            self._inbox.put(None)
+        for leader in self._leaders:
+            leader.end_child()
+
+
+class Leader(threading.Thread):
+    """Leads one child: gives it work, waits for its answer, kills it when it must be."""
+
+    def __init__(self, executor: ProcessExecutor) -> None:
+        super().__init__(name="penstock-process-leader", daemon=True)
+        self.executor = executor
+        self.child: Any = None
+        self.pipe: Connection | None = None
+        self.why: Interruption | None = None
+
+    def run(self) -> None:
+        while (work := self.executor.take(self)) is not None:
+            self.why = None
+            try:
+                event = self._lead(work)
+            except (EOFError, OSError, BrokenPipeError):
+                event = self._lost_child()
+            self.executor.finish(work, event)
+        self.end_child()
+
+    def _lead(self, work: Work) -> Event | Died | None:
+        if self.child is None or not self.child.is_alive():
+            self._spawn()
+        assert self.pipe is not None
+        around = self.executor.around
+        work.begin(around)
+        self.pipe.send((work.claim, _address(work.task), around.process))
+        deadline = None if work.timeout is None else time.monotonic() + work.timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self.pipe.poll(left):
+                self.end_child()
+                return TimedOut(work.timeout or 0.0)
+            kind, content = self.pipe.recv()
+            if kind is Message.PROGRESS:
+                around.report(*content)
+            elif kind is Message.ENDED:
+                return content  # type: ignore[no-any-return]
+
+    def _lost_child(self) -> Event | Died | None:
+        """The child is gone: because we ended it, or by itself, which is a crash and spends a crash."""
+        code = None if self.child is None else self.child.exitcode
+        self.end_child()
+        if self.why is not None:
+            return event_for(self.why)
+        return Died(f"the process of this handler ended by itself (exit code {code})")
+
+    def interrupt(self, why: Interruption) -> None:
+        self.why = why
+        self.end_child()
+
+    def _spawn(self) -> None:
+        self.pipe, theirs = SPAWN.Pipe()
+        self.child = SPAWN.Process(target=serve, args=(theirs,), name="penstock-handler", daemon=True)
+        self.child.start()
+        theirs.close()
+
+    def end_child(self) -> None:
+        child, self.child = self.child, None
+        if child is not None and child.is_alive():
+            child.kill()
+            child.join(5)
+
+
+def _address(task: Any) -> tuple[str, str]:
+    """Where a fresh process finds the task: it is imported there, never pickled."""
+    return task.function.__module__, task.function.__qualname__

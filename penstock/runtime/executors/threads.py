@@ -1,0 +1,68 @@
+"""`def` handlers: threads. A thread cannot be ended from outside, so its overtime is reported, not hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+
+from penstock.context import Surroundings
+from penstock.runtime.executors import Done, event_for
+from penstock.runtime.executors.call import call_sync
+from penstock.runtime.work import Interruption, Work
+from penstock.telemetry.events import HandlerOverdue, Stream
+from penstock.values.outcome import TimedOut
+
+
+class ThreadExecutor:
+    """As many threads as there is work for, kept for the next."""
+
+    def __init__(self, around: Surroundings, done: Done, vacated: Callable[[Work], None], stream: Stream) -> None:
+        self.around = around
+        self.done = done
+        self.vacated = vacated
+        """Told when the thread is really free, which after a timeout is later than `done`."""
+        self.stream = stream
+        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._idle = 0
+        self._threads = 0
+        self._lock = threading.Lock()
+
+    def start(self, work: Work) -> None:
+        if work.timeout is not None:
+            asyncio.get_running_loop().call_later(work.timeout, self._overdue, work)
+        with self._lock:
+            if self._idle:
+                self._idle -= 1
+            else:
+                self._threads += 1
+                name = f"penstock-handler-{self._threads}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+        self._inbox.put(work)
+
+    def _serve(self) -> None:
+        while (work := self._inbox.get()) is not None:
+            event = call_sync(work, self.around)
+            if work.end_once():
+                self.done(work, event)
+            with self._lock:
+                self._idle += 1
+            self.vacated(work)
+
+    def _overdue(self, work: Work) -> None:
+        if work.end_once():
+            work.signals.cancelled.set()
+            self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
+            self.done(work, TimedOut(work.timeout or 0.0))
+
+    def interrupt(self, work: Work, why: Interruption) -> None:
+        """The handler sees it on `current()`; when we must leave, its claim is given back without it."""
+        work.interrupted = why
+        if why is not Interruption.CANCELLED and work.end_once():
+            self.done(work, event_for(why))
+
+    def close(self) -> None:
+        with self._lock:
+            for _ in range(self._threads):
+                self._inbox.put(None)

@@ -1,0 +1,99 @@
+"""Housekeeping: promote what is due, take back what the dead held, let old work go.
+
+Every role does it. Promotion and reclaiming are safe from everywhere at once; only retention is left to whoever holds
+a lease, to save work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from penstock.database.engine import Database
+from penstock.queue import processes, reclaim, retention, schedule
+from penstock.queue.jobs import Follow
+from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.runtime.service import Service, Turn
+from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream
+
+RETENTION_INTERVAL = 60.0
+Chore = Callable[[], bool]
+"""Something to look after now and then; True if there was something to do."""
+
+
+class Housekeeping(Service):
+    """The chores of a process."""
+
+    name = "housekeeping"
+
+    def __init__(
+        self,
+        database: Database,
+        process: Callable[[], str],
+        wakeups: Wakeups,
+        stream: Stream,
+        follow: Follow,
+        chores: tuple[Chore, ...] = (),
+    ) -> None:
+        super().__init__(stream)
+        self.database = database
+        self.process = process
+        self.wakeups = wakeups
+        self.follow = follow
+        self.chores = chores
+        self.settings = database.settings
+        self.next_due: float | None = None
+        self._reap_at = 0.0
+        self._prune_at = time.monotonic() + RETENTION_INTERVAL
+        self._prune_after = retention.FIRST_ID
+
+    def turn(self) -> Turn:
+        worked = self.promote()
+        if time.monotonic() >= self._reap_at:
+            self._reap_at = time.monotonic() + min(1.0, self.settings.reap_after / 4)
+            worked |= self.reap()
+        for chore in self.chores:
+            worked |= chore()
+        if self.settings.retention is not None and time.monotonic() >= self._prune_at:
+            worked |= self.prune(self.settings.retention)
+        return Turn.WORKED if worked else Turn.IDLE
+
+    def promote(self) -> bool:
+        """Give a place in the queue to what is due."""
+        lanes = self.database.in_transaction(schedule.promote, self.settings.batch)
+        for queue, tier in sorted(set(lanes)):
+            self.wakeups.tell(ready(queue, tier))
+        self.next_due = None if lanes else self.database.read(schedule.next_due)
+        return bool(lanes)
+
+    def reap(self) -> bool:
+        """Declare silent processes dead, and take back what the dead held."""
+        silent = self.database.in_transaction(reclaim.reap_silent, self.settings.reap_after, self.process())
+        for process in silent:
+            self.stream.emit(ProcessReaped(process))
+        return self.reclaim() or bool(silent)
+
+    def reclaim(self) -> bool:
+        crashed = self.database.in_transaction(reclaim.reclaim, self.follow)
+        for job in crashed:
+            self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
+        if crashed:
+            self.wakeups.tell("ready")
+            self.wakeups.tell(ENDED)
+        return bool(crashed)
+
+    def prune(self, age: float) -> bool:
+        """One batch of old work. A full walk is followed by a pause."""
+        term = RETENTION_INTERVAL * 2
+        if not self.database.in_transaction(processes.take_lease, "retention", self.process(), term):
+            self._prune_at = time.monotonic() + RETENTION_INTERVAL
+            return False
+        _, after = self.database.in_transaction(retention.prune, age, self._prune_after, self.settings.batch)
+        self._prune_after = after or retention.FIRST_ID
+        if after is None:
+            self._prune_at = time.monotonic() + RETENTION_INTERVAL
+        return after is not None
+
+    def pause(self) -> None:
+        longest = self.settings.housekeeping_interval
+        self.stopping.wait(longest if self.next_due is None else min(longest, self.next_due + 0.001))

@@ -1,0 +1,35 @@
+"""Who this process is: a random id in a row, never a pid or a host name."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass, field
+
+from penstock.database.engine import Database
+from penstock.queue import processes
+from penstock.telemetry.events import ProcessStarted, Stream
+from penstock.values.ids import new_id
+from penstock.values.jsontext import dumps
+
+
+@dataclass(slots=True)
+class Identity:
+    """The process row. It is replaced, never reused, when others have taken us for dead."""
+
+    database: Database
+    stream: Stream
+    role: str
+    supervisor_id: str | None = None
+    details: dict[str, object] = field(default_factory=dict)
+    id: str = ""
+
+    def register(self) -> str:
+        id = new_id()
+        host, pid = socket.gethostname()[:200], os.getpid()
+        self.database.in_transaction(
+            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(self.details)
+        )
+        self.id = id
+        self.stream.emit(ProcessStarted(id, host, pid, self.role))
+        return id

@@ -1,0 +1,187 @@
+"""The job queue as a source for the pump, and the register of what this process holds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from penstock.database.transaction import Transaction
+from penstock.queue import claim as queue_claim
+from penstock.queue import release as queue_release
+from penstock.queue import settle as queue_settle
+from penstock.queue.jobs import Attempt, Claim, Follow
+from penstock.queue.settle import Settled
+from penstock.queue.wakeups import ENDED, READY, Wakeups
+from penstock.runtime.lanes import Lanes
+from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
+from penstock.values.failure import Failure
+from penstock.values.ids import new_token
+from penstock.values.outcome import Outcome
+from penstock.values.status import OutcomeKind, Reason
+
+Hydrate = Callable[[Transaction, list[Claim]], list[Claim]]
+
+
+@dataclass(slots=True)
+class Holdings:
+    """Claims held by this process: by token, so that a receipt can go with its last job."""
+
+    tokens: dict[int, set[str]] = field(default_factory=dict)
+    busy: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, claims: Sequence[Claim]) -> None:
+        with self.lock:
+            for claim in claims:
+                self.tokens.setdefault(claim.token, set()).add(claim.job_id)
+                self.busy[claim.queue] += 1
+
+    def emptied_by(self, claims: Sequence[Claim]) -> list[int]:
+        """The tokens of which nothing is left once these are gone."""
+        with self.lock:
+            going: dict[int, set[str]] = {}
+            for claim in claims:
+                going.setdefault(claim.token, set()).add(claim.job_id)
+            return [token for token, ids in going.items() if self.tokens.get(token, set()) <= ids]
+
+    def remove(self, claims: Sequence[Claim]) -> None:
+        with self.lock:
+            for claim in claims:
+                ids = self.tokens.get(claim.token)
+                if ids is None or claim.job_id not in ids:
+                    continue
+                ids.remove(claim.job_id)
+                self.busy[claim.queue] -= 1
+                if not ids:
+                    del self.tokens[claim.token]
+
+    def clear(self) -> None:
+        with self.lock:
+            self.tokens.clear()
+            self.busy.clear()
+
+    @property
+    def count(self) -> int:
+        with self.lock:
+            return self.busy.total()
+
+
+class JobSource:
+    """Claims jobs and settles them, for one process."""
+
+    name = "jobs"
+
+    def __init__(
+        self,
+        process: Callable[[], str],
+        tasks: Callable[[], Sequence[str]],
+        lanes: Lanes,
+        wakeups: Wakeups,
+        stream: Stream,
+        follow: Follow,
+        hydrate: Hydrate | None = None,
+    ) -> None:
+        self.process = process
+        self.tasks = tasks
+        self.lanes = lanes
+        self.wakeups = wakeups
+        self.stream = stream
+        self.follow = follow
+        self.hydrate = hydrate
+        self.holdings = Holdings()
+        self._settled: Settled | None = None
+        self._claimed: list[Claim] = []
+        self._floors: dict[tuple[str, int], int] = {}
+        self._seconds = 0.0
+
+    def settle(self, tx: Transaction, finished: Sequence[Attempt]) -> None:
+        emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
+        self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow)
+
+    def claim(self, tx: Transaction, limit: int) -> list[Claim]:
+        began = time.monotonic()
+        claims = self._take(tx, self.lanes.above_floor(limit, self.holdings.busy), limit)
+        if len(claims) < limit and self.lanes.sweep_is_due():
+            claims += self._sweep(tx, limit - len(claims), claims)
+        if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
+            claims = self.hydrate(tx, claims)
+        self._claimed = claims
+        self._seconds = time.monotonic() - began
+        return claims
+
+    def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
+        began = time.monotonic()
+        found = queue_claim.discover(tx, self.lanes.names)
+        busy = self.holdings.busy + Counter(claim.queue for claim in taken)
+        claims = self._take(tx, self.lanes.from_bottom(found, limit, busy), limit)
+        self.lanes.swept(found, time.monotonic() - began)
+        return claims
+
+    def _take(self, tx: Transaction, lanes: Sequence[object], limit: int) -> list[Claim]:
+        if not lanes:
+            return []
+        claims, floors = queue_claim.claim(tx, lanes, self.tasks(), limit, new_token(), self.process())  # type: ignore[arg-type]
+        for lane, seq in floors.items():
+            self._floors[lane] = max(seq, self._floors.get(lane, 0))
+        return claims
+
+    def committed(self) -> None:
+        settled, self._settled = self._settled, None
+        claimed, self._claimed = self._claimed, []
+        floors, self._floors = self._floors, {}
+        self.lanes.learn(floors)
+        if claimed:
+            self.holdings.add(claimed)
+            self.stream.emit(JobsClaimed(self.process(), len(claimed), self._seconds))
+        if settled is not None:
+            self.holdings.remove([attempt.claim for attempt in settled.finished])
+            self._report(settled)
+
+    def rolled_back(self) -> None:
+        self._settled, self._claimed, self._floors = None, [], {}
+
+    def heard(self, subjects: Set[str]) -> None:
+        for subject in subjects:
+            kind, _, rest = subject.partition("\t")
+            queue, _, tier = rest.rpartition("\t")
+            if kind == READY and queue:
+                self.lanes.hear(queue, int(tier))
+            else:
+                self.lanes.force_sweep()
+
+    def recover(self, tx: Transaction) -> None:
+        queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens))
+
+    def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
+        if finished.outcome.reason is Reason.RESULT_NOT_SERIALIZABLE:
+            return None
+        outcome = Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.RESULT_NOT_SERIALIZABLE)
+        return replace(finished, outcome=outcome)
+
+    def _report(self, settled: Settled) -> None:
+        if any(attempt.outcome.final for attempt in settled.accepted):
+            self.wakeups.tell(ENDED)
+        for attempt in settled.lost:
+            claim = attempt.claim
+            self.stream.emit(ClaimLost(claim.job_id, claim.task, claim.generation))
+        if self.stream.wants(AttemptSettled):
+            for attempt in settled.accepted:
+                self.stream.emit(_event(attempt))
+
+
+def _event(attempt: Attempt) -> AttemptSettled:
+    claim, outcome = attempt.claim, attempt.outcome
+    return AttemptSettled(
+        claim.job_id,
+        claim.task,
+        claim.queue,
+        claim.generation,
+        outcome.kind,
+        outcome.status,
+        outcome.reason,
+        (attempt.began_ago - attempt.ended_ago) / 1_000_000,
+        str(outcome.failure) if outcome.failure else None,
+    )

@@ -1,0 +1,140 @@
+"""The pump: one loop, one connection, one transaction a turn.
+
+A turn settles what is finished, advances what that unblocks, claims what there is room for, and hands the new claims
+on in one hop. Nothing is delayed to make a batch: while one transaction is under way, the next batch collects by
+itself. Outcomes leave the outbox only when their transaction is committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from penstock.database.engine import Database, Link
+from penstock.database.transaction import Transaction
+from penstock.runtime.service import Service, Turn
+from penstock.runtime.source import Source
+from penstock.runtime.waker import Waker
+from penstock.telemetry import points
+from penstock.telemetry.events import Stream
+
+C = TypeVar("C")
+F = TypeVar("F")
+
+
+class Pump(Service, Generic[C, F]):
+    """Moves work from a source to executors, and outcomes back."""
+
+    def __init__(
+        self,
+        database: Database,
+        source: Source[C, F],
+        room: Callable[[], int],
+        hand_over: Callable[[Sequence[C]], None],
+        waker: Waker,
+        stream: Stream,
+        batch: int,
+        poll: tuple[float, float],
+    ) -> None:
+        super().__init__(stream)
+        self.name = f"pump of {source.name}"
+        self.database = database
+        self.source = source
+        self.room = room
+        self.hand_over = hand_over
+        self.waker = waker
+        self.batch = batch
+        self.shortest_pause, self.longest_pause = poll
+        self.claiming = True
+        self.link = Link(database)
+        self._outbox: deque[F] = deque()
+        self._empty_turns = 0
+        self._doubtful = False
+        self._one_at_a_time = threading.Lock()
+
+    def finished(self, work: F) -> None:
+        """An outcome: it will be settled in the next turn."""
+        self._outbox.append(work)
+        self.waker.wake()
+
+    @property
+    def unsettled(self) -> int:
+        return len(self._outbox)
+
+    def turn(self) -> Turn:
+        with self._one_at_a_time:
+            return self._turn()
+
+    def _turn(self) -> Turn:
+        if self._doubtful:
+            self._transact(self.source.recover)
+            self._doubtful = False
+        finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
+        limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
+        if not finished and limit <= 0:
+            return Turn.IDLE
+        try:
+            claims = self._transact(self._settle_and_claim, finished, limit)
+        except Exception as error:
+            self._put_back(finished, error)
+            raise
+        if points.watched:
+            points.reach("hand_over")
+        if claims:
+            self._empty_turns = 0
+            self.hand_over(claims)
+        elif not finished:
+            self._empty_turns += 1
+        return Turn.WORKED if finished or claims else Turn.IDLE
+
+    def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
+        if finished:
+            self.source.settle(tx, finished)
+        return self.source.claim(tx, limit) if limit > 0 else []
+
+    def _transact(self, work: Callable[..., list[C] | None], *args: object) -> list[C]:
+        try:
+            with self.database.transaction(self.link) as tx:
+                result = work(tx, *args)
+        except BaseException:
+            self.source.rolled_back()
+            raise
+        self.source.committed()
+        return result or []
+
+    def _put_back(self, finished: list[F], error: Exception) -> None:
+        """Keep the outcomes. What fails for a reason of its own is found by halving, and fails by itself."""
+        if self.database.is_passing(error) or not finished:
+            self._doubtful = True
+            self._outbox.extendleft(reversed(finished))
+            return
+        for half in _halves(finished):
+            try:
+                self._transact(self.source.settle, half)
+            except Exception as problem:
+                if len(half) > 1 or self.database.is_passing(problem):
+                    self._put_back(half, problem)
+                elif (blamed := self.source.blame(half[0], problem)) is not None:
+                    self._outbox.append(blamed)
+
+    def pause(self) -> None:
+        if self._outbox:
+            return
+        pause = min(self.shortest_pause * 1.5 ** min(self._empty_turns, 30), self.longest_pause)
+        subjects = self.waker.wait(pause)
+        if subjects:
+            self._empty_turns = 0
+            self.source.heard(subjects)
+
+    def stop(self) -> None:
+        super().stop()
+        self.waker.wake()
+
+
+def _halves(items: list[F]) -> list[list[F]]:
+    if len(items) == 1:
+        return [items]
+    middle = len(items) // 2
+    return [items[:middle], items[middle:]]

@@ -1,0 +1,33 @@
+"""Passes on to this process's waiters what other processes say has ended."""
+
+from __future__ import annotations
+
+from penstock.database.ears import Ear
+from penstock.queue.wakeups import ENDED, Wakeups
+from penstock.runtime.service import Service, Turn
+from penstock.runtime.waker import Waker
+from penstock.telemetry.events import Stream
+
+
+class Relay(Service):
+    """Listens in a thread of its own."""
+
+    name = "relay"
+
+    def __init__(self, ear: Ear, wakeups: Wakeups, stream: Stream) -> None:
+        super().__init__(stream)
+        self.waker = Waker(ear)
+        self.wakeups = wakeups
+
+    def turn(self) -> Turn:
+        if self.waker.wait(60.0) and not self.stopping.is_set():
+            self.wakeups.relay(ENDED)
+        return Turn.WORKED
+
+    def stop(self) -> None:
+        super().stop()
+        self.waker.wake()
+
+    def join(self, timeout: float | None = None) -> None:
+        super().join(timeout)
+        self.waker.close()

@@ -1,0 +1,83 @@
+"""One small base for everything that loops. A subclass writes one turn; tests call that turn themselves.
+
+A loop survives any error: it says so once, backs off, and says once more when it is over.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from enum import StrEnum
+
+from penstock.telemetry.events import Stream, TroubleBegan, TroubleEnded
+
+
+class Turn(StrEnum):
+    """What a round of a loop came to. Only an idle one sleeps. Invariant 9."""
+
+    WORKED = "worked"
+    CONTENDED = "contended"
+    IDLE = "idle"
+
+
+class Service:
+    """A loop in a thread of its own."""
+
+    name = "service"
+    longest_backoff = 5.0
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.stopping = threading.Event()
+        self.thread: threading.Thread | None = None
+        self._troubled_since: float | None = None
+        self._backoff = 0.05
+
+    def turn(self) -> Turn:
+        """One round. Whatever it raises is survived."""
+        raise NotImplementedError  # pragma: no cover - every loop writes its own
+
+    def pause(self) -> None:
+        """Wait until it is worth another look."""
+        self.stopping.wait(0.1)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self.run, name=f"penstock-{self.name}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self.thread is not None and self.thread is not threading.current_thread():
+            self.thread.join(timeout)
+
+    @property
+    def alive(self) -> bool:
+        return self.thread is not None and self.thread.is_alive()
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            if self.guarded_turn() is Turn.IDLE and not self.stopping.is_set():
+                self.pause()
+
+    def guarded_turn(self) -> Turn:
+        """A turn that does not raise: trouble is reported once and answered with patience."""
+        try:
+            turn = self.turn()
+        except Exception as error:
+            self._trouble(error)
+            return Turn.CONTENDED
+        if self._troubled_since is not None:
+            self.stream.emit(TroubleEnded(self.name, time.monotonic() - self._troubled_since))
+            self._troubled_since = None
+            self._backoff = 0.05
+        return turn
+
+    def _trouble(self, error: Exception) -> None:
+        if self._troubled_since is None:
+            self._troubled_since = time.monotonic()
+            self.stream.emit(TroubleBegan(self.name, f"{type(error).__name__}: {error}"))
+        self.stopping.wait(self._backoff * random.uniform(0.5, 1.0))
+        self._backoff = min(self._backoff * 2, self.longest_backoff)

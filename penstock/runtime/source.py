@@ -1,0 +1,38 @@
+"""A source is anything the pump can claim from: the job queue, or a reconciler over a user's table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Protocol, TypeVar
+
+from penstock.database.transaction import Transaction
+
+C = TypeVar("C")
+F = TypeVar("F")
+
+
+class Source(Protocol[C, F]):
+    """Where claims come from and outcomes go to. `C` is a claim, `F` a finished piece of work."""
+
+    name: str
+
+    def settle(self, tx: Transaction, finished: Sequence[F]) -> None:
+        """Write the outcomes of all whose claims still stand. May be repeated after a lost answer."""
+
+    def claim(self, tx: Transaction, limit: int) -> list[C]:
+        """Take up to `limit` pieces of work."""
+
+    def committed(self) -> None:
+        """The transaction of the last settle and claim is durable: now tell, count and forget."""
+
+    def rolled_back(self) -> None:
+        """It was not, or nobody knows."""
+
+    def heard(self, subjects: Set[str]) -> None:
+        """Wake-ups came; what they are about may save a search."""
+
+    def recover(self, tx: Transaction) -> None:
+        """After a lost answer: give back what we may hold without knowing it."""
+
+    def blame(self, finished: F, error: Exception) -> F | None:
+        """The one piece of work that the database refuses to settle, with that error as its outcome."""

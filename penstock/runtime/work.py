@@ -1,0 +1,100 @@
+"""A piece of work in an executor's hands: one claim, from hand-over to its event."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.context import CurrentJob, Signals, Surroundings
+from penstock.queue.jobs import Attempt, Claim
+from penstock.values import outcome as outcomes
+from penstock.values.failure import Failure
+from penstock.values.jsontext import loads
+from penstock.values.outcome import Event, Outcome
+from penstock.values.retry import Retry
+from penstock.values.status import JobStatus, OutcomeKind
+
+Arguments = tuple[list[Any], dict[str, Any]]
+
+
+class Interruption(StrEnum):
+    """Why a handler is stopped from outside."""
+
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The process of the handler ended under it."""
+
+    message: str
+
+
+@dataclass(slots=True)
+class Work:
+    """A claim with its task and everything that may happen to it on the way."""
+
+    claim: Claim
+    task: Any
+    signals: Signals = field(default_factory=Signals)
+    interrupted: Interruption | None = None
+    began: float = field(default_factory=time.monotonic)
+    started: bool = False
+    timeout: float | None = None
+    policy: Retry = field(default_factory=Retry)
+    executor: str = "async"
+    _over: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, claim: Claim, task: Any) -> Work:
+        work = cls(claim, task)
+        settings = task.settings
+        work.timeout, work.policy, work.executor = settings.timeout, settings.retries, task.executor
+        if claim.options is not None:
+            _override(work, loads(claim.options))
+        return work
+
+    def begin(self, around: Surroundings) -> CurrentJob:
+        """From here on the handler's time counts."""
+        self.began = time.monotonic()
+        self.started = True
+        return CurrentJob(self.claim, self.task.codec, around, self.signals)
+
+    def arguments(self) -> Arguments:
+        if self.claim.call is not None:
+            return self.task.codec.decode_call(*self.claim.call)  # type: ignore[no-any-return]
+        return self.task.codec.decode_arguments(self.claim.payload)  # type: ignore[no-any-return]
+
+    def end_once(self) -> bool:
+        """True for the first who says that this is over: a late thread must not speak after its timeout."""
+        with self._lock:
+            over, self._over = self._over, True
+            return not over
+
+    def attempt(self, event: Event | Died, random: Callable[[], float]) -> Attempt:
+        if isinstance(event, Died):
+            outcome = self._crashed(event)
+        else:
+            outcome = outcomes.decide(event, self.policy, self.claim.retry_count, random())
+        return Attempt(self.claim, outcome, int((time.monotonic() - self.began) * 1_000_000))
+
+    def _crashed(self, event: Died) -> Outcome:
+        status, delay, reason = outcomes.decide_crash(self.claim.crash_count + 1, self.claim.max_crashes)
+        failure = Failure.note("Crashed", event.message)
+        final = status is JobStatus.FAILED
+        return Outcome(OutcomeKind.CRASHED, failure=failure, delay=None if final else delay, reason=reason)
+
+
+def _override(work: Work, stored: Any) -> None:
+    """What `.options()` said at the enqueue counts more than the decorator."""
+    work.timeout = stored.get("timeout", work.timeout)
+    work.executor = stored.get("executor", work.executor)
+    if "retries" in stored:
+        work.policy = Retry.from_dict(stored["retries"])

@@ -1,0 +1,193 @@
+"""A worker: everything that one process does, put together. It lives on an event loop, in a program or inside another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.context import Surroundings
+from penstock.database.ears import ear_for
+from penstock.queue import reclaim
+from penstock.queue.jobs import Attempt, Claim
+from penstock.queue.wakeups import READY
+from penstock.runtime.crew import Crew
+from penstock.runtime.heartbeat import Heartbeat
+from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.identity import Identity
+from penstock.runtime.job_source import JobSource
+from penstock.runtime.lanes import Lanes
+from penstock.runtime.pump import Pump
+from penstock.runtime.service import Service
+from penstock.runtime.waker import Waker
+from penstock.runtime.work import Interruption
+from penstock.telemetry.events import ProcessStopped
+from penstock.values.units import QueueLimit
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+WATCH_INTERVAL = 0.5
+SHORTEST_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """What a worker may be told beside the app's settings."""
+
+    queues: Sequence[QueueLimit] | None = None
+    concurrency: int | None = None
+    role: str | None = None
+    supervisor_id: str | None = None
+
+
+class Worker:
+    """`async with app.worker():` or the whole of a worker process."""
+
+    def __init__(self, app: Penstock, options: WorkerOptions) -> None:
+        self.app = app
+        self.options = options
+        self.settings = app.settings
+        self.role = options.role or app.settings.role
+        self.stopping = asyncio.Event()
+        self.identity = Identity(app.database, app.events, self.role, options.supervisor_id)
+        self.services: list[Service] = []
+        self._watch: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Worker:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Register, then begin to claim."""
+        await self.app.doors.run(self.app.prepare)
+        await self.app.doors.run(self.identity.register)
+        self._assemble()
+        for service in self.services:
+            service.start()
+        self._watch = asyncio.create_task(self._watch_services())
+
+    def _assemble(self) -> None:
+        app, settings = self.app, self.settings
+        limit = self.options.concurrency or settings.concurrency
+        self.heartbeat = Heartbeat(
+            app.database,
+            self.identity,
+            app.events,
+            busy=lambda: self.crew.busy > 0,
+            cancelled=lambda ids: self._on_loop(self.crew.interrupt, ids, Interruption.CANCELLED),
+            declared_dead=self._declared_dead,
+        )
+        around = Surroundings(app.database, "", app.follow, settings.payload_limit, self.heartbeat.report)
+        self.around = around
+        around.process = self.identity.id
+        self.waker = Waker(ear_for(app.database, app.wakeups.channel_of(READY)))
+        queues = self.options.queues or settings.queues
+        lanes = Lanes(queues, settings.sweep_interval, app.database.dialect.keeps_dead_rows)
+        self.source = JobSource(
+            lambda: self.identity.id, self._tasks, lanes, app.wakeups, app.events, app.follow, app.hydrate
+        )
+        self.crew = Crew(
+            around,
+            app.find_task,
+            self._finished,
+            app.events,
+            limit,
+            max(0, settings.batch - limit),
+            settings.executor_processes,
+        )
+        self.pump: Pump[Claim, Attempt] = Pump(
+            app.database,
+            self.source,
+            self.crew.room,
+            self.crew.hand_over,
+            self.waker,
+            app.events,
+            settings.batch,
+            (SHORTEST_POLL, settings.poll_interval),
+        )
+        self.housekeeping = Housekeeping(
+            app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
+        )
+        self.services = [self.heartbeat, self.pump, self.housekeeping]
+        self._deafen = app.wakeups.listen(self._hear)
+
+    def _tasks(self) -> Sequence[str]:
+        return self.app.task_names
+
+    def _finished(self, attempt: Attempt) -> None:
+        self.pump.finished(attempt)
+
+    def _hear(self, subject: str) -> None:
+        if subject.startswith(READY):
+            self.waker.wake(subject)
+
+    def _declared_dead(self) -> None:
+        """Nothing that we hold is ours any more."""
+        self.source.holdings.clear()
+        done = asyncio.run_coroutine_threadsafe(self._abandon(), self.loop)
+        done.result(5)
+
+    async def _abandon(self) -> None:
+        self.crew.abandon_all()
+
+    def _on_loop(self, action: object, *args: object) -> None:
+        self.loop.call_soon_threadsafe(action, *args)  # type: ignore[arg-type]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        return self.crew.loop
+
+    async def _watch_services(self) -> None:
+        """A thread that died is started again: nothing here may end silently."""
+        while not self.stopping.is_set():
+            await asyncio.sleep(WATCH_INTERVAL)
+            self.around.process = self.identity.id
+            for service in self.services:
+                if not service.alive and not service.stopping.is_set():
+                    service.start()
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
+        if self.stopping.is_set():
+            return
+        self.stopping.set()
+        limit = self.settings.shutdown_timeout if timeout is None else timeout
+        self.pump.claiming = False
+        self.waker.wake()
+        await self._until(lambda: self.crew._accepted == 0, 5)
+        self.crew.give_back_waiting()
+        await self._until(lambda: self.crew.busy == 0, limit)
+        self.crew.give_back_running()
+        await self._until(lambda: self.crew.busy == 0, 2)
+        await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, 5)
+        await self._close()
+
+    async def _until(self, done: object, seconds: float) -> None:
+        deadline = self.loop.time() + seconds
+        while not done() and self.loop.time() < deadline:  # type: ignore[operator]
+            await asyncio.sleep(0.005)
+
+    async def _close(self) -> None:
+        for service in self.services:
+            service.stop()
+        for service in self.services:
+            await self.app.doors.run(service.join, 10)
+        self._deafen()
+        if self._watch is not None:
+            self._watch.cancel()
+        self.crew.close()
+        try:
+            await self.app.doors.run(self._deregister)
+        finally:
+            self.waker.close()
+            self.pump.link.close()
+            self.heartbeat.link.close()
+        self.app.events.emit(ProcessStopped(self.identity.id))
+
+    def _deregister(self) -> None:
+        self.app.database.in_transaction(reclaim.remove_process, self.identity.id)
