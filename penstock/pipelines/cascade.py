@@ -1,0 +1,190 @@
+"""Follows tokens from node to node until each has started a step, asked for a value, or come to a join.
+
+The work is bounded by the size of the definition: a step's end touches every node at most once per path;
+skipping an expand that never began touches nothing inside it; expanding is left to whoever applies the plan.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from penstock.pipelines.changes import (
+    Ask,
+    Contribution,
+    Decided,
+    Failed,
+    Fan,
+    OpenJoin,
+    Plan,
+    RunMode,
+    Skip,
+    Start,
+)
+from penstock.pipelines.definition import Kind, Strategy
+from penstock.pipelines.edges import EdgeKind
+from penstock.pipelines.paths import Path
+from penstock.pipelines.tokens import Tally, Token, carried, counted, verdict
+from penstock.pipelines.wiring import Place, Rule, Wiring
+from penstock.values.status import JobStatus, Reason
+
+_BY_MODE = {
+    RunMode.RUNNING: Reason.UPSTREAM_FAILED,
+    RunMode.HALTED: Reason.RUN_HALTED,
+    RunMode.STOPPED: Reason.RUN_STOPPED,
+    RunMode.CANCELLED: Reason.CANCELLED,
+}
+_NOTHING = Tally()
+
+
+class Cascade:
+    """A plan in the making."""
+
+    def __init__(self, wiring: Wiring, mode: RunMode) -> None:
+        self.wiring = wiring
+        self.mode = mode
+        self._before = mode
+        self._moves: deque[tuple[Place, Path, Tally]] = deque()
+        self._waiting: dict[tuple[str, Path], tuple[int, Tally]] = {}
+        self._starts: list[Start] = []
+        self._skips: list[Skip] = []
+        self._opens: list[OpenJoin] = []
+        self._decided: list[Decided] = []
+        self._fans: list[Fan] = []
+        self._asks: list[Ask] = []
+        self._failures: list[Failed] = []
+        self._ended = False
+
+    @property
+    def cancelled(self) -> bool:
+        return self.mode is RunMode.CANCELLED
+
+    def plan(self) -> Plan:
+        """Follow everything to its end."""
+        while self._moves or self._complete():
+            while self._moves:
+                self._decide(*self._moves.popleft())
+        contributions = [
+            Contribution(key, path, tokens, tally, None if place.per_element else place.count)
+            for (key, path), (tokens, tally) in self._waiting.items()
+            for place in (self.wiring.places[key],)
+        ]
+        return Plan(
+            tuple(self._starts),
+            tuple(self._skips),
+            tuple(contributions),
+            tuple(self._opens),
+            tuple(self._decided),
+            tuple(self._fans),
+            tuple(self._asks),
+            tuple(self._failures),
+            self.mode,
+            self._ended,
+        )
+
+    # what has happened
+
+    def decide(self, key: str, path: Path, tally: Tally = _NOTHING) -> None:
+        """All that this node waited for has come."""
+        self._moves.append((self.wiring.places[key], path, tally))
+
+    def release(self, place: Place, path: Path, token: Token) -> None:
+        """The node has ended: tell those behind it."""
+        for edge in place.out:
+            self._arrive(edge.target, edge.kind, path, token, edge.source)
+
+    def choose(self, key: str, path: Path, arm: int) -> None:
+        """A switch has decided: its arms hear at once."""
+        for edge in self.wiring.places[key].out:
+            token = Token.PASS
+            if edge.kind is EdgeKind.GATE and edge.arm != arm:
+                token = Token.PRUNED
+            self._arrive(edge.target, edge.kind, path, token, key)
+
+    def open(self, key: str, path: Path, width: int) -> None:
+        """An expand begins. Over nothing, it is over at once."""
+        place = self.wiring.places[key]
+        if width == 0:
+            self.pass_on(key, path, Token.PASS)
+            return
+        for closer in place.closers:
+            tokens = width * self.wiring.places[closer].count
+            self._opens.append(OpenJoin(closer, path, tokens, width))
+        self._fans.append(Fan(key, place.entry, path, width))
+
+    def pass_on(self, key: str, path: Path, token: Token) -> None:
+        """Tell those behind a node; behind an expand that has no elements, those who wait for all of them."""
+        place = self.wiring.places[key]
+        if place.node.kind is not Kind.EXPAND:
+            self.release(place, path, token)
+            return
+        for closer in place.closers:
+            end = self.wiring.places[closer]
+            if end.rule is Rule.COLLECT and token is not Token.PASS:
+                self.skip(closer, path, token)
+            else:
+                self._moves.append((end, path, _NOTHING))
+
+    def fail(self, key: str, path: Path, strategy: Strategy, reason: Reason, detail: str = "") -> Token:
+        """A node has failed; what those behind it are told."""
+        node = self.wiring.places[key].node
+        self._failures.append(Failed(node, path, strategy, reason, detail))
+        if strategy is Strategy.HALT and self.mode is RunMode.RUNNING:
+            self.mode = RunMode.HALTED
+        return Token.EMPTY if strategy in (Strategy.IGNORE, Strategy.OPTIONAL) else Token.BLOCKED
+
+    def stop(self) -> None:
+        """`stop_run()`: what has not started is skipped."""
+        if self.mode is RunMode.RUNNING:
+            self.mode = RunMode.STOPPED
+
+    def skip(self, key: str, path: Path, token: Token) -> None:
+        """The node ends without having started."""
+        node = self.wiring.places[key].node
+        if node.kind.is_step:
+            reason = Reason.BRANCH_NOT_TAKEN if token is Token.PRUNED else _BY_MODE[self.mode]
+            status = JobStatus.CANCELLED if reason is Reason.CANCELLED else JobStatus.SKIPPED
+            self._skips.append(Skip(node, path, status, reason))
+        self.pass_on(key, path, token)
+
+    # following
+
+    def _arrive(self, target: str, kind: EdgeKind, path: Path, token: Token, source: str) -> None:
+        place = self.wiring.places[target]
+        tally = counted(place, carried(kind, token), source)
+        if place.per_element:
+            path = path[:-1]
+        elif place.count == 1:
+            self._moves.append((place, path, tally))
+            return
+        tokens, before = self._waiting.get((target, path), (0, _NOTHING))
+        self._waiting[target, path] = (tokens + 1, before.plus(tally))
+
+    def _complete(self) -> bool:
+        """Decide the joins to which everything has come within this very plan; they need no row."""
+        for (key, path), (tokens, tally) in list(self._waiting.items()):
+            place = self.wiring.places[key]
+            if tokens == place.count and not place.per_element:
+                del self._waiting[key, path]
+                if tally.winner is not None:
+                    self._decided.append(Decided(key, path, tally.winner))
+                self._moves.append((place, path, tally))
+        return bool(self._moves)
+
+    def _decide(self, place: Place, path: Path, tally: Tally) -> None:
+        node = place.node
+        if node.kind is Kind.END:
+            self._ended = True
+            return
+        token = verdict(place, tally)
+        if place.rule is Rule.CLOSE:
+            self.release(place, path, Token.PASS)
+        elif token is not Token.PASS:
+            self.skip(node.key, path, token)
+        elif self.mode is not RunMode.RUNNING:
+            self.skip(node.key, path, Token.BLOCKED)
+        elif node.kind.is_step:
+            self._starts.append(Start.of(node, path))
+        elif node.kind in (Kind.EXPAND, Kind.SWITCH):
+            self._asks.append(Ask(node.key, path))
+        else:
+            self.release(place, path, Token.PASS)

@@ -1,0 +1,142 @@
+"""Which stored outputs a step reads, and its arguments once they are there.
+
+Values of nodes that take no job are not stored: they are put together from the outputs of the steps behind
+them. A collect needs its width, a first and a merge their winner; both are in their join's row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.pipelines.definition import Kind, Node
+from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate, outputs_in
+from penstock.pipelines.paths import Path
+from penstock.pipelines.wiring import Wiring
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Rows to read of one node: the one at this path or, if `below`, all whose paths begin with it."""
+
+    node: str
+    path: Path
+    below: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What to fetch: outputs of steps, rows of joins."""
+
+    outputs: tuple[Cell, ...] = ()
+    joins: tuple[Cell, ...] = ()
+
+
+class Stored(Protocol):
+    """What was fetched. A step without an output (skipped, or failed and ignored) has the value None."""
+
+    def param(self, name: str) -> object: ...
+
+    def output(self, node: str, path: Path) -> object: ...
+
+    def winner(self, node: str, path: Path) -> str | None: ...
+
+    def width(self, node: str, path: Path) -> int: ...
+
+
+def inputs_of(wiring: Wiring, node: str, path: Path) -> Needs:
+    """What the arguments of a step, or the value that a switch or an expand asks for, are made from."""
+    needs = _Reader(wiring, path)
+    for expr in _expressions(wiring.places[node].node):
+        needs.read(expr)
+    return needs.needs()
+
+
+def result_of(wiring: Wiring) -> Needs:
+    """What the run's result is made from."""
+    needs = _Reader(wiring, ())
+    needs.read(wiring.definition.result)
+    return needs.needs()
+
+
+def arguments(
+    wiring: Wiring, node: str, path: Path, stored: Stored, element: object = None
+) -> tuple[list[object], dict[str, object]]:
+    """The raw arguments of a step; `element` is the one its expand gave it, if it is an entry."""
+    place = wiring.places[node].node
+    args = [value_of(wiring, expr, path, stored, element) for expr in place.args]
+    return args, {name: value_of(wiring, expr, path, stored, element) for name, expr in place.kwargs}
+
+
+def asked_value(wiring: Wiring, node: str, path: Path, stored: Stored) -> object:
+    """The raw value that a switch decides on, or an expand runs over."""
+    return value_of(wiring, wiring.places[node].node.args[0], path, stored)
+
+
+def value_of(
+    wiring: Wiring, expr: Expr, path: Path, stored: Stored, element: object = None
+) -> object:
+    """The raw value of an expression, as seen from a path."""
+
+    def leaf(found: Param | Output | Element) -> object:
+        match found:
+            case Param(name):
+                return stored.param(name)
+            case Output(key):
+                return _node_value(wiring, wiring.places[key].node, path, stored)
+        return element
+
+    return evaluate(expr, leaf)
+
+
+def _node_value(wiring: Wiring, node: Node, path: Path, stored: Stored) -> object:
+    path = path[: node.depth]
+    match node.kind:
+        case Kind.COLLECT:
+            width = stored.width(node.key, path)
+            return [value_of(wiring, node.args[0], (*path, index), stored) for index in range(width)]
+        case Kind.FIRST | Kind.MERGE:
+            winner: str | None = node.reads[0]
+            if wiring.places[node.key].count > 1:
+                winner = stored.winner(node.key, path)
+            return None if winner is None else value_of(wiring, Output(winner), path, stored)
+        case Kind.PASS:
+            return value_of(wiring, node.args[0], path, stored)
+        case Kind.BARRIER:
+            return None
+    return stored.output(node.key, path)
+
+
+class _Reader:
+    """Collects cells, following nodes that have no output of their own."""
+
+    def __init__(self, wiring: Wiring, path: Path) -> None:
+        self._wiring = wiring
+        self._path = path
+        self._outputs: dict[Cell, None] = {}
+        self._joins: dict[Cell, None] = {}
+
+    def needs(self) -> Needs:
+        return Needs(tuple(self._outputs), tuple(self._joins))
+
+    def read(self, expr: Expr) -> None:
+        for key in outputs_in(expr):
+            node = self._wiring.places[key].node
+            cell = Cell(key, self._path[: node.depth], below=node.depth > len(self._path))
+            if node.kind.is_step:
+                self._outputs[cell] = None
+                continue
+            if node.kind is Kind.COLLECT or self._wiring.places[key].count > 1 and node.kind in _CHOOSERS:
+                self._joins[cell] = None
+            for inner in node.args:
+                self.read(inner)
+
+
+_CHOOSERS = frozenset({Kind.FIRST, Kind.MERGE})
+
+
+def _expressions(node: Node) -> Iterator[Expr]:
+    yield from node.args
+    for _, expr in node.kwargs:
+        yield expr

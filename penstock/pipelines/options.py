@@ -1,0 +1,133 @@
+"""Reads what `.options()` was given for a step, and refuses what makes no sense there."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import DefinitionError, PenstockError
+from penstock.pipelines.definition import StepOptions, Strategy
+from penstock.pipelines.expressions import JsonValue
+from penstock.values.retry import Retry
+
+_ELSEWHERE = {
+    "connection": "pass it where the run is triggered: pipeline.options(connection=...).trigger(...)",
+    "at": "a step's time is relative to the step before it: use delay=",
+    "name": "a task's name is given by @app.task(name=...); a step is named by key=",
+}
+_KNOWN = (
+    "key",
+    "after",
+    "queue",
+    "priority",
+    "delay",
+    "timeout",
+    "retries",
+    "max_crashes",
+    "executor",
+    "on_failure",
+    "optional",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """The options of one step: key and `after` are the builder's, the others go into the definition."""
+
+    key: str | None
+    after: tuple[object, ...]
+    options: StepOptions
+
+
+def step_settings(step: str, given: Mapping[str, object]) -> StepSettings:
+    """Check and sort the options given for `step`."""
+    for name in given:
+        if name in _ELSEWHERE:
+            raise DefinitionError(
+                f"step {step!r}: option {name!r} does not belong to a step; {_ELSEWHERE[name]}"
+            )
+        if name not in _KNOWN:
+            near = difflib.get_close_matches(name, _KNOWN, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KNOWN)}"
+            raise DefinitionError(f"step {step!r}: unknown option {name!r}; {hint}")
+    key = given.get("key")
+    if key is not None and not isinstance(key, str):
+        raise DefinitionError(f"step {step!r}: key={key!r} must be a string")
+    delay = seconds(step, "delay", given.get("delay"))
+    options = StepOptions(delay=delay, on_failure=_strategy(step, given), job=_job_options(step, given))
+    return StepSettings(key=key, after=_after(step, given.get("after", ())), options=options)
+
+
+def strategy(where: str, value: object) -> Strategy:
+    """Read an `on_failure` value: halt, continue or ignore."""
+    if isinstance(value, str) and value in ("halt", "continue", "ignore"):
+        return Strategy(value)
+    raise DefinitionError(f"{where}: on_failure={value!r} must be 'halt', 'continue' or 'ignore'")
+
+
+def whole(step: str, name: str, value: object, least: int | None) -> int:
+    """Read a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
+        raise DefinitionError(f"{step!r}: {name}={value!r} must be a whole number")
+    return value
+
+
+def seconds(step: str, name: str, value: object) -> float | None:
+    """Read a duration: a number of seconds, or a timedelta."""
+    if value is None:
+        return None
+    if hasattr(value, "total_seconds"):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise DefinitionError(f"{step!r}: {name}={value!r} must be a number of seconds, 0 or more")
+    return float(value)
+
+
+def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
+    optional, on_failure = given.get("optional", False), given.get("on_failure")
+    if not isinstance(optional, bool):
+        raise DefinitionError(f"step {step!r}: optional={optional!r} must be True or False")
+    if on_failure is None:
+        return Strategy.OPTIONAL if optional else None
+    chosen = strategy(f"step {step!r}", on_failure)
+    if optional and chosen is not Strategy.IGNORE:
+        raise DefinitionError(
+            f"step {step!r}: optional=True means that its failure is ignored; "
+            f"on_failure={on_failure!r} says otherwise. Leave one of them out"
+        )
+    return Strategy.OPTIONAL if optional else chosen
+
+
+def _after(step: str, value: object) -> tuple[object, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise DefinitionError(f"step {step!r}: after= takes a list of steps, such as after=[a, b]")
+    return tuple(value)
+
+
+def _job_options(step: str, given: Mapping[str, object]) -> dict[str, JsonValue]:
+    job: dict[str, JsonValue] = {}
+    for name in ("queue", "executor"):
+        if (text := given.get(name)) is not None:
+            if not isinstance(text, str) or not text:
+                raise DefinitionError(f"step {step!r}: {name}={text!r} must be a name")
+            job[name] = text
+    if (priority := given.get("priority")) is not None:
+        job["priority"] = whole(step, "priority", priority, least=None)
+    if (timeout := seconds(step, "timeout", given.get("timeout"))) is not None:
+        job["timeout"] = timeout
+    if "max_crashes" in given:
+        crashes = given["max_crashes"]
+        job["max_crashes"] = None if crashes is None else whole(step, "max_crashes", crashes, least=0)
+    if (retries := given.get("retries")) is not None:
+        job["retries"] = _retries(step, retries)
+    return job
+
+
+def _retries(step: str, value: object) -> JsonValue:
+    try:
+        policy = Retry.of(value)  # type: ignore[arg-type]
+    except PenstockError as error:
+        raise DefinitionError(f"step {step!r}: {error}") from error
+    return dict(policy.to_dict())  # type: ignore[arg-type]

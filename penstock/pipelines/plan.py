@@ -1,0 +1,125 @@
+"""What follows when something in a run has happened, as a list of changes. No values, no SQL.
+
+`begin` starts a run, `advance` follows a step that has ended, `fire` follows a join that is due, `resolve`
+follows the value that a switch or an expand asked for. Whoever applies a plan writes its rows, adds its
+contributions to the joins, and comes back with `fire` and `resolve` until nothing is left, all in the
+transaction that settled the step. Nothing here needs to lock the run.
+
+Rows of skipped steps: every step that was reached has one. Steps inside an expand that was never expanded
+have none: there is no element they could belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.pipelines.cascade import Cascade
+from penstock.pipelines.changes import Ask, Fan, FiredJoin, Plan, RunMode, Start, StepEnded
+from penstock.pipelines.definition import Definition, Kind, Node, Strategy
+from penstock.pipelines.measure import Measure
+from penstock.pipelines.paths import TOP
+from penstock.pipelines.tokens import Token
+from penstock.pipelines.wiring import Wiring
+from penstock.values.status import JobStatus, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a plan must know of the run: how it goes on, and how wide an expand may be."""
+
+    mode: RunMode = RunMode.RUNNING
+    max_fanout: int | None = None
+
+
+GOING_ON = RunFacts()
+
+
+def begin(wiring: Wiring, facts: RunFacts = GOING_ON) -> Plan:
+    """The first steps of a run."""
+    cascade = Cascade(wiring, facts.mode)
+    for key in wiring.roots:
+        cascade.decide(key, TOP)
+    return cascade.plan()
+
+
+def advance(wiring: Wiring, facts: RunFacts, ended: StepEnded) -> Plan:
+    """What follows from a step's end, whichever it is."""
+    cascade = Cascade(wiring, facts.mode)
+    place = wiring.places[ended.node]
+    token = Token.PASS
+    if ended.status is JobStatus.SKIPPED or (ended.status is JobStatus.CANCELLED and cascade.cancelled):
+        token = Token.BLOCKED
+    elif ended.status in (JobStatus.FAILED, JobStatus.CANCELLED):
+        strategy = strategy_of(wiring.definition, place.node)
+        token = cascade.fail(ended.node, ended.path, strategy, ended.reason or Reason.RETRIES_EXHAUSTED)
+    elif ended.stops_run:
+        cascade.stop()
+    cascade.release(place, ended.path, token)
+    return cascade.plan()
+
+
+def fire(wiring: Wiring, facts: RunFacts, join: FiredJoin) -> Plan:
+    """What follows from a join that is due (see `tokens.due`)."""
+    cascade = Cascade(wiring, facts.mode)
+    cascade.decide(join.node, join.path, join.tally)
+    return cascade.plan()
+
+
+def resolve(wiring: Wiring, facts: RunFacts, ask: Ask, measure: Measure) -> Plan:
+    """What follows from the value a switch decides on, or an expand runs over."""
+    cascade = Cascade(wiring, facts.mode)
+    node = wiring.places[ask.node].node
+    if facts.mode is not RunMode.RUNNING:
+        cascade.skip(ask.node, ask.path, Token.BLOCKED)
+    elif node.kind is Kind.SWITCH:
+        _choose(cascade, node, ask, measure)
+    else:
+        limit = wiring.definition.max_fanout
+        _expand(cascade, node, ask, measure, facts.max_fanout if limit is None else limit)
+    return cascade.plan()
+
+
+def elements(wiring: Wiring, fan: Fan, start: int = 0, stop: int | None = None) -> Iterator[Start]:
+    """The first steps inside an expand, for a chunk of its elements."""
+    node = wiring.places[fan.entry].node
+    for index in range(start, fan.width if stop is None else min(stop, fan.width)):
+        yield Start.of(node, (*fan.path, index))
+
+
+def strategy_of(definition: Definition, node: Node) -> Strategy:
+    """What a failure of the node does. A value that cannot be expanded halts, unless the step says less."""
+    if node.options.on_failure is not None:
+        return node.options.on_failure
+    return definition.on_failure if node.kind.is_step else Strategy.HALT
+
+
+def _choose(cascade: Cascade, node: Node, ask: Ask, measure: Measure) -> None:
+    labels = list(node.arms)
+    if measure.label in labels:
+        cascade.choose(node.key, ask.path, labels.index(measure.label))
+    elif None in labels:
+        cascade.choose(node.key, ask.path, labels.index(None))
+    else:
+        known = ", ".join([str(label) for label in labels])
+        detail = f"the value {measure.label[:200]!r} matches no arm of the switch; its arms are {known}"
+        cascade.fail(node.key, ask.path, Strategy.HALT, Reason.CONDITION_UNMATCHED, detail)
+        cascade.pass_on(node.key, ask.path, Token.BLOCKED)
+
+
+def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, limit: int | None) -> None:
+    problem: tuple[Reason, str] | None = None
+    if measure.width is None:
+        detail = f"cannot expand over a value of type {measure.type}: return a list or a dict"
+        problem = Reason.NOT_ITERABLE, detail
+    elif limit is not None and measure.width > limit:
+        detail = f"{measure.width:,} elements are more than max_fanout={limit:,} allows"
+        problem = Reason.MAX_FANOUT_EXCEEDED, detail
+    if problem is None:
+        cascade.open(node.key, ask.path, measure.width or 0)
+        return
+    strategy = strategy_of(cascade.wiring.definition, node)
+    if cascade.fail(node.key, ask.path, strategy, *problem) is Token.EMPTY:
+        cascade.open(node.key, ask.path, 0)
+    else:
+        cascade.pass_on(node.key, ask.path, Token.BLOCKED)

@@ -1,0 +1,102 @@
+"""What a pipeline as a whole is told: its failure strategy, limits, and the tasks that hear of its end."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.errors import DefinitionError
+from penstock.pipelines.blueprint import Blueprint, Callee
+from penstock.pipelines.builder import Builder
+from penstock.pipelines.definition import Definition, Strategy
+from penstock.pipelines.expressions import Expr
+from penstock.pipelines.options import seconds, strategy, whole
+from penstock.pipelines.validate import check
+
+EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """What `@app.pipeline(...)` and the verbs of a flow set. `callbacks` are task names by event."""
+
+    on_failure: Strategy = Strategy.HALT
+    max_fanout: int | None = None
+    deadline: float | None = None
+    callbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
+        """The same settings with more tasks for an event."""
+        known = dict(self.callbacks)
+        names = tuple([_callback(pipeline, event, task) for task in tasks])
+        known[event] = tuple(dict.fromkeys((*known.get(event, ()), *names)))
+        return replace(self, callbacks=tuple(sorted(known.items())))
+
+    def failing(self, pipeline: str, given: object) -> PipelineSettings:
+        """`on_failure` names the strategy, if it is a word; a task that hears of a failure, if it is a task."""
+        settings = self
+        for item in given if isinstance(given, (list, tuple)) else [given]:
+            if isinstance(item, str):
+                settings = replace(settings, on_failure=strategy(f"pipeline {pipeline!r}", item))
+            else:
+                settings = settings.calling(pipeline, "on_failure", [item])
+        return settings
+
+
+def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSettings:
+    """Check and sort the arguments of `@app.pipeline`."""
+    settings = PipelineSettings()
+    for name, value in given.items():
+        if value is None:
+            continue
+        match name:
+            case "on_failure":
+                settings = settings.failing(pipeline, value)
+            case "on_complete" | "on_success" | "on_halt":
+                tasks = value if isinstance(value, (list, tuple)) else [value]
+                settings = settings.calling(pipeline, name, tasks)
+            case "max_fanout":
+                settings = replace(settings, max_fanout=whole(pipeline, name, value, least=0))
+            case "deadline":
+                settings = replace(settings, deadline=seconds(pipeline, name, value))
+            case _:
+                known = ", ".join([*EVENTS, "max_fanout", "deadline"])
+                raise DefinitionError(f"pipeline {pipeline!r}: unknown option {name!r}; known are {known}")
+    return settings
+
+
+def finish(
+    builder: Builder, signature: inspect.Signature, result: Expr, settings: PipelineSettings
+) -> Definition:
+    """The definition that was built, validated completely."""
+    nodes, value = builder.nodes(result)
+    definition = Definition(
+        name=builder.pipeline,
+        params=tuple(signature.parameters),
+        nodes=nodes,
+        result=value,
+        on_failure=settings.on_failure,
+        max_fanout=settings.max_fanout,
+        deadline=settings.deadline,
+        callbacks=settings.callbacks,
+    )
+    check(definition)
+    return definition
+
+
+def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspect.Parameter]:
+    """The parameters of a run; they must have names, because steps refer to them."""
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise DefinitionError(
+                f"pipeline {pipeline!r}: the parameters of a run need names, but it takes {parameter}. "
+                "Take one list or one dict instead"
+            )
+    return list(signature.parameters.values())
+
+
+def _callback(pipeline: str, event: str, task: object) -> str:
+    if isinstance(task, Blueprint) or not isinstance(task, Callee):
+        raise DefinitionError(f"pipeline {pipeline!r}: {event} takes tasks, not {task!r}")
+    return task.name
