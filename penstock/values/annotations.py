@@ -59,7 +59,7 @@ def stream_of(annotation: Any) -> Any | None:
 
 
 def is_open(annotation: Any) -> bool:
-    """Whether it leaves the values open: no annotation, Any, object, and lists and dicts of these."""
+    """Whether it leaves values open: no annotation, Any, object, lists, dicts and unions of these."""
     if annotation in (Any, object, inspect.Parameter.empty, list, dict):
         return True
     match get_origin(annotation), get_args(annotation):
@@ -67,6 +67,8 @@ def is_open(annotation: Any) -> bool:
             return is_open(element)
         case (origin, (key, item)) if origin is dict:
             return key is str and is_open(item)
+        case (origin, parts) if origin in _UNIONS:
+            return all(is_open(part) for part in parts if part is not types.NoneType)
     return False
 
 

@@ -9,8 +9,6 @@ from inspect import Parameter
 from typing import Any, get_origin
 
 import typing_extensions
-from pydantic.errors import PydanticUserError
-from pydantic_core import SchemaError
 
 from penstock.errors import ArgumentError, DefinitionError
 from penstock.values.annotations import describe, resolve, without_requests
@@ -25,7 +23,10 @@ Bound = tuple[dict[str, object], Sequence[object], dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names and shapes of a function's parameters; `*args` is under "*", `**kwargs` under "**"."""
+    """Names and shapes of a function's parameters; `*args` is under "*", `**kwargs` under "**".
+
+    `simple` is how many arguments a call has that gives every parameter by position; -1 if none can.
+    """
 
     task: str
     names: tuple[str, ...]
@@ -34,6 +35,7 @@ class Layout:
     keyword_names: frozenset[str]
     required: tuple[str, ...]
     rest_name: str
+    simple: int
     shapes: Mapping[str, Shape]
     annotated: frozenset[str]
     result: Shape
@@ -54,6 +56,7 @@ class Layout:
             positional_only_names=tuple(kinds[Parameter.POSITIONAL_ONLY]),
             keyword_names=frozenset(kinds[Parameter.POSITIONAL_OR_KEYWORD] + kinds[Parameter.KEYWORD_ONLY]),
             required=tuple(parameter.name for parameter in named if parameter.default is Parameter.empty),
+            simple=len(positional) if len(positional) == len(parameters) else -1,
             rest_name=next(iter(kinds[Parameter.VAR_POSITIONAL]), ""),
             shapes={_key(parameter): _shape(parameter, hints, task) for parameter in parameters},
             annotated=frozenset(hints),
@@ -63,6 +66,8 @@ class Layout:
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Bound:
         """Named, further positional and further keyword arguments of a call; raises `ArgumentError`."""
+        if not kwargs and len(args) == self.simple:
+            return dict(zip(self.positional_names, args, strict=True)), (), {}
         rest = args[len(self.positional_names) :]
         if rest and REST not in self.shapes:
             self._refuse(f"takes {self._count()} positional arguments, but {len(args)} were given")
@@ -154,8 +159,8 @@ def _result_shape(hints: Mapping[str, Any], task: str) -> Shape:
 def _compile(annotation: Any, where: str) -> Shape:
     try:
         return Shape(annotation)
-    except (PydanticUserError, SchemaError, TypeError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
         raise DefinitionError(
             f"{where}: values of type {describe(annotation)} cannot be stored as JSON. Use plain types, "
             f"dataclasses, pydantic models, or Annotated[...] with a serializer and a validator. ({reason})"

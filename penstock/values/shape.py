@@ -48,7 +48,7 @@ class Shape:
         self._exact = wanted if isinstance(wanted, type) and wanted in _EXACT else None
         self._open = is_open(wanted)
         unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
-        self._adapter: TypeAdapter[object] | None = None if unchecked else TypeAdapter(wanted)
+        self._adapter: TypeAdapter[object] | None = None if unchecked else _adapter(wanted)
         # Values of these types are their own raw form and need no further look: the common case, made cheap.
         self.as_is = tags.NATIVE if unchecked else tags.NATIVE & {self._exact}
 
@@ -113,6 +113,14 @@ class Shape:
         inside = first["input"] is not value or first["type"] == "missing"
         at = f" at {where}" if where and inside else ""
         return f"expected {self._expected}, got {_show(first['input'])}{at} ({first['msg']})"
+
+
+def _adapter(annotation: Any) -> TypeAdapter[object]:
+    adapter: TypeAdapter[object] = TypeAdapter(annotation)
+    if not adapter.pydantic_complete:
+        # Something it names was not declared when pydantic looked; it must be by now, at the first use.
+        adapter.rebuild(raise_errors=True)
+    return adapter
 
 
 def _dump(adapter: TypeAdapter[object], value: object) -> object:

@@ -178,6 +178,12 @@ def test_as_deep_as_can_be_written_can_be_read() -> None:
         encode([[value]])
 
 
+@given(st.integers(0, 5000), st.integers(4301, 9000))
+def test_a_number_too_long_to_be_read_is_refused_wherever_it_stands(offset: int, digits: int) -> None:
+    with pytest.raises(SerializationError, match="not JSON that can be read"):
+        encode(["x" * offset, 10 ** (digits - 1), 1])
+
+
 def test_long_strings_of_digits_are_not_taken_for_numbers() -> None:
     assert decode(encode("7" * 5000)) == "7" * 5000
 

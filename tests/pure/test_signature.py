@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
 from typing import Any
@@ -40,6 +41,11 @@ def untyped(value, other=None):  # type: ignore[no-untyped-def]
 
 
 SHAPES: list[Callable[..., object]] = [plain, everything, only_named, nothing, same_name]
+
+
+@dataclass
+class Unfinished:
+    part: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
 def call(function: Callable[..., object], *args: Any, **kwargs: Any) -> dict[str, object]:
@@ -197,10 +203,14 @@ def test_an_annotation_that_cannot_be_stored_is_named() -> None:
 
     def odder() -> memoryview: ...  # type: ignore[empty-body]
 
+    def nested(value: list[Unfinished]) -> None: ...
+
     with pytest.raises(DefinitionError, match=r"parameter 'value' of shop\.odd: values of type range cannot"):
         Signature.of(odd, "shop.odd").build()
     with pytest.raises(DefinitionError, match=r"the return annotation of shop\.odder: .*memoryview"):
         Signature.of(odder, "shop.odder").build()
+    with pytest.raises(DefinitionError, match=r"parameter 'value' of shop\.nested: .*Nowhere"):
+        Signature.of(nested, "shop.nested").build()
 
 
 def test_a_wrapped_function_has_the_signature_of_what_it_wraps() -> None:
