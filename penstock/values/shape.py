@@ -23,6 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from penstock.errors import SerializationError
 from penstock.values import tags
 from penstock.values.annotations import describe, is_open, modern, stream_of
+from penstock.values.fidelity import lost_type
 from penstock.values.tags import Unwritable
 
 _EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes})
@@ -84,11 +85,21 @@ class Shape:
         if self._open:
             return tags.write(value, _refuse)
         raw = self._dump(adapter, value, checked)
+        self._try_reading(raw, checked)
+        return raw
+
+    def _try_reading(self, raw: object, checked: object) -> None:
         try:
-            self.read(raw)
+            found = self.read(raw)
         except Mismatch as error:
             raise Mismatch(f"it could be written, but not read again: {error}") from None
-        return raw
+        lost = lost_type(checked, found)
+        if lost:
+            was, becomes = (kind.__qualname__ for kind in lost)
+            raise Mismatch(
+                f"a {was} would come back as {becomes}: annotate with {was}, or with a union whose members "
+                "can be told apart by a Literal field"
+            )
 
     def _dump(self, adapter: TypeAdapter[object], value: object, checked: object) -> object:
         # The value as it was given, so that validators which change a value do so once, when it is read.

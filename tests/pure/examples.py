@@ -50,6 +50,11 @@ class Order:
     pair: tuple[int, str] = (0, "")
 
 
+@dataclass
+class GiftLine(Line):
+    greeting: str = field(kw_only=True)
+
+
 class Account(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -62,6 +67,10 @@ class Account(BaseModel):
     @property
     def label(self) -> str:
         return self.owner.upper()
+
+
+class Savings(Account):
+    rate: float = 0.0
 
 
 class Address(TypedDict):
