@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.effects import TransactionScope
@@ -40,10 +39,10 @@ running: ContextVar[CurrentJob | None] = ContextVar("penstock_running", default=
 
 @dataclass(slots=True)
 class Signals:
-    """What the outside wants a running handler to know."""
+    """What the outside wants a running handler to know. Each only ever goes from false to true."""
 
-    lost: threading.Event = field(default_factory=threading.Event)
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    lost: bool = False
+    cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -114,11 +113,11 @@ class CurrentJob:
     @property
     def lease_lost(self) -> bool:
         """This process was taken for dead; whatever comes of this attempt will not count."""
-        return self._signals.lost.is_set()
+        return self._signals.lost
 
     @property
     def cancel_requested(self) -> bool:
-        return self._signals.cancelled.is_set()
+        return self._signals.cancelled
 
     @property
     def result(self) -> object:

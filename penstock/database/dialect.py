@@ -45,6 +45,8 @@ class Dialect(Protocol):
     now: str
     lock: str
     lock_skip: str
+    fuses_success: bool
+    """Jobs that simply succeeded can be settled in one statement."""
     pushes_wakeups: bool
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool
@@ -66,25 +68,33 @@ class Dialect(Protocol):
     def list_value(self, values: Sequence[object], kind: ListType) -> object:
         """A list parameter as the driver wants it."""
 
-    def begin(self, driver: Any) -> None:
-        """Open a transaction that may write, on the driver's own connection."""
+    def begin(self, driver: Any) -> object:
+        """Open a transaction that may write, on the driver's own connection; what is to be given to its end."""
+
+    def wait(self, opened: object) -> None:
+        """Until everything sent so far has been done."""
 
     def begin_reading(self, driver: Any) -> None:
         """Get ready to read without keeping anybody from writing."""
 
-    def commit(self, driver: Any) -> None: ...
+    def commit(self, driver: Any, opened: object) -> None: ...
 
-    def rollback(self, driver: Any) -> None: ...
+    def rollback(self, driver: Any, opened: object) -> None: ...
 
     def write(
         self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
-    ) -> int:
-        """Insert one batch into one or several tables. Returns how many rows the last table got."""
+    ) -> None:
+        """Insert one batch into one or several tables."""
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
     ) -> list[Row]:
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+    ) -> set[str]:
+        """Settle successes through the fence; the jobs that were still held by these very tokens."""
 
     def is_transient(self, error: BaseException) -> bool:
         """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""

@@ -99,13 +99,13 @@ class Database:
         """An open transaction: committed at the end, rolled back by an exception."""
         with (link or Link(self, brief=True)).checked_out() as driver:
             tx = self.on(driver)
-            self.dialect.begin(driver)
+            opened = tx.opened = self.dialect.begin(driver)
             try:
                 yield tx
                 tx.reach_if_watched("commit")
-                self.dialect.commit(driver)
+                self.dialect.commit(driver, opened)
             except BaseException:
-                _quietly(self.dialect.rollback, driver)
+                _quietly(self.dialect.rollback, driver, opened)
                 raise
         tx.reach_if_watched("committed")
         tx.committed()
@@ -118,7 +118,7 @@ class Database:
             try:
                 yield self.on(driver)
             finally:
-                _quietly(self.dialect.rollback, driver)
+                _quietly(self.dialect.rollback, driver, None)
 
     @contextmanager
     def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:

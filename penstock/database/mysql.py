@@ -39,6 +39,7 @@ class MySql:
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
+    fuses_success = False
     pushes_wakeups = False
     keeps_dead_rows = True
     transactional_ddl = False
@@ -79,29 +80,37 @@ class MySql:
     def begin(self, driver: Any) -> None:
         """PyMySQL opens a transaction with the first statement."""
 
+    def wait(self, opened: object) -> None:
+        """Every statement is waited for."""
+
     def begin_reading(self, driver: Any) -> None:
         """Likewise."""
 
-    def commit(self, driver: Any) -> None:
+    def commit(self, driver: Any, opened: object) -> None:
         driver.commit()
 
-    def rollback(self, driver: Any) -> None:
+    def rollback(self, driver: Any, opened: object) -> None:
         driver.rollback()
 
     def write(
         self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
-    ) -> int:
-        count = 0
+    ) -> None:
         for write in writes:
             first = next(iter(write.columns))
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
-            count = sum(_insert(tx, renderer, write, ending, part) for part in _parts(rows))
-        return count
+            for part in _parts(rows):
+                _insert(tx, renderer, write, ending, part)
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
     ) -> list[Row]:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+    ) -> set[str]:
+        """Not in one statement here: the general way does it."""
+        return set()
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, pymysql.MySQLError) and _code(error) in TRANSIENT_ERRORS
@@ -133,10 +142,10 @@ def _parts(rows: Sequence[Parameters]) -> list[list[Parameters]]:
     return parts
 
 
-def _insert(tx: Transaction, renderer: Renderer, write: TableWrite, ending: str, rows: Sequence[Parameters]) -> int:
+def _insert(tx: Transaction, renderer: Renderer, write: TableWrite, ending: str, rows: Sequence[Parameters]) -> None:
     """One statement with a row of values for each; parameters are numbered by row."""
     head, _, values = portable.insert_template(write).partition(" VALUES ")
     used = FIELD.findall(values)
     numbered = ", ".join(FIELD.sub(rf":\1_{index}", values) for index in range(len(rows)))
     parameters = {f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used}
-    return tx.execute_rendered(renderer.make(f"{head} VALUES {numbered}{ending}"), parameters)
+    tx.execute_rendered(renderer.make(f"{head} VALUES {numbered}{ending}"), parameters)

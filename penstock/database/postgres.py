@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -51,6 +52,30 @@ LEFT JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) O
 ORDER BY p.tier, p.seq
 """
 
+# The common case in one statement: the fence, the end of the job, its execution and the receipts of empty claims.
+SUCCEED = """
+WITH batch AS MATERIALIZED (
+  SELECT * FROM json_to_recordset(CAST(:batch AS json))
+    AS r(job_id uuid, token bigint, generation bigint, began_ago bigint, ended_ago bigint, output text)),
+done AS (
+  UPDATE {job_states} s SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
+  WHERE s.job_id = ANY(ARRAY(SELECT job_id FROM batch)) AND s.status = 'running' AND NOT s.cancel_requested
+    AND (s.job_id, s.token) IN (SELECT job_id, token FROM batch)
+  RETURNING s.job_id),
+history AS (
+  INSERT INTO {executions} (job_id, generation, process_id, started_at, finished_at, outcome, output)
+  SELECT b.job_id, b.generation, CAST(:process AS uuid), {now} - b.began_ago, {now} - b.ended_ago, 'succeeded', b.output
+  FROM batch b JOIN done USING (job_id)),
+receipts AS (DELETE FROM {claims} WHERE token = ANY(CAST(:tokens AS bigint[])))
+SELECT job_id FROM done
+"""
+
+
+class _Opened(ExitStack):
+    """A transaction under way, and the pipeline its statements go through."""
+
+    pipeline: psycopg.Pipeline | None = None
+
 
 class _UuidAsText(Loader):
     def load(self, data: Any) -> str:
@@ -66,9 +91,13 @@ class Postgres:
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
+    fuses_success = True
     pushes_wakeups = True
     keeps_dead_rows = True
     transactional_ddl = True
+
+    def __init__(self, pooled: bool) -> None:
+        self.pipelines = not pooled and psycopg.Pipeline.is_supported()
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -100,30 +129,44 @@ class Postgres:
             return list(values)
         return "{" + ",".join(map(str, values)) + "}"
 
-    def begin(self, driver: Any) -> None:
+    def begin(self, driver: Any) -> object:
+        """In pipeline mode: statements whose result nobody waits for travel with the next one that is waited for."""
         driver.autocommit = True
+        opened = _Opened()
+        if self.pipelines:
+            opened.pipeline = opened.enter_context(driver.pipeline())
         driver.execute("BEGIN")
+        return opened
+
+    def wait(self, opened: object) -> None:
+        if isinstance(opened, _Opened) and opened.pipeline is not None:
+            opened.pipeline.sync()
 
     def begin_reading(self, driver: Any) -> None:
         driver.autocommit = True
 
-    def commit(self, driver: Any) -> None:
+    def commit(self, driver: Any, opened: object) -> None:
         driver.execute("COMMIT")
+        if isinstance(opened, _Opened):
+            opened.close()
 
-    def rollback(self, driver: Any) -> None:
+    def rollback(self, driver: Any, opened: object) -> None:
+        if isinstance(opened, _Opened):
+            with suppress(psycopg.Error):
+                opened.close()
         if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
             driver.execute("ROLLBACK")
 
     def write(
         self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
-    ) -> int:
+    ) -> None:
         fields = _used(writes, rows[0])
         key = f"write:{fields}:{writes}"
         rendered = renderer.cache.get(key)
         if rendered is None:
             template = _write_template(tx, writes, fields)
             rendered = renderer.cache[key] = renderer.render(template)
-        return tx.execute_rendered(rendered, {"batch": to_json(rows).decode()})
+        tx.execute_rendered(rendered, {"batch": to_json(rows).decode()})
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
@@ -137,6 +180,13 @@ class Postgres:
             token=token,
             process=process,
         )
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+    ) -> set[str]:
+        tokens = self.list_value(finished_tokens, "int")
+        done = tx.rows(SUCCEED, batch=to_json(rows).decode(), process=process, tokens=tokens)
+        return {row[0] for row in done}
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, psycopg.Error) and error.sqlstate in TRANSIENT_STATES

@@ -89,6 +89,7 @@ class Sqlite:
     )
     lock = ""
     lock_skip = ""
+    fuses_success = False
     pushes_wakeups = False
     keeps_dead_rows = False
     transactional_ddl = True
@@ -141,16 +142,19 @@ class Sqlite:
             self.gate.leave()
             raise
 
+    def wait(self, opened: object) -> None:
+        """Every statement is waited for."""
+
     def begin_reading(self, driver: Any) -> None:
         if self.in_memory:
             self.begin(driver)
 
-    def commit(self, driver: Any) -> None:
+    def commit(self, driver: Any, opened: object = None) -> None:
         if driver.in_transaction:
             driver.execute("COMMIT")
             self.gate.leave()
 
-    def rollback(self, driver: Any) -> None:
+    def rollback(self, driver: Any, opened: object = None) -> None:
         if driver.in_transaction:
             try:
                 driver.execute("ROLLBACK")
@@ -159,17 +163,21 @@ class Sqlite:
 
     def write(
         self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
-    ) -> int:
-        count = 0
+    ) -> None:
         for write in writes:
             verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
-            count = tx.execute_many(renderer.render(portable.insert_template(write, verb)), rows)
-        return count
+            tx.execute_many(renderer.render(portable.insert_template(write, verb)), rows)
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
     ) -> list[Row]:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+    ) -> set[str]:
+        """Not in one statement here: the general way does it."""
+        return set()
 
     def is_transient(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)

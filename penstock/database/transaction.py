@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Transaction:
     """An open transaction on the driver's own connection."""
 
-    __slots__ = ("_after_commit", "_cursor", "_stage", "_statements", "column_types", "dialect", "driver", "renderer")
+    __slots__ = ("_after_commit", "_stage", "_statements", "column_types", "dialect", "driver", "opened", "renderer")
 
     def __init__(
         self, driver: Any, dialect: Dialect, renderer: Renderer, column_types: Mapping[str, Mapping[str, str]]
@@ -25,7 +25,7 @@ class Transaction:
         self.dialect = dialect
         self.renderer = renderer
         self.column_types = column_types
-        self._cursor: Any = None
+        self.opened: object = None
         self._stage = "transaction"
         self._statements = 0
         self._after_commit: list[Callable[[], None]] = []
@@ -38,10 +38,17 @@ class Transaction:
         found = self.rows(template, **parameters)
         return found[0] if found else None
 
-    def run(self, template: str, **parameters: object) -> int:
-        """Execute a write; the number of rows it touched."""
+    def run(self, template: str, **parameters: object) -> None:
+        """Execute a write. Its answer is not waited for: an error may show at the next statement or the commit."""
         rendered = self.renderer.render(template)
-        return self.execute_rendered(rendered, self._bind(rendered, parameters))
+        self.execute_rendered(rendered, self._bind(rendered, parameters))
+
+    def count(self, template: str, **parameters: object) -> int:
+        """Execute a write and wait; the number of rows it touched."""
+        rendered = self.renderer.render(template)
+        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        self.dialect.wait(self.opened)
+        return int(cursor.rowcount)
 
     def insert(
         self,
@@ -50,17 +57,18 @@ class Transaction:
         *,
         ignore_duplicates: bool = False,
         **expressions: str,
-    ) -> int:
+    ) -> None:
         """Insert many rows in one statement. Fields are columns; `column="{now} + :field"` computes one."""
         if not rows:
-            return 0
+            return
         types = self.column_types[table]
         columns = {name: f":{name}" for name in rows[0] if name in types} | expressions
-        return self.insert_together([TableWrite(table, columns, ignore_duplicates)], rows)
+        self.insert_together([TableWrite(table, columns, ignore_duplicates)], rows)
 
-    def insert_together(self, writes: Sequence[TableWrite], rows: Sequence[Parameters]) -> int:
+    def insert_together(self, writes: Sequence[TableWrite], rows: Sequence[Parameters]) -> None:
         """One batch of fields into several tables: one statement where the database can."""
-        return self.dialect.write(self, self.renderer, writes, rows) if rows else 0
+        if rows:
+            self.dialect.write(self, self.renderer, writes, rows)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
@@ -70,12 +78,6 @@ class Transaction:
         actions, self._after_commit = self._after_commit, []
         for action in actions:
             action()
-
-    @property
-    def cursor(self) -> Any:
-        if self._cursor is None:
-            self._cursor = self.driver.cursor()
-        return self._cursor
 
     def stage(self, name: str) -> None:
         """Name what follows, for the points at which tests may stop it."""
@@ -89,24 +91,16 @@ class Transaction:
         if points.watched:
             self.reach(point)
 
-    def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> int:
+    def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
+        """Send a statement; the cursor that will have its answer."""
         self._reach()
-        cursor = self.cursor
+        cursor = self.driver.cursor()
         cursor.execute(rendered.sql, parameters)
-        return int(cursor.rowcount)
+        return cursor
 
-    def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> int:
+    def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
         self._reach()
-        cursor = self.cursor
-        cursor.executemany(rendered.sql, rows)
-        return int(cursor.rowcount)
-
-    def execute_text(self, sql: str) -> int:
-        """Finished SQL of a dialect's own making: no marks, no parameters."""
-        self._reach()
-        cursor = self.cursor
-        cursor.execute(sql)
-        return int(cursor.rowcount)
+        self.driver.cursor().executemany(rendered.sql, rows)
 
     def _bind(self, rendered: Rendered, parameters: Mapping[str, Any]) -> Mapping[str, object]:
         if self.renderer.style == "numbered":
@@ -119,10 +113,7 @@ class Transaction:
         return bound
 
     def _fetch(self, rendered: Rendered, parameters: Mapping[str, object]) -> list[Row]:
-        self._reach()
-        cursor = self.cursor
-        cursor.execute(rendered.sql, parameters)
-        return list(cursor.fetchall())
+        return list(self.execute_rendered(rendered, parameters).fetchall())
 
     def _reach(self) -> None:
         if points.watched:

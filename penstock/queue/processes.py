@@ -29,7 +29,7 @@ def register(
 def beat(tx: Transaction, id: str) -> bool:
     """Renew the lease of everything this process holds. False: we were declared dead, and hold nothing."""
     tx.stage("beat")
-    return tx.run(BEAT, id=id) > 0
+    return tx.count(BEAT, id=id) > 0
 
 
 def cancellations(tx: Transaction, id: str) -> list[str]:
@@ -46,4 +46,4 @@ def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
     """Be the one who does a chore for the next seconds. A hint about who works: nothing breaks if two do."""
     tx.stage("lease")
     tx.insert("leases", [{"name": name, "holder": holder, "expires_at": 0}], ignore_duplicates=True)
-    return tx.run(TAKE_LEASE, name=name, holder=holder, term=int(seconds * 1_000_000)) > 0
+    return tx.count(TAKE_LEASE, name=name, holder=holder, term=int(seconds * 1_000_000)) > 0

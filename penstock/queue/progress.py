@@ -12,6 +12,6 @@ UPDATE = "UPDATE {progress} SET fraction = :fraction, message = :message, update
 def record(tx: Transaction, reports: Mapping[str, tuple[float, str]]) -> None:
     tx.stage("progress")
     for job_id, (fraction, message) in sorted(reports.items()):
-        if tx.run(UPDATE, id=job_id, fraction=fraction, message=message) == 0:
+        if tx.count(UPDATE, id=job_id, fraction=fraction, message=message) == 0:
             row = {"job_id": job_id, "fraction": fraction, "message": message}
             tx.insert("progress", [row], ignore_duplicates=True, updated_at="{now}")

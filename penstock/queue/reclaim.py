@@ -69,7 +69,7 @@ def reap_silent(tx: Transaction, silence: float, me: str) -> list[str]:
 def remove_process(tx: Transaction, process: str) -> bool:
     """Remove a process that is known to be gone: it said so itself, or the operating system did."""
     tx.stage("reap")
-    return tx.run(REMOVE, id=process) > 0
+    return tx.count(REMOVE, id=process) > 0
 
 
 def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAIMS_PER_TURN) -> list[Crashed]:

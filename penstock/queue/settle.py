@@ -55,15 +55,51 @@ def settle(
     `finished_tokens`: claims of which nothing is left, so that their receipts can go.
     """
     tx.stage("settle")
+    if tx.dialect.fuses_success:
+        settled = _fused(tx, attempts, process, finished_tokens)
+    else:
+        settled = _in_steps(tx, attempts, process, finished_tokens)
+    ended = [_ended(attempt) for attempt in settled.accepted if _ends_step(attempt)]
+    if ended:
+        follow(tx, ended)
+    return settled
+
+
+def _fused(
+    tx: Transaction, attempts: Sequence[Attempt], process: str, finished_tokens: Sequence[int]
+) -> Settled:
+    """Successes in one statement; the rest, and what the fence held back, the general way."""
+    simple = {a.claim.job_id: a for a in attempts if a.outcome.kind is OutcomeKind.SUCCEEDED}
+    if not simple:
+        return _in_steps(tx, attempts, process, finished_tokens)
+    rows = [
+        {
+            "job_id": attempt.claim.job_id,
+            "token": attempt.claim.token,
+            "generation": attempt.claim.generation,
+            "began_ago": attempt.began_ago,
+            "ended_ago": attempt.ended_ago,
+            "output": attempt.outcome.output,
+        }
+        for attempt in simple.values()
+    ]
+    done = tx.dialect.succeed(tx, rows, process, finished_tokens)
+    rest = [a for a in attempts if simple.get(a.claim.job_id) is not a or a.claim.job_id not in done]
+    settled = _in_steps(tx, rest, process, ()) if rest else Settled()
+    settled.accepted += [simple[job_id] for job_id in done]
+    settled.finished = list(attempts)
+    return settled
+
+
+def _in_steps(
+    tx: Transaction, attempts: Sequence[Attempt], process: str, finished_tokens: Sequence[int]
+) -> Settled:
     settled = _through_the_fence(tx, attempts, process)
     if settled.accepted:
         record(tx, settled.accepted, process)
         _move(tx, settled.accepted)
     if finished_tokens:
         tx.run(FORGET_CLAIMS, tokens=finished_tokens)
-    ended = [_ended(attempt) for attempt in settled.accepted if _ends_step(attempt)]
-    if ended:
-        follow(tx, ended)
     return settled
 
 

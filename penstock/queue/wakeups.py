@@ -16,6 +16,8 @@ from penstock.database.transaction import Transaction
 NOTIFY = "SELECT pg_notify(:channel, :subject)"
 Heard = Callable[[str], None]
 
+QUIET = 30.0
+"""After so many seconds without news the sending thread ends."""
 READY = "ready"
 ENDED = "ended"
 
@@ -34,9 +36,10 @@ class Wakeups:
         self.channel = database.qualified("wakeups").replace('"', "")[:50]
         self._listeners: list[Heard] = []
         self._lock = threading.Lock()
-        self._sent: dict[str, float] = {}
+        self._news = threading.Condition()
         self._pending: set[str] = set()
-        self._later: threading.Thread | None = None
+        self._sender: threading.Thread | None = None
+        self._within: dict[str, float] = {}
 
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Hear of what happens in this process. Call what is returned to stop."""
@@ -52,8 +55,11 @@ class Wakeups:
     def tell(self, subject: str) -> None:
         """After a commit: something is ready, or something has ended."""
         self.relay(subject)
-        if self.pushes and self._is_due(subject):
-            self._send([subject])
+        if self.pushes:
+            with self._news:
+                self._pending.add(subject)
+                self._start()
+                self._news.notify()
 
     def relay(self, subject: str) -> None:
         """Tell this process only."""
@@ -62,7 +68,9 @@ class Wakeups:
 
     def tell_within(self, tx: Transaction, subject: str) -> None:
         """In a transaction that is not ours to commit: delivered if and when it commits."""
-        if self.pushes and self._is_due(subject):
+        now = time.monotonic()
+        if self.pushes and now - self._within.get(subject, 0.0) >= self.database.settings.wakeup_interval:
+            self._within[subject] = now
             tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
 
     def channel_of(self, subject: str) -> str:
@@ -70,33 +78,24 @@ class Wakeups:
         kind = subject.partition("\t")[0]
         return f"{self.channel}_{kind}"
 
-    def _is_due(self, subject: str) -> bool:
-        interval = self.database.settings.wakeup_interval
-        with self._lock:
-            now = time.monotonic()
-            if now - self._sent.get(subject, -interval) >= interval:
-                self._sent[subject] = now
-                return True
-            if subject not in self._pending:
-                self._pending.add(subject)
-                self._start_timer(interval)
-            return False
+    def _start(self) -> None:
+        if self._sender is None or not self._sender.is_alive():
+            self._sender = threading.Thread(target=self._send_forever, name="penstock-wakeups", daemon=True)
+            self._sender.start()
 
-    def _start_timer(self, interval: float) -> None:
-        if self._later is None:
-            self._later = threading.Thread(target=self._send_later, args=(interval,), daemon=True)
-            self._later.name = "penstock-wakeups"
-            self._later.start()
+    def _send_forever(self) -> None:
+        """The first is sent at once; what comes within the interval after it goes together."""
+        while True:
+            with self._news:
+                while not self._pending:
+                    if not self._news.wait(QUIET):
+                        self._sender = None
+                        return
+                subjects, self._pending = self._pending, set()
+            self._send(subjects)
+            time.sleep(self.database.settings.wakeup_interval)
 
-    def _send_later(self, interval: float) -> None:
-        time.sleep(interval)
-        with self._lock:
-            subjects, self._pending, self._later = list(self._pending), set(), None
-            now = time.monotonic()
-            self._sent = {s: t for s, t in self._sent.items() if now - t < 60} | dict.fromkeys(subjects, now)
-        self._send(subjects)
-
-    def _send(self, subjects: list[str]) -> None:
+    def _send(self, subjects: set[str]) -> None:
         try:
             with self.database.reading() as tx:
                 for subject in subjects:

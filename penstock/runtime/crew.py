@@ -120,7 +120,10 @@ class Crew:
             work = self.active.get(job_id)
             if work is None:
                 continue
-            (work.signals.cancelled if why is Interruption.CANCELLED else work.signals.lost).set()
+            if why is Interruption.CANCELLED:
+                work.signals.cancelled = True
+            else:
+                work.signals.lost = True
             self.executors[work.executor].interrupt(work, why)
 
     def abandon_all(self) -> None:

@@ -18,6 +18,7 @@ from penstock.values.outcome import Event, Outcome
 from penstock.values.retry import Retry
 from penstock.values.status import JobStatus, OutcomeKind
 
+_ENDING = threading.Lock()
 Arguments = tuple[list[Any], dict[str, Any]]
 
 
@@ -50,7 +51,6 @@ class Work:
     policy: Retry = field(default_factory=Retry)
     executor: str = "async"
     _over: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def of(cls, claim: Claim, task: Any) -> Work:
@@ -74,7 +74,7 @@ class Work:
 
     def end_once(self) -> bool:
         """True for the first who says that this is over: a late thread must not speak after its timeout."""
-        with self._lock:
+        with _ENDING:
             over, self._over = self._over, True
             return not over
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.context import Surroundings
@@ -40,6 +40,8 @@ class WorkerOptions:
     concurrency: int | None = None
     role: str | None = None
     supervisor_id: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    """More for the process row, for those who look at it."""
 
 
 class Worker:
@@ -51,7 +53,9 @@ class Worker:
         self.settings = app.settings
         self.role = options.role or app.settings.role
         self.stopping = asyncio.Event()
-        self.identity = Identity(app.database, app.events, self.role, options.supervisor_id)
+        details = dict(options.details)
+        self.identity = Identity(app.database, app.events, self.role, options.supervisor_id, details)
+        self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
 
@@ -161,11 +165,15 @@ class Worker:
         self.waker.wake()
         await self._until(lambda: self.crew._accepted == 0, 5)
         self.crew.give_back_waiting()
-        await self._until(lambda: self.crew.busy == 0, limit)
+        await self._until(lambda: self.crew.busy == 0 or self.hurried, limit)
         self.crew.give_back_running()
         await self._until(lambda: self.crew.busy == 0, 2)
         await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, 5)
         await self._close()
+
+    def hurry(self) -> None:
+        """Stop at once: what still runs is given back without waiting for it."""
+        self.hurried = True
 
     async def _until(self, done: object, seconds: float) -> None:
         deadline = self.loop.time() + seconds

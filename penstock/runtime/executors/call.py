@@ -22,22 +22,27 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
     arguments = read_arguments(work)
     if not isinstance(arguments, tuple):
         return arguments
-    args, kwargs = arguments
-    limit = asyncio.timeout(work.timeout)
+    limit = None if work.timeout is None else asyncio.timeout(work.timeout)
     try:
-        async with limit:
-            value = work.task.function(*args, **kwargs)
-            if inspect.isawaitable(value):
-                value = await value
+        if limit is None:
+            value = await _awaited(work, *arguments)
+        else:
+            async with limit:
+                value = await _awaited(work, *arguments)
     except SimulatedCrash:
         raise
     except TimeoutError as error:
-        return TimedOut(work.timeout or 0.0) if limit.expired() else raised(error)
+        return TimedOut(work.timeout or 0.0) if limit is not None and limit.expired() else raised(error)
     except asyncio.CancelledError as error:
         return event_for(work.interrupted) if work.interrupted else raised(error)
     except BaseException as error:
         return raised(error)
     return _concluded(work, job, value)
+
+
+async def _awaited(work: Work, args: Any, kwargs: Any) -> Any:
+    value = work.task.function(*args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
 
 
 def call_sync(work: Work, around: Surroundings) -> Event | None:

@@ -52,7 +52,7 @@ class ThreadExecutor:
 
     def _overdue(self, work: Work) -> None:
         if work.end_once():
-            work.signals.cancelled.set()
+            work.signals.cancelled = True
             self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
             self.done(work, TimedOut(work.timeout or 0.0))
 
