@@ -25,7 +25,7 @@ from penstock.schema import catalog, migrate
 from penstock.settings import Settings
 from penstock.task import Task
 from penstock.telemetry.events import JobsEnqueued, Stream
-from penstock.values.units import QueueLimit, parse_queues
+from penstock.values.units import QueueLimit, read_queues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -94,7 +94,8 @@ class Penstock:
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]:
         if connection is None:
-            return await self.doors.run(self.submit, jobs, None)
+            door = self.doors.run if self.inline is None else self.doors.run_apart
+            return await door(self.submit, jobs, None)
         theirs = foreign.recognize(connection)
         await self.doors.run(self.prepare)
         if theirs.is_async:
@@ -136,7 +137,11 @@ class Penstock:
         supervisor_id: str | None = None,
     ) -> Worker:
         """A worker to embed: `async with app.worker(): ...`."""
-        return Worker(self, WorkerOptions(_queues(queues), concurrency, role, supervisor_id))
+        try:
+            wanted = read_queues(queues)
+        except ValueError as error:
+            raise ConfigurationError(f"queues={queues!r}: {error}") from None
+        return Worker(self, WorkerOptions(wanted, concurrency, role, supervisor_id))
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""
@@ -191,14 +196,6 @@ def _same(known: Task[Any, Any], function: Callable[..., Any]) -> bool:
 
 def _lanes(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
     return {(job.queue, tier_of(job.priority)) for job in jobs if not job.delay and job.due_at is None}
-
-
-def _queues(queues: str | Iterable[str | QueueLimit] | None) -> Sequence[QueueLimit] | None:
-    if queues is None:
-        return None
-    if isinstance(queues, str):
-        return parse_queues(queues)
-    return [queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in queues]
 
 
 __all__ = ["Penstock", "UnknownTask"]

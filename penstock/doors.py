@@ -23,5 +23,11 @@ class Doors:
         call = functools.partial(copy_context().run, work, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
+    async def run_apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
+        call = functools.partial(copy_context().run, work, *args, **kwargs)
+        with ThreadPoolExecutor(1, thread_name_prefix="penstock-apart") as thread:
+            return await asyncio.get_running_loop().run_in_executor(thread, call)
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

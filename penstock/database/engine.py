@@ -49,6 +49,7 @@ class Database:
         self.tables: list[str] = []
         self.column_types: dict[str, dict[str, str]] = {}
         self._clock = self.dialect.now
+        self.clock_shift = 0
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
         self._lock = threading.Lock()
@@ -60,17 +61,18 @@ class Database:
         self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Run `work` in a transaction of its own; try again after what passes by itself."""
-        return self._patiently(lambda: self._once(self.transaction, work, args, kwargs))
+        return self.patiently(lambda: self._once(self.transaction, work, args, kwargs))
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `work`, which only reads."""
-        return self._patiently(lambda: self._once(self.reading, work, args, kwargs))
+        return self.patiently(lambda: self._once(self.reading, work, args, kwargs))
 
     def _once(self, opened: Any, work: Any, args: Any, kwargs: Any) -> Any:
         with opened() as tx:
             return work(tx, *args, **kwargs)
 
-    def _patiently(self, attempt: Callable[[], R]) -> R:
+    def patiently(self, attempt: Callable[[], R]) -> R:
+        """Try again and again, with growing pauses, as long as what fails may pass by itself."""
         delay = 0.005
         for tries_left in reversed(range(TRIES)):
             try:
@@ -144,7 +146,14 @@ class Database:
         self._renderers.clear()
 
     def shift_clock(self, micros: int) -> None:
+        """Let `{now}` be so far from the server's clock. For tests."""
+        self.clock_shift = micros
         self.set_clock(f"({self.dialect.now} + {micros})" if micros else None)
+
+    def move_clock(self, micros: int) -> None:
+        """Shift the clock by so much more."""
+        with self._lock:
+            self.shift_clock(self.clock_shift + micros)
 
     def _words(self) -> dict[str, str]:
         names = {table: self.qualified(table) for table in self.tables}

@@ -22,6 +22,10 @@ FROM {executions} WHERE job_id = :id ORDER BY generation
 DESCRIPTION = """
 SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
 """
+JOBS_OF = """
+SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.task = :task ORDER BY j.id
+"""
 PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
 
 
@@ -49,3 +53,8 @@ def standing(tx: Transaction, id: str) -> Standing | None:
         error = tx.row(LAST_ERROR, id=id)
         return Standing(status, reason, error=f"{error[0]}: {error[1]}" if error else "")
     return Standing(status, reason)
+
+
+def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
+    """Every job of a task, in the order of enqueue: id, queue, status, payload. For tests: it walks the table."""
+    return [(str(id), queue, status, payload) for id, queue, status, payload in tx.rows(JOBS_OF, task=task)]

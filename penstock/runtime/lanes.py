@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.dialect import Lane
@@ -26,6 +26,8 @@ class Lanes:
     queues: Sequence[QueueLimit] | None
     longest_interval: float
     uses_floor: bool
+    shuffle: Callable[[list[Lane]], None] = random.shuffle
+    """Lanes of one tier take turns: no queue may starve another."""
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
     _next_sweep: float = 0.0
     _forced: bool = True
@@ -52,8 +54,7 @@ class Lanes:
             cap = room if limit is None else min(room, limit - busy.get(queue, 0))
             if cap > 0:
                 lanes.append(Lane(queue, tier, floor if self.uses_floor else 0, cap))
-        # Lanes of one tier take turns: no queue may starve another.
-        random.shuffle(lanes)
+        self.shuffle(lanes)
         return sorted(lanes, key=lambda lane: lane.tier)
 
     def learn(self, floors: dict[tuple[str, int], int]) -> None:

@@ -52,7 +52,7 @@ def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
         return 0
     if not upgrade:
         raise SchemaOutdated(found or None, LATEST)
-    return database._patiently(lambda: _upgrade(database, metadata, versions))
+    return database.patiently(lambda: _upgrade(database, metadata, versions))
 
 
 def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:

@@ -7,6 +7,7 @@ truth test.
 
 from __future__ import annotations
 
+import difflib
 import os
 import signal
 import threading
@@ -14,6 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Watcher = Callable[[str], None]
+
+STAGES = frozenset(
+    {
+        "beat", "cancel", "claim", "discard", "discover", "effects", "enqueue", "forget_cancellations", "lease",
+        "marker", "progress", "promote", "prune", "reap", "reclaim", "register", "release", "release_unknown",
+        "retry", "settle", "transaction",
+    }
+)  # fmt: skip
+"""What `Transaction.stage` is called with: the first part of a point's name."""
+OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})
 
 watched = False
 _watchers: list[Watcher] = []
@@ -31,6 +42,17 @@ def reach(point: str) -> None:
     """Pass a point: whoever watches may stop us here."""
     for watcher in tuple(_watchers):
         watcher(point)
+
+
+def check(point: str) -> None:
+    """Refuse a name that no point has, and say which was probably meant."""
+    stage, _, part = point.partition(".")
+    if point in OTHERS or (stage in STAGES and (part in ("commit", "committed") or part.isdigit())):
+        return
+    named = sorted(OTHERS | {f"{stage}.{part}" for stage in STAGES for part in ("1", "commit", "committed")})
+    close = difflib.get_close_matches(point, named, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else f" Stages are {', '.join(sorted(STAGES))}."
+    raise ValueError(f"there is no point {point!r}.{hint}")
 
 
 @contextmanager
@@ -57,6 +79,7 @@ def watch_environment() -> None:
 def crasher(wanted: str) -> Watcher:
     """A watcher that strikes at the n-th visit of a point."""
     point, _, rest = wanted.partition(":")
+    check(point)
     parts = rest.split(":") if rest else []
     visit = next((int(part) for part in parts if part.isdigit()), 1)
     action = next((part for part in parts if not part.isdigit()), "kill")

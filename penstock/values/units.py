@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -71,6 +71,15 @@ def parse_queues(text: str) -> tuple[QueueLimit, ...]:
     if len({queue.name for queue in queues}) < len(queues):
         raise ValueError(f"{text!r} names a queue twice")
     return tuple(queues)
+
+
+def read_queues(queues: str | Iterable[str | QueueLimit] | None) -> tuple[QueueLimit, ...] | None:
+    """Queues from text, or from names and limits one by one; None stays None and means all."""
+    if queues is None:
+        return None
+    if isinstance(queues, str):
+        return parse_queues(queues)
+    return tuple(queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in queues)
 
 
 def _quantity(text: str, units: Container[str], expected: str) -> tuple[float, str]:

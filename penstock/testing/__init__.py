@@ -1,0 +1,27 @@
+"""For the tests of applications: run the work in the test itself, move its clock, kill it where it hurts.
+
+`drain(app)` runs everything due in the caller; `inline(app)` runs each job where it is enqueued; `travel(app, 60)`
+moves the database's clock for one app; `assert_enqueued(app, task, ...)` looks at what was enqueued;
+`crash_at("settle.commit")` ends the worker at a named point. Nothing sleeps and nothing is faked: the same
+statements run as in production.
+"""
+
+from penstock.telemetry.points import SimulatedCrash
+from penstock.testing.clock import Travel, travel
+from penstock.testing.crash import Crash, crash_at
+from penstock.testing.drain import drain, drain_async
+from penstock.testing.enqueued import assert_enqueued, assert_enqueued_async
+from penstock.testing.inline import inline
+
+__all__ = [
+    "Crash",
+    "SimulatedCrash",
+    "Travel",
+    "assert_enqueued",
+    "assert_enqueued_async",
+    "crash_at",
+    "drain",
+    "drain_async",
+    "inline",
+    "travel",
+]

@@ -1,0 +1,46 @@
+"""Moving the clock: what one app takes for the database's time. Delays, retries and leases all follow it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+SECOND = 1_000_000
+
+
+class Travel:
+    """A journey in time. It ends with `.back()` or with its `with` block."""
+
+    def __init__(self, app: Penstock, seconds: float) -> None:
+        self.app = app
+        self.micros = int(seconds * SECOND)
+        self._away = False
+
+    def go(self) -> Travel:
+        self._away = True
+        self.app.database.move_clock(self.micros)
+        return self
+
+    def back(self) -> None:
+        """Return to where it began; a second time does nothing."""
+        if self._away:
+            self._away = False
+            self.app.database.move_clock(-self.micros)
+
+    def __enter__(self) -> Travel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.back()
+
+
+def travel(app: Penstock, seconds: float | timedelta) -> Travel:
+    """Move the database clock that this app sees by so many seconds: at once, and until `.back()`.
+
+    As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other apps and
+    other processes on the same database keep their time.
+    """
+    return Travel(app, seconds.total_seconds() if isinstance(seconds, timedelta) else seconds).go()

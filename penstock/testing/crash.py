@@ -1,0 +1,52 @@
+"""Killing at a named point: what a test needs to believe that nothing is lost and nothing done twice."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from penstock.telemetry import points
+from penstock.telemetry.points import SimulatedCrash
+
+
+class Crash:
+    """A death that waits at a point. It is over with its `with` block, whether it struck or not."""
+
+    def __init__(self, point: str, visit: int) -> None:
+        self.point = point
+        self.crashed = False
+        """Whether the point was reached."""
+        self._strike = points.crasher(f"{point}:{visit}:raise")
+        self._watching = points.watching(self._reached)
+
+    def _reached(self, point: str) -> None:
+        try:
+            self._strike(point)
+        except SimulatedCrash:
+            self.crashed = True
+            raise
+
+    def __enter__(self) -> Crash:
+        self._watching.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> bool:
+        self._watching.__exit__(None, None, None)
+        return self.crashed and isinstance(error, SimulatedCrash)
+
+
+def crash_at(point: str, visit: int = 1) -> Crash:
+    """Let whatever reaches this point for the `visit`-th time in the `with` block be dead from there on.
+
+    Points lie before each statement of a transaction (`settle.1`, `settle.2`, …), before its commit
+    (`settle.commit`), after it (`settle.committed`), and around a handler (`execute.before`, `execute.after`).
+    In `drain` the worker dies: its claims stay as a killed process leaves them, and the next `drain` takes them back.
+    Elsewhere, as in an enqueue, the call itself breaks off. The end of the block swallows the crash.
+    """
+    points.check(point)
+    if visit < 1:
+        raise ValueError(
+            f"visit={visit!r}: give 1 for the first time the point is reached, 2 for the second, ..."
+        )
+    return Crash(point, visit)

@@ -1,0 +1,188 @@
+"""Draining: a whole worker in the caller's own thread, one job at a time, until nothing is due.
+
+The pump, the source, the housekeeping and the call are the worker's own; only the crew is replaced by the caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from penstock.context import Surroundings
+from penstock.database.ears import DeafEar
+from penstock.errors import PenstockError
+from penstock.queue import progress, reclaim
+from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime.executors.call import call_async, call_sync
+from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.identity import Identity
+from penstock.runtime.job_source import JobSource
+from penstock.runtime.lanes import Lanes
+from penstock.runtime.pump import Pump
+from penstock.runtime.waker import Waker
+from penstock.runtime.work import Work
+from penstock.telemetry.events import ClaimLost
+from penstock.values.outcome import Event, TimedOut
+from penstock.values.units import QueueLimit, read_queues
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+Queues = str | Iterable[str | QueueLimit] | None
+
+_dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
+"""Hands that were killed: their death is proven, so whoever drains next takes back what they held."""
+
+
+def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
+    """Run everything that is due, here and now, one job after the other; how many attempts that were.
+
+    What the jobs enqueue is run too. What is not due stays: move the clock with `travel`. `limit` ends it after so
+    many attempts. Inside a running event loop, await `drain_async`.
+    """
+    _refuse_inside_a_loop()
+    hand = Hand(app, queues)
+    with hand, asyncio.Runner() as runner:
+        while hand.attempts != limit and (work := hand.take()) is not None:
+            if work.executor == "async":
+                event = runner.run(call_async(work, hand.around))
+            else:
+                event = call_sync(work, hand.around)
+            hand.finish(work, event)
+    return hand.attempts
+
+
+async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
+    """`drain` for async tests: `async def` handlers run on the caller's event loop, others in a thread."""
+    hand = Hand(app, queues)
+    await asyncio.to_thread(hand.__enter__)
+    try:
+        while hand.attempts != limit and (work := await asyncio.to_thread(hand.take)) is not None:
+            if work.executor == "async":
+                event = await asyncio.create_task(call_async(work, hand.around))
+            else:
+                event = await asyncio.to_thread(call_sync, work, hand.around)
+            hand.finish(work, event)
+    except BaseException as error:
+        await asyncio.to_thread(hand.__exit__, type(error), error, None)
+        raise
+    await asyncio.to_thread(hand.__exit__, None, None, None)
+    return hand.attempts
+
+
+class Hand:
+    """A worker without threads: it takes one job, is told how that ended, and takes the next."""
+
+    def __init__(self, app: Penstock, queues: Queues) -> None:
+        self.app = app
+        self.attempts = 0
+        self.reports: dict[str, tuple[float, str]] = {}
+        self.identity = Identity(app.database, app.events, "all", details={"testing": "drain"})
+        self.around = Surroundings(app.database, "", app.follow, app.settings.payload_limit, self._report)
+        self._taken: list[Claim] = []
+        self._room = 1
+        lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_leave_in_order)
+        self.source = JobSource(
+            self._name, lambda: app.task_names, lanes, app.wakeups, app.events, app.follow, app.hydrate
+        )
+        self.housekeeping = Housekeeping(
+            app.database, self._name, app.wakeups, app.events, app.follow, app.chores
+        )
+        self.waker = Waker(DeafEar())
+        self.pump: Pump[Claim, Attempt] = Pump(
+            app.database,
+            self.source,
+            lambda: self._room,
+            self._taken.extend,
+            self.waker,
+            app.events,
+            app.settings.batch,
+            (0.0, 0.0),
+        )
+
+    def __enter__(self) -> Hand:
+        self.app.prepare()
+        self._bury()
+        self.around.process = self.identity.register()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        try:
+            if error is None:
+                self._room = 0
+                self._turn()
+                self.app.database.in_transaction(reclaim.remove_process, self.identity.id)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            if error is not None:
+                _dead.setdefault(self.app, set()).add(self.identity.id)
+            self.pump.link.close()
+            self.waker.close()
+
+    def take(self) -> Work | None:
+        """Settle what is finished and claim the next job that is due; None when there is none."""
+        while True:
+            self.source.lanes.force_sweep()
+            self._turn()
+            if self._taken:
+                claim = self._taken.pop()
+                return Work.of(claim, self.app.find_task(claim.task))
+            if not self._look_after():
+                return None
+
+    def finish(self, work: Work, event: Event | None) -> None:
+        """What came of the job; it is settled with the next turn."""
+        self.attempts += 1
+        if self.reports:
+            self.app.database.in_transaction(progress.record, self.reports)
+            self.reports = {}
+        if event is None:
+            self.app.events.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+            return
+        if work.timeout is not None and time.monotonic() - work.began > work.timeout:
+            # Nothing here can end a function that is called; but its time was up, as a worker would have said.
+            event = TimedOut(work.timeout)
+        self.pump.finished(work.attempt(event, random.random))
+
+    def _turn(self) -> None:
+        self.app.database.patiently(self.pump.turn)
+        while self.pump.unsettled:
+            self.app.database.patiently(self.pump.turn)
+
+    def _look_after(self) -> bool:
+        """The chores of a worker; True if there was something to do."""
+        worked = self.housekeeping.promote()
+        worked |= self.housekeeping.reap()
+        for chore in self.app.chores:
+            worked |= chore()
+        return worked
+
+    def _bury(self) -> None:
+        for process in _dead.pop(self.app, ()):
+            self.app.database.in_transaction(reclaim.remove_process, process)
+        while self.housekeeping.reclaim():
+            pass
+
+    def _report(self, job_id: str, fraction: float, message: str) -> None:
+        self.reports[job_id] = (fraction, message)
+
+    def _name(self) -> str:
+        return self.identity.id
+
+
+def _leave_in_order(_lanes: object) -> None:
+    """A worker takes queues of one priority in turns, at random; a test wants the same order every time."""
+
+
+def _refuse_inside_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise PenstockError("drain(app) cannot run inside an event loop: use `await drain_async(app)`")

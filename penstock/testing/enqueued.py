@@ -1,0 +1,137 @@
+"""Looking at what was enqueued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import UnknownTask
+from penstock.job import Job
+from penstock.queue import read
+from penstock.values.jsontext import dumps, loads
+from penstock.values.layout import KEYWORDS, REST
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.task import Task
+
+SHOWN = 20
+"""So many of the jobs that do not match are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A job as it was enqueued."""
+
+    id: str
+    queue: str
+    status: str
+    arguments: Mapping[str, object]
+
+    def __str__(self) -> str:
+        return f"{_call(self.arguments)}  queue={self.queue}  {self.status}"
+
+
+def assert_enqueued(
+    app: Penstock,
+    task: Task[Any, Any] | str,
+    /,
+    *args: object,
+    queue: str | None = None,
+    count: int | None = None,
+    **kwargs: object,
+) -> list[Job[Any]]:
+    """Assert that there are jobs of this task with these arguments, whatever has become of them since; those jobs.
+
+    Arguments that are not given may be anything. `count` asks for exactly so many; 0 for none.
+    """
+    known = app.find_task(task) if isinstance(task, str) else task
+    if known is None:
+        raise UnknownTask(str(task), app.task_names)
+    wanted = _wanted(known, args, kwargs)
+    app.prepare()
+    rows = app.database.read(read.jobs_of, known.name)
+    seen = [Seen(id, of, status, _arguments(known, payload)) for id, of, status, payload in rows]
+    matching = [job for job in seen if queue in (None, job.queue) and _fits(wanted, job.arguments)]
+    if len(matching) != count if count is not None else not matching:
+        raise AssertionError(_explain(known.name, wanted, queue, count, matching, seen))
+    return [Job(app, job.id, known) for job in matching]
+
+
+async def assert_enqueued_async(
+    app: Penstock,
+    task: Task[Any, Any] | str,
+    /,
+    *args: object,
+    queue: str | None = None,
+    count: int | None = None,
+    **kwargs: object,
+) -> list[Job[Any]]:
+    """`assert_enqueued` for async tests."""
+    return await app.doors.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
+
+
+def _wanted(
+    task: Task[Any, Any], args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> dict[str, object]:
+    """The arguments asked for, as they would be stored."""
+    codec = task.codec
+    wanted: dict[str, object] = {}
+    for index, value in enumerate(args):
+        raw = loads(codec.encode_value_for(index, value))
+        name = codec.parameters[index] if index < len(codec.parameters) else f"{REST}{index}"
+        wanted[name] = raw
+    return wanted | {name: loads(codec.encode_value_for(name, value)) for name, value in kwargs.items()}
+
+
+def _arguments(task: Task[Any, Any], payload: str) -> dict[str, object]:
+    """What a handler of this job would be called with: stored arguments, and the defaults of today."""
+    raw: Any = loads(payload)
+    if not isinstance(raw, dict):
+        return {}
+    rest, extra = raw.pop(REST, ()), raw.pop(KEYWORDS, {})
+    defaults = {
+        name: loads(task.codec.encode_value_for(name, parameter.default))
+        for name, parameter in task.signature.parameters.items()
+        if parameter.default is not Parameter.empty and name not in raw
+    }
+    named = len(task.codec.parameters)
+    further = {f"{REST}{named + index}": value for index, value in enumerate(rest)}
+    return {**raw, **defaults, **further, **extra}
+
+
+def _fits(wanted: Mapping[str, object], arguments: Mapping[str, object]) -> bool:
+    return all(name in arguments and arguments[name] == value for name, value in wanted.items())
+
+
+def _explain(
+    task: str,
+    wanted: Mapping[str, object],
+    queue: str | None,
+    count: int | None,
+    matching: list[Seen],
+    seen: list[Seen],
+) -> str:
+    where = f"  queue={queue}" if queue else ""
+    number = "a job" if count is None else f"{count} job{'' if count == 1 else 's'}"
+    lines = [
+        f"expected {number} of {task}, found {len(matching)}:",
+        f"  wanted  {_call(wanted, '...')}{where}",
+    ]
+    lines += [f"  {'found ' if job in matching else 'other '}  {job}" for job in seen[:SHOWN]]
+    if len(seen) > SHOWN:
+        lines.append(f"  ... and {len(seen) - SHOWN} more")
+    if not seen:
+        lines.append("  there is no job of this task at all")
+    return "\n".join(lines)
+
+
+def _call(arguments: Mapping[str, object], rest: str = "") -> str:
+    parts = [value if name.startswith(REST) else f"{name}={value}" for name, value in _texts(arguments)]
+    return f"({', '.join(parts + [rest] if rest else parts)})"
+
+
+def _texts(arguments: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(name, dumps(value)) for name, value in arguments.items()]

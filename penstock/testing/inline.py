@@ -1,0 +1,56 @@
+"""Running work where it is enqueued, for tests that do not care that it is somebody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.testing.drain import drain
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.queue.jobs import NewJob
+
+
+@contextmanager
+def inline(app: Penstock) -> Iterator[None]:
+    """Inside the block, an enqueue runs the job (and whatever else is due) before it returns; so do those it enqueues.
+
+    Outcomes are recorded as usual: an error is on the job, not raised here, and `job.result()` has the value. What is
+    delayed, a retry included, waits for `travel` and `drain`. A job enqueued with `connection=` is not there before
+    the caller commits: it runs with the next enqueue, or with `drain(app)`.
+    """
+
+    def run(_jobs: Sequence[NewJob]) -> None:
+        _outside_any_loop(app)
+
+    before, app.inline = app.inline, run
+    try:
+        yield
+    finally:
+        app.inline = before
+
+
+def _outside_any_loop(app: Penstock) -> None:
+    """A synchronous enqueue inside a coroutine blocks its loop in any case; the work needs a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        drain(app)
+        return
+    problems: list[BaseException] = []
+    thread = threading.Thread(target=_kept, args=(app, problems), name="penstock-inline", daemon=True)
+    thread.start()
+    thread.join()
+    for problem in problems:
+        raise problem
+
+
+def _kept(app: Penstock, problems: list[BaseException]) -> None:
+    try:
+        drain(app)
+    except BaseException as error:
+        problems.append(error)
