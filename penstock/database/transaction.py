@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 class Transaction:
     """An open transaction on the driver's own connection."""
 
-    __slots__ = ("_after_commit", "_stage", "_statements", "column_types", "dialect", "driver", "opened", "renderer")
+    __slots__ = (
+        "_after_commit",
+        "_stage",
+        "_stages",
+        "_statements",
+        "column_types",
+        "dialect",
+        "driver",
+        "opened",
+        "renderer",
+    )
 
     def __init__(
         self, driver: Any, dialect: Dialect, renderer: Renderer, column_types: Mapping[str, Mapping[str, str]]
@@ -27,6 +37,7 @@ class Transaction:
         self.column_types = column_types
         self.opened: object = None
         self._stage = "transaction"
+        self._stages: dict[str, None] = {}
         self._statements = 0
         self._after_commit: list[Callable[[], None]] = []
 
@@ -83,9 +94,13 @@ class Transaction:
         """Name what follows, for the points at which tests may stop it."""
         self._stage = name
         self._statements = 0
+        if points.watched:
+            self._stages[name] = None
 
     def reach(self, point: str) -> None:
-        points.reach(f"{self._stage}.{point}")
+        """A point that every stage of this transaction has come to, such as its commit."""
+        for stage in list(self._stages) or [self._stage]:
+            points.reach(f"{stage}.{point}")
 
     def reach_if_watched(self, point: str) -> None:
         if points.watched:

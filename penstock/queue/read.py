@@ -56,5 +56,5 @@ def standing(tx: Transaction, id: str) -> Standing | None:
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
-    """Every job of a task, in the order of enqueue: id, queue, status, payload. For tests: it walks the table."""
+    """Every job of a task, oldest first: id, queue, status, payload. For tests: it walks the table."""
     return [(str(id), queue, status, payload) for id, queue, status, payload in tx.rows(JOBS_OF, task=task)]

@@ -1,8 +1,8 @@
 """Named points between two statements, where a test may end the process, freeze it, or make it fail.
 
-Every transaction passes `<stage>.1`, `<stage>.2`, … before each statement, `<stage>.commit` before it commits and
-`<stage>.committed` after; the runtime adds points of its own. In production nobody watches, and a point costs one
-truth test.
+Every transaction passes `<stage>.1`, `<stage>.2`, … before each statement, `<stage>.commit` before it commits
+and `<stage>.committed` after, these two for each of its stages; the runtime adds points of its own. In
+production nobody watches, and a point costs one truth test.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from contextlib import contextmanager
 Watcher = Callable[[str], None]
 
 STAGES = frozenset(
-    {
-        "beat", "cancel", "claim", "discard", "discover", "effects", "enqueue", "forget_cancellations", "lease",
-        "marker", "progress", "promote", "prune", "reap", "reclaim", "register", "release", "release_unknown",
-        "retry", "settle", "transaction",
-    }
-)  # fmt: skip
+    "beat cancel claim discard discover effects enqueue forget_cancellations lease marker progress promote prune "
+    "reap reclaim register release release_unknown retry settle transaction".split()
+)
 """What `Transaction.stage` is called with: the first part of a point's name."""
 OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})
 

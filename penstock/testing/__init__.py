@@ -1,9 +1,9 @@
 """For the tests of applications: run the work in the test itself, move its clock, kill it where it hurts.
 
-`drain(app)` runs everything due in the caller; `inline(app)` runs each job where it is enqueued; `travel(app, 60)`
-moves the database's clock for one app; `assert_enqueued(app, task, ...)` looks at what was enqueued;
-`crash_at("settle.commit")` ends the worker at a named point. Nothing sleeps and nothing is faked: the same
-statements run as in production.
+`drain(app)` runs everything due in the caller; `inline(app)` runs each job where it is enqueued;
+`travel(app, 60)` moves the database's clock for one app; `assert_enqueued(app, task, ...)` looks at what was
+enqueued; `crash_at("settle.commit")` ends the worker at a named point. Nothing sleeps and nothing is faked: the
+same statements run as in production.
 """
 
 from penstock.telemetry.points import SimulatedCrash

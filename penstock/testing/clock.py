@@ -40,7 +40,7 @@ class Travel:
 def travel(app: Penstock, seconds: float | timedelta) -> Travel:
     """Move the database clock that this app sees by so many seconds: at once, and until `.back()`.
 
-    As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other apps and
-    other processes on the same database keep their time.
+    As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other
+    apps and other processes on the same database keep their time.
     """
     return Travel(app, seconds.total_seconds() if isinstance(seconds, timedelta) else seconds).go()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 
@@ -29,9 +27,7 @@ class Crash:
         self._watching.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         self._watching.__exit__(None, None, None)
         return self.crashed and isinstance(error, SimulatedCrash)
 
@@ -40,9 +36,10 @@ def crash_at(point: str, visit: int = 1) -> Crash:
     """Let whatever reaches this point for the `visit`-th time in the `with` block be dead from there on.
 
     Points lie before each statement of a transaction (`settle.1`, `settle.2`, …), before its commit
-    (`settle.commit`), after it (`settle.committed`), and around a handler (`execute.before`, `execute.after`).
-    In `drain` the worker dies: its claims stay as a killed process leaves them, and the next `drain` takes them back.
-    Elsewhere, as in an enqueue, the call itself breaks off. The end of the block swallows the crash.
+    (`settle.commit`), after it (`settle.committed`), and around a handler (`execute.before`,
+    `execute.after`). In `drain` the worker dies: its claims stay as a killed process leaves them, and the next
+    `drain` takes them back. Elsewhere, as in an enqueue, the call itself breaks off. The end of the block
+    swallows the crash.
     """
     points.check(point)
     if visit < 1:

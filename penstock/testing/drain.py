@@ -1,6 +1,6 @@
 """Draining: a whole worker in the caller's own thread, one job at a time, until nothing is due.
 
-The pump, the source, the housekeeping and the call are the worker's own; only the crew is replaced by the caller.
+The pump, the source, the housekeeping and the call are the worker's own; the caller takes the crew's place.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
 def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
     """Run everything that is due, here and now, one job after the other; how many attempts that were.
 
-    What the jobs enqueue is run too. What is not due stays: move the clock with `travel`. `limit` ends it after so
-    many attempts. Inside a running event loop, await `drain_async`.
+    What the jobs enqueue is run too. What is not due stays: move the clock with `travel`. `limit` ends it after
+    so many attempts. Inside a running event loop, await `drain_async`.
     """
     _refuse_inside_a_loop()
     hand = Hand(app, queues)
@@ -146,7 +146,7 @@ class Hand:
             self.app.events.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
             return
         if work.timeout is not None and time.monotonic() - work.began > work.timeout:
-            # Nothing here can end a function that is called; but its time was up, as a worker would have said.
+            # Nothing here can end a call; but its time was up, and a worker would have said so.
             event = TimedOut(work.timeout)
         self.pump.finished(work.attempt(event, random.random))
 

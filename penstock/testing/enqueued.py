@@ -43,7 +43,7 @@ def assert_enqueued(
     count: int | None = None,
     **kwargs: object,
 ) -> list[Job[Any]]:
-    """Assert that there are jobs of this task with these arguments, whatever has become of them since; those jobs.
+    """Assert that jobs of this task were enqueued with these arguments, whatever became of them; those jobs.
 
     Arguments that are not given may be anything. `count` asks for exactly so many; 0 for none.
     """
@@ -130,7 +130,7 @@ def _explain(
 
 def _call(arguments: Mapping[str, object], rest: str = "") -> str:
     parts = [value if name.startswith(REST) else f"{name}={value}" for name, value in _texts(arguments)]
-    return f"({', '.join(parts + [rest] if rest else parts)})"
+    return f"({', '.join([*parts, rest] if rest else parts)})"
 
 
 def _texts(arguments: Mapping[str, object]) -> list[tuple[str, str]]:

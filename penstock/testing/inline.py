@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def inline(app: Penstock) -> Iterator[None]:
-    """Inside the block, an enqueue runs the job (and whatever else is due) before it returns; so do those it enqueues.
+    """Inside the block an enqueue runs the job, and whatever else is due, before it returns; so do nested ones.
 
-    Outcomes are recorded as usual: an error is on the job, not raised here, and `job.result()` has the value. What is
-    delayed, a retry included, waits for `travel` and `drain`. A job enqueued with `connection=` is not there before
-    the caller commits: it runs with the next enqueue, or with `drain(app)`.
+    Outcomes are recorded as usual: an error is on the job, not raised here, and `job.result()` has the value.
+    What is delayed, a retry included, waits for `travel` and `drain`. A job enqueued with `connection=` is not
+    there before the caller commits: it runs with the next enqueue, or with `drain(app)`.
     """
 
     def run(_jobs: Sequence[NewJob]) -> None:
@@ -35,7 +35,7 @@ def inline(app: Penstock) -> Iterator[None]:
 
 
 def _outside_any_loop(app: Penstock) -> None:
-    """A synchronous enqueue inside a coroutine blocks its loop in any case; the work needs a loop of its own."""
+    """A synchronous enqueue blocks the caller's loop in any case; the work needs a loop of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
