@@ -88,9 +88,18 @@ class Penstock:
         self.prepare()
         if connection is not None:
             return self._submit_within(foreign.recognize(connection), jobs)
-        ids = self.database.in_transaction(queue_enqueue.enqueue, jobs)
+        try:
+            ids = self.database.in_transaction(queue_enqueue.enqueue, jobs)
+        except Exception as error:
+            # An earlier try was committed, only its answer was lost: the jobs are there.
+            if not self.database.dialect.is_duplicate(error) or not self._are_written(jobs):
+                raise
+            ids = [job.id for job in jobs]
         self._tell(jobs)
         return ids
+
+    def _are_written(self, jobs: Sequence[NewJob]) -> bool:
+        return self.database.read(queue_enqueue.are_written, [job.id for job in jobs])
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]:
         if connection is None:

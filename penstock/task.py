@@ -101,7 +101,7 @@ class Task(Generic[P, R]):
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.function)
 
-    @property
+    @cached_property
     def executor(self) -> str:
         """Where it runs: as told, else by the kind of function."""
         return self.settings.executor or ("async" if inspect.iscoroutinefunction(self.function) else "thread")

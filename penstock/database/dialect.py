@@ -82,7 +82,12 @@ class Dialect(Protocol):
     def rollback(self, driver: Any, opened: object) -> None: ...
 
     def write(
-        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+        self,
+        tx: Transaction,
+        renderer: Renderer,
+        writes: Sequence[TableWrite],
+        rows: Sequence[Parameters],
+        shared: Parameters,
     ) -> None:
         """Insert one batch into one or several tables."""
 

@@ -93,13 +93,18 @@ class MySql:
         driver.rollback()
 
     def write(
-        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+        self,
+        tx: Transaction,
+        renderer: Renderer,
+        writes: Sequence[TableWrite],
+        rows: Sequence[Parameters],
+        shared: Parameters,
     ) -> None:
         for write in writes:
             first = next(iter(write.columns))
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
             for part in _parts(rows):
-                _insert(tx, renderer, write, ending, part)
+                _insert(tx, renderer, write, ending, part, shared)
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
@@ -142,10 +147,21 @@ def _parts(rows: Sequence[Parameters]) -> list[list[Parameters]]:
     return parts
 
 
-def _insert(tx: Transaction, renderer: Renderer, write: TableWrite, ending: str, rows: Sequence[Parameters]) -> None:
+def _insert(
+    tx: Transaction,
+    renderer: Renderer,
+    write: TableWrite,
+    ending: str,
+    rows: Sequence[Parameters],
+    shared: Parameters,
+) -> None:
     """One statement with a row of values for each; parameters are numbered by row."""
     head, _, values = portable.insert_template(write).partition(" VALUES ")
-    used = FIELD.findall(values)
-    numbered = ", ".join(FIELD.sub(rf":\1_{index}", values) for index in range(len(rows)))
-    parameters = {f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used}
-    tx.execute_rendered(renderer.make(f"{head} VALUES {numbered}{ending}"), parameters)
+    used = {name for name in FIELD.findall(values) if name not in shared}
+
+    def numbered(index: int) -> str:
+        return FIELD.sub(lambda match: f"{match[0]}_{index}" if match[1] in used else match[0], values)
+
+    parameters = dict(shared) | {f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used}
+    all_values = ", ".join(numbered(index) for index in range(len(rows)))
+    tx.execute_rendered(renderer.make(f"{head} VALUES {all_values}{ending}"), parameters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -158,7 +158,12 @@ class Postgres:
             driver.execute("ROLLBACK")
 
     def write(
-        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+        self,
+        tx: Transaction,
+        renderer: Renderer,
+        writes: Sequence[TableWrite],
+        rows: Sequence[Parameters],
+        shared: Parameters,
     ) -> None:
         fields = _used(writes, rows[0])
         key = f"write:{fields}:{writes}"
@@ -166,7 +171,8 @@ class Postgres:
         if rendered is None:
             template = _write_template(tx, writes, fields)
             rendered = renderer.cache[key] = renderer.render(template)
-        tx.execute_rendered(rendered, {"batch": to_json(rows).decode()})
+        parameters = {name: shared[name] for name in rendered.names if name in shared}
+        tx.send(rendered, parameters | {"batch": to_json(rows).decode()})
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
@@ -222,13 +228,17 @@ def _write_template(tx: Transaction, writes: Sequence[TableWrite], fields: Seque
         types = dict(tx.column_types[write.table]) | types
     record = ", ".join(f"{name} {types.get(name, 'bigint')}" for name in fields)
     batch = f"batch AS MATERIALIZED (SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r({record}))"
-    inserts = [_insert_from_batch(write) for write in writes]
+    inserts = [_insert_from_batch(write, fields, types) for write in writes]
     parts = [batch] + [f"w{i} AS ({insert})" for i, insert in enumerate(inserts[:-1])]
     return f"WITH {', '.join(parts)} {inserts[-1]}"
 
 
-def _insert_from_batch(write: TableWrite) -> str:
-    expressions = [FIELD.sub(r"batch.\1", expression) for expression in write.columns.values()]
+def _insert_from_batch(write: TableWrite, fields: Sequence[str], types: Mapping[str, str]) -> str:
+    def source(match: re.Match[str]) -> str:
+        name = match[1]
+        return f"batch.{name}" if name in fields else f"CAST(:{name} AS {types[name]})"
+
+    expressions = [FIELD.sub(source, expression) for expression in write.columns.values()]
     ending = " ON CONFLICT DO NOTHING" if write.ignore_duplicates else ""
     columns, values = ", ".join(write.columns), ", ".join(expressions)
     return f"INSERT INTO {{{write.table}}} ({columns}) SELECT {values} FROM batch{ending}"

@@ -162,11 +162,17 @@ class Sqlite:
                 self.gate.leave()
 
     def write(
-        self, tx: Transaction, renderer: Renderer, writes: Sequence[TableWrite], rows: Sequence[Parameters]
+        self,
+        tx: Transaction,
+        renderer: Renderer,
+        writes: Sequence[TableWrite],
+        rows: Sequence[Parameters],
+        shared: Parameters,
     ) -> None:
+        full = [{**shared, **row} for row in rows] if shared else rows
         for write in writes:
             verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
-            tx.execute_many(renderer.render(portable.insert_template(write, verb)), rows)
+            tx.execute_many(renderer.render(portable.insert_template(write, verb)), full)
 
     def take_ready(
         self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str

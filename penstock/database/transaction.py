@@ -76,10 +76,15 @@ class Transaction:
         columns = {name: f":{name}" for name in rows[0] if name in types} | expressions
         self.insert_together([TableWrite(table, columns, ignore_duplicates)], rows)
 
-    def insert_together(self, writes: Sequence[TableWrite], rows: Sequence[Parameters]) -> None:
-        """One batch of fields into several tables: one statement where the database can."""
+    def insert_together(
+        self, writes: Sequence[TableWrite], rows: Sequence[Parameters], shared: Parameters | None = None
+    ) -> None:
+        """One batch of fields into several tables: one statement where the database can.
+
+        `shared`: fields that are the same for all rows, sent once.
+        """
         if rows:
-            self.dialect.write(self, self.renderer, writes, rows)
+            self.dialect.write(self, self.renderer, writes, rows, shared or {})
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
@@ -105,6 +110,10 @@ class Transaction:
     def reach_if_watched(self, point: str) -> None:
         if points.watched:
             self.reach(point)
+
+    def send(self, rendered: Rendered, parameters: Mapping[str, object]) -> None:
+        """Execute a statement of a dialect's own making."""
+        self.execute_rendered(rendered, self._bind(rendered, parameters))
 
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""

@@ -1,7 +1,7 @@
 """Enqueue: a job is durable from the moment its transaction commits, and not before.
 
-Ids are made by the caller, so the same call may be repeated after a lost connection: rows that are already there are
-left as they are.
+Ids are made by the caller, so a call whose answer was lost with the connection can be repeated: if it was committed,
+the ids are there (`are_written`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ from penstock.database.dialect import TableWrite
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import NewJob, tier_of
 
-JOB_COLUMNS = {
-    name: f":{name}"
-    for name in (
-        "id", "task", "queue", "priority", "payload", "options", "max_crashes", "job_key", "origin_id", "run_id",
-        "node", "path",
-    )
-} | {"created_at": "{now}"}  # fmt: skip
+JOB_COLUMNS = ("task", "queue", "priority", "options", "max_crashes", "run_id", "node")
 STATE_COLUMNS = {
     "job_id": ":id",
     "status": ":status",
@@ -32,6 +26,7 @@ READY_COLUMNS = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":
 DUE = {"delay": "{now} + :wait", "at": ":due_at"}
 
 KEY_HOLDER = "SELECT job_id FROM {job_keys} WHERE task = :task AND job_key = :key {lock}"
+WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
@@ -39,9 +34,15 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     tx.stage("enqueue")
     ids = {job.id: _claim_key(tx, job) if job.key is not None else job.id for job in jobs}
     mine = [job for job in jobs if ids[job.id] == job.id]
-    for kind, group in groupby(mine, key=_kind):
-        _write(tx, kind, list(group))
+    for (place, *_), group in groupby(mine, key=_alike):
+        _write(tx, str(place), list(group))
     return [ids[job.id] for job in jobs]
+
+
+def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
+    """All of these jobs exist."""
+    row = tx.row(WRITTEN, ids=ids)
+    return row is not None and int(row[0]) == len(set(ids))
 
 
 def _claim_key(tx: Transaction, job: NewJob) -> str:
@@ -52,41 +53,53 @@ def _claim_key(tx: Transaction, job: NewJob) -> str:
     return str(holder[0]) if holder else job.id
 
 
-def _kind(job: NewJob) -> str:
+def _alike(job: NewJob) -> tuple[object, ...]:
+    """Jobs that differ in nothing but a few fields are written by one statement, and the rest is sent once."""
     if job.status is not None:
-        return "parked"
-    if job.due_at is not None:
-        return "at"
-    return "delay" if job.delay > 0 else "ready"
+        place = "parked"
+    elif job.due_at is not None:
+        place = "at"
+    else:
+        place = "delay" if job.delay > 0 else "ready"
+    optional = (job.key is not None, job.origin_id is not None, job.path is not None)
+    return (place, *optional, job.task, job.queue, job.priority, job.options, job.max_crashes, job.run_id, job.node)
 
 
-def _write(tx: Transaction, kind: str, jobs: list[NewJob]) -> None:
+def _write(tx: Transaction, place: str, jobs: list[NewJob]) -> None:
+    first = jobs[0]
     status = {"ready": "available", "delay": "scheduled", "at": "scheduled"}
-    rows = [_fields(job, status.get(kind) or str(job.status)) for job in jobs]
-    writes = [TableWrite("jobs", JOB_COLUMNS, True), TableWrite("job_states", STATE_COLUMNS, True)]
-    if kind == "ready":
-        writes.append(TableWrite("availabilities", READY_COLUMNS))
-    elif kind in DUE:
-        writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[kind]}, True))
-    tx.insert_together(writes, rows)
-
-
-def _fields(job: NewJob, status: str) -> dict[str, object]:
-    return {
-        "id": job.id,
-        "task": job.task,
-        "queue": job.queue,
-        "priority": job.priority,
-        "tier": tier_of(job.priority),
-        "payload": job.payload,
-        "options": job.options,
-        "max_crashes": job.max_crashes,
-        "job_key": job.key,
-        "origin_id": job.origin_id,
-        "run_id": job.run_id,
-        "node": job.node,
-        "path": job.path,
-        "status": status,
-        "wait": int(job.delay * 1_000_000),
-        "due_at": job.due_at,
+    shared = {
+        "task": first.task,
+        "queue": first.queue,
+        "priority": first.priority,
+        "tier": tier_of(first.priority),
+        "options": first.options,
+        "max_crashes": first.max_crashes,
+        "run_id": first.run_id,
+        "node": first.node,
+        "status": status.get(place) or str(first.status),
     }
+    varying = ["id", "payload"]
+    varying += [name for name, value in _optional(first) if value is not None]
+    columns = {name: f":{name}" for name in (*varying, *JOB_COLUMNS)} | {"created_at": "{now}"}
+    writes = [TableWrite("jobs", columns), TableWrite("job_states", STATE_COLUMNS)]
+    if place == "ready":
+        writes.append(TableWrite("availabilities", READY_COLUMNS))
+    elif place in DUE:
+        writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[place]}, True))
+    tx.insert_together(writes, [_fields(job, varying, place) for job in jobs], shared)
+
+
+def _optional(job: NewJob) -> list[tuple[str, object]]:
+    return [("job_key", job.key), ("origin_id", job.origin_id), ("path", job.path)]
+
+
+def _fields(job: NewJob, varying: Sequence[str], place: str) -> dict[str, object]:
+    fields: dict[str, object] = {"id": job.id, "payload": job.payload}
+    if len(varying) > len(fields):
+        fields |= {name: value for name, value in _optional(job) if name in varying}
+    if place == "delay":
+        fields["wait"] = int(job.delay * 1_000_000)
+    elif place == "at":
+        fields["due_at"] = job.due_at
+    return fields

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -11,8 +10,7 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, Reason
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job to be written. `delay` in seconds, or `due_at` in microseconds by the database's clock."""
 
     id: str
@@ -33,8 +31,7 @@ class NewJob:
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A job held by this process, and the token that proves it."""
 
     job_id: str
@@ -57,8 +54,7 @@ class Claim:
     """A step's arguments as raw values, gathered from the outputs it needs; else they are in the payload."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """A claim whose work is over: what it came to, and how long ago (in microseconds) it began and ended."""
 
     claim: Claim

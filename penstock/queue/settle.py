@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import Attempt, Ended, Follow, nothing_follows
@@ -115,7 +115,7 @@ def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: st
             continue
         if cancelled:
             cancelled_ids.append(attempt.claim.job_id)
-            attempt = replace(attempt, outcome=_cancelled(attempt.outcome))
+            attempt = attempt._replace(outcome=_cancelled(attempt.outcome))
         settled.accepted.append(attempt)
     if cancelled_ids:
         tx.run(FORGET_CANCELLATIONS, ids=cancelled_ids)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
@@ -159,7 +159,7 @@ class JobSource:
         if finished.outcome.reason is Reason.RESULT_NOT_SERIALIZABLE:
             return None
         outcome = Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.RESULT_NOT_SERIALIZABLE)
-        return replace(finished, outcome=outcome)
+        return finished._replace(outcome=outcome)
 
     def _report(self, settled: Settled) -> None:
         if any(attempt.outcome.final for attempt in settled.accepted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +14,7 @@ from penstock.queue.jobs import Attempt, Claim
 from penstock.values import outcome as outcomes
 from penstock.values.failure import Failure
 from penstock.values.jsontext import loads
-from penstock.values.outcome import Event, Outcome
+from penstock.values.outcome import Event, Outcome, Returned
 from penstock.values.retry import Retry
 from penstock.values.status import JobStatus, OutcomeKind
 
@@ -43,20 +43,19 @@ class Work:
 
     claim: Claim
     task: Any
-    signals: Signals = field(default_factory=Signals)
-    interrupted: Interruption | None = None
-    began: float = field(default_factory=time.monotonic)
+    timeout: float | None
+    policy: Retry
+    executor: str
+    signals: Signals
+    began: float = 0.0
     started: bool = False
-    timeout: float | None = None
-    policy: Retry = field(default_factory=Retry)
-    executor: str = "async"
+    interrupted: Interruption | None = None
     _over: bool = False
 
     @classmethod
     def of(cls, claim: Claim, task: Any) -> Work:
-        work = cls(claim, task)
         settings = task.settings
-        work.timeout, work.policy, work.executor = settings.timeout, settings.retries, task.executor
+        work = cls(claim, task, settings.timeout, settings.retries, task.executor, Signals())
         if claim.options is not None:
             _override(work, loads(claim.options))
         return work
@@ -79,7 +78,9 @@ class Work:
             return not over
 
     def attempt(self, event: Event | Died, random: Callable[[], float]) -> Attempt:
-        if isinstance(event, Died):
+        if type(event) is Returned:
+            outcome = Outcome(OutcomeKind.SUCCEEDED, event.output)
+        elif isinstance(event, Died):
             outcome = self._crashed(event)
         else:
             outcome = outcomes.decide(event, self.policy, self.claim.retry_count, random())

@@ -1,0 +1,211 @@
+"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
+
+It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements have short
+timeouts, so that it can be put to rest soon.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.database.engine import Database, Link
+from penstock.queue import family, processes, reclaim
+from penstock.queue.wakeups import ENDED, READY, Wakeups
+from penstock.runtime.service import Service, Turn
+from penstock.schema import catalog
+from penstock.settings import Settings
+from penstock.telemetry.events import JobCrashed, ProcessReaped, ProcessStarted, WorkReleased
+from penstock.values.ids import new_id
+from penstock.values.jsontext import dumps
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+LOOK_INTERVAL = 1.0
+LONGEST_STATEMENT = 5.0
+LONGEST_WAIT = 2.0
+SILENCE_SHARE = 0.9
+"""A silent child is killed a little before others would call it dead: it is gone before its work goes elsewhere."""
+LONGEST_START = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """A child as the keeper knows it: the mark of its birth, its pid, and since when it lives."""
+
+    birth: str
+    pid: int
+    since: float
+
+
+class Keeper(Service):
+    """Heartbeat and reaper of a supervisor."""
+
+    name = "keeper"
+
+    def __init__(self, app: Penstock, details: dict[str, object], wake: Callable[[], None]) -> None:
+        super().__init__(app.events)
+        settings = app.settings
+        self.app = app
+        self.database = Database(_impatient(app))
+        catalog.describe(self.database)
+        self.wakeups = Wakeups(self.database)
+        self.link = Link(self.database)
+        self.id = new_id()
+        self.details = dumps(details)
+        self.wake = wake
+        self.interval = settings.heartbeat_interval
+        self.silence = settings.reap_after
+        self.living: Sequence[Kin] = ()
+        self.silent: set[str] = set()
+        self.dead: deque[tuple[str, bool]] = deque()
+        self._told = threading.Event()
+        self._beat_at = self._look_at = 0.0
+        self._good = self._judge_from = time.monotonic()
+        self._seen: dict[str, float] = {}
+
+    # from the supervisor's thread
+
+    def register(self) -> None:
+        """Write the process row. It keeps its id when it must be written again: a supervisor holds no claims."""
+        host, pid = socket.gethostname()[:200], os.getpid()
+        with self.database.transaction(self.link) as tx:
+            processes.register(tx, self.id, host, pid, "supervisor", None, self.details)
+        self._beat_at = time.monotonic() + self.interval
+        self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
+
+    def bury(self, birth: str, released: bool) -> None:
+        """A child is dead. Its work is given back if it was stopped, and counts as crashed if it died."""
+        self.dead.append((birth, released))
+        self._told.set()
+
+    def rest(self) -> None:
+        """End the thread and close the connection: after this, the process may be forked."""
+        self.stop()
+        self.join()
+        self.link.close()
+        self.database.close()
+        self.stopping.clear()
+
+    def finish(self, seconds: float) -> None:
+        """Bury the last children, take leave. What cannot be done in time is left to the reapers of others."""
+        self.rest()
+        deadline = time.monotonic() + seconds
+        while self.dead and time.monotonic() < deadline:
+            self.guarded_turn()
+        with suppress(Exception), self.database.transaction(self.link) as tx:
+            reclaim.remove_process(tx, self.id)
+        self.link.close()
+        self.database.close()
+
+    # the loop
+
+    def turn(self) -> Turn:
+        self._told.clear()
+        self._mind_the_gap()
+        if time.monotonic() >= self._beat_at:
+            self._beat()
+        while self.dead:
+            self._bury_next()
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + min(LOOK_INTERVAL, self.silence / 4)
+            self._reap()
+            self._look_after_children()
+        self._good = time.monotonic()
+        return Turn.IDLE
+
+    def pause(self) -> None:
+        self._told.wait(max(0.0, min(self._look_at, self._beat_at) - time.monotonic()))
+
+    def stop(self) -> None:
+        super().stop()
+        self._told.set()
+
+    def _mind_the_gap(self) -> None:
+        """Whoever was cut off from the database for a while must not judge others by their silence at once."""
+        if time.monotonic() - self._good > self.silence / 2:
+            self._judge_from = time.monotonic() + self.silence
+
+    @property
+    def _may_judge(self) -> bool:
+        return time.monotonic() >= self._judge_from
+
+    def _beat(self) -> None:
+        with self.database.transaction(self.link) as tx:
+            alive = processes.beat(tx, self.id)
+        if not alive:
+            self.register()
+        self._beat_at = time.monotonic() + self.interval
+
+    def _bury_next(self) -> None:
+        birth, released = self.dead[0]
+        with self.database.transaction(self.link) as tx:
+            if released:
+                gone, jobs = [], family.see_off(tx, self.id, birth)
+            else:
+                gone, jobs = family.bury(tx, self.id, birth), []
+        for process in gone:
+            self.stream.emit(ProcessReaped(process))
+        if jobs:
+            self.stream.emit(WorkReleased(len(jobs)))
+            self.wakeups.tell(READY)
+        while self._reclaim():
+            pass
+        self.dead.popleft()
+
+    def _reap(self) -> None:
+        if self._may_judge:
+            with self.database.transaction(self.link) as tx:
+                silent = reclaim.reap_silent(tx, self.silence, self.id)
+            for process in silent:
+                self.stream.emit(ProcessReaped(process))
+        self._reclaim()
+
+    def _reclaim(self) -> bool:
+        with self.database.transaction(self.link) as tx:
+            crashed = reclaim.reclaim(tx, self.app.follow)
+        for job in crashed:
+            self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
+        if crashed:
+            self.wakeups.tell(READY)
+            self.wakeups.tell(ENDED)
+        return bool(crashed)
+
+    def _look_after_children(self) -> None:
+        with self.database.reading(self.link) as tx:
+            heard = {child.birth: child.silence for child in family.children(tx, self.id)}
+        now = time.monotonic()
+        self._seen = {kin.birth: self._seen.get(kin.birth, 0.0) for kin in self.living}
+        for kin in self.living:
+            if kin.birth in heard:
+                self._seen[kin.birth] = now
+            if self._may_judge and self._is_silent(kin, heard.get(kin.birth), now):
+                self.silent.add(kin.birth)
+                self.wake()
+
+    def _is_silent(self, kin: Kin, silence: float | None, now: float) -> bool:
+        """Its heartbeat is old; or others have removed its row, and it does not come back."""
+        if silence is not None:
+            return silence > self.silence * SILENCE_SHARE
+        if self._seen[kin.birth]:
+            return now - self._seen[kin.birth] > 2 * self.interval + LOOK_INTERVAL
+        return now - kin.since > max(LONGEST_START, self.silence)
+
+
+def _impatient(app: Penstock) -> Settings:
+    settings = app.settings
+    return replace(
+        settings,
+        statement_timeout=min(settings.statement_timeout, LONGEST_STATEMENT),
+        lock_timeout=min(settings.lock_timeout, LONGEST_WAIT),
+        connect_timeout=min(settings.connect_timeout, LONGEST_WAIT),
+        pool_size=1,
+    )

@@ -1,0 +1,120 @@
+"""One worker process from start to stop: the whole of `--processes 0`, and the life of every forked child.
+
+The first stop signal lets running work finish within `shutdown_timeout`; the second gives it back and leaves. Either
+way no budget is spent. A supervised child obeys its supervisor only, and stops when that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.queue import family
+from penstock.runtime import signals
+from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.telemetry import points
+from penstock.telemetry.events import StopRequested, WorkReleased
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+LAST_MOMENT = 3.0
+"""How long a process that must stop at once may take to do it in order."""
+HURRIED = 128 + signal.SIGTERM
+
+
+class Stop:
+    """What was asked of this process so far. Its methods are signal handlers."""
+
+    def __init__(self, app: Penstock, worker: Worker) -> None:
+        self.app = app
+        self.worker = worker
+        self.loop = asyncio.get_running_loop()
+        self.requested = asyncio.Event()
+        self.code = 0
+
+    def ask(self, number: int) -> None:
+        """The first time: in order. After that: at once."""
+        if self.requested.is_set():
+            self.hurry(number)
+        else:
+            self.ask_once(number)
+
+    def ask_once(self, number: int) -> None:
+        if not self.requested.is_set():
+            self.app.events.emit(StopRequested(signals.name_of(number), False))
+            self.requested.set()
+            self.loop.call_soon_threadsafe(lambda: None)
+
+    def hurry(self, number: int) -> None:
+        if not self.worker.hurried:
+            self.app.events.emit(StopRequested(signals.name_of(number), True))
+            self.code = 128 + number if number != signals.HURRY else HURRIED
+            self.worker.hurry()
+            self.requested.set()
+            self.loop.call_soon_threadsafe(lambda: None)
+            threading.Thread(target=self._leave_anyway, name="penstock-last-moment", daemon=True).start()
+
+    def _leave_anyway(self) -> None:
+        """A handler may hold the main thread: then nobody else is left to give the work back."""
+        threading.Event().wait(LAST_MOMENT)
+        try:
+            jobs = self.app.database.in_transaction(family.leave, [self.worker.identity.id])
+            self.app.events.emit(WorkReleased(len(jobs)))
+        finally:
+            os._exit(self.code)
+
+
+def serve_alone(app: Penstock, options: WorkerOptions) -> int:
+    """Everything in this process, until a signal stops it; the exit code."""
+
+    async def live() -> int:
+        worker = Worker(app, options)
+        stop = Stop(app, worker)
+        handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(signals.STOP_SIGNALS, stop.ask)
+        with signals.handling(handlers | {signals.HURRY: stop.hurry}), signals.dumping_stacks():
+            return await _live(worker, stop)
+
+    points.watch_environment()
+    return asyncio.run(live())
+
+
+def serve_supervised(app: Penstock, options: WorkerOptions, lifeline: int, ready: Callable[[], None]) -> int:
+    """The life of a forked child: until its supervisor stops it, or is gone."""
+
+    async def live() -> int:
+        worker = Worker(app, options)
+        stop = Stop(app, worker)
+        handlers: dict[signal.Signals, signals.Handler | None] = {
+            signal.SIGTERM: stop.ask_once,
+            signal.SIGINT: None,
+            signal.SIGHUP: None,
+            signal.SIGCHLD: lambda _number: None,
+            signals.HURRY: stop.hurry,
+        }
+        with signals.handling(handlers), signals.dumping_stacks():
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            threading.Thread(target=_watch, args=(lifeline,), name="penstock-lifeline", daemon=True).start()
+            return await _live(worker, stop, ready)
+
+    points.watch_environment()
+    return asyncio.run(live())
+
+
+async def _live(worker: Worker, stop: Stop, ready: Callable[[], None] = lambda: None) -> int:
+    await worker.start()
+    ready()
+    await stop.requested.wait()
+    await worker.stop()
+    return stop.code
+
+
+def _watch(lifeline: int) -> None:
+    """The other end is held open by the supervisor alone: when it closes, the supervisor is gone."""
+    while os.read(lifeline, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
