@@ -6,36 +6,22 @@ value from inside an expand can leave it only through `collect`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import argument, check_call, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import Kind, Node, StepOptions, Wait
 from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, short_name
+from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Output, Param, outputs_in, renamed
-from penstock.pipelines.handles import Handle, expression, label_of, made_by, node_of, scope_of
+from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
 from penstock.pipelines.options import StepSettings, step_settings
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """Where new steps go: the arm under construction, and the scope its switch is in."""
-
-    arm: Arm | None = None
-    scope: Scope = ()
-
-
-class Builder:
+class Builder(Drafting):
     """One pipeline under construction."""
-
-    def __init__(self, pipeline: str) -> None:
-        self.pipeline = pipeline
-        self.frame = Frame()
-        self._drafts: dict[str, Draft] = {}
-        self._collects: dict[str, Handle] = {}
 
     # what a pipeline is made of
 
@@ -82,23 +68,6 @@ class Builder:
         over.base = node_of(entry) or step
         return entry
 
-    def collect(self, handle: Handle) -> Handle:
-        """Close the innermost expand: a list of all its elements' values."""
-        scope, label = scope_of(handle), label_of(handle)
-        if not scope:
-            raise DefinitionError(
-                f"{label}.collect(): it is not inside an expand. collect() closes a task.map(...)"
-            )
-        self._own("collect", handle)
-        source = node_of(handle)
-        assert source is not None
-        if source not in self._collects:
-            # It belongs where the expand is, not where collect() was written: one list for everybody.
-            expand = self._drafts[scope[-1]]
-            draft = self._add(Kind.COLLECT, source, args=(Output(source),), scope=scope[:-1], arm=expand.arm)
-            self._collects[source] = self._handle(draft, f"{label}.collect()")
-        return self._collects[source]
-
     def first(self, handles: Sequence[object]) -> Handle:
         """The value of whichever succeeds first."""
         inputs = self._steps_only("first", handles)
@@ -141,15 +110,6 @@ class Builder:
         draft.arms = tuple(labels)
         return draft
 
-    @contextmanager
-    def within(self, frame: Frame) -> Iterator[None]:
-        """Build inside an arm."""
-        outer, self.frame = self.frame, frame
-        try:
-            yield
-        finally:
-            self.frame = outer
-
     def merge(self, switch: Draft, tails: Sequence[Handle]) -> Handle:
         """The value of the arm that ran."""
         sources = []
@@ -172,10 +132,6 @@ class Builder:
         draft.base = self.frame.arm[0] if self.frame.arm else "value"
         draft.after = _nodes(leaves)
         return self._handle(draft, "an arm of the switch")
-
-    def scope_of_arm(self, arm: Arm) -> Scope:
-        """The scope that the arm's switch is in."""
-        return self._drafts[arm[0]].scope
 
     def leaves_of(self, arm: Arm) -> list[Handle]:
         """The ends of an arm; those inside an expand of its own are collected."""
@@ -219,50 +175,6 @@ class Builder:
         draft.after, draft.after_keys = _nodes(after), _keys(settings)
         return self._handle(draft, settings.key or step)
 
-    def _add(
-        self,
-        kind: Kind,
-        base: str,
-        *,
-        target: str = "",
-        args: tuple[Expr, ...] = (),
-        scope: Scope,
-        arm: Arm | None = None,
-    ) -> Draft:
-        arm = arm if kind is Kind.COLLECT else self.frame.arm
-        draft = Draft(f"#{len(self._drafts)}", kind, base, target, args=args, scope=scope, arm=arm)
-        self._drafts[draft.id] = draft
-        return draft
-
-    def _handle(self, draft: Draft, label: str) -> Handle:
-        return Handle(self, Output(draft.id), draft.scope, label)
-
-    def _place(self, step: str, inputs: Sequence[Handle]) -> Scope:
-        deepest = self.frame.scope
-        for handle in inputs:
-            self._own(step, handle)
-            scope = scope_of(handle)
-            if scope[: len(deepest)] != deepest and deepest[: len(scope)] != scope:
-                raise DefinitionError(
-                    f"step {step!r} uses values of two different expands, one of them {label_of(handle)}. "
-                    "collect() one of them first"
-                )
-            deepest = max(deepest, scope, key=len)
-        for expand in deepest[len(self.frame.scope) :]:
-            if self.frame.arm and not self._is_within(self._drafts[expand].arm, self.frame.arm):
-                raise DefinitionError(
-                    f"step {step!r}, in an arm, uses a value from inside an expand that was opened outside of "
-                    "the switch. collect() it before the switch, or switch on a value inside the expand"
-                )
-        return deepest
-
-    def _own(self, step: str, handle: Handle) -> None:
-        if not made_by(handle, self):
-            raise DefinitionError(
-                f"step {step!r} uses {label_of(handle)}, which belongs to another pipeline. "
-                "Pass it as a parameter"
-            )
-
     def _after(self, step: str, settings: StepSettings) -> list[Handle]:
         for source in settings.after:
             if not isinstance(source, (Handle, str)) or (
@@ -285,11 +197,6 @@ class Builder:
         if node is not None and (frame.arm is None or self._is_within(self._drafts[node].arm, frame.arm)):
             return node
         return node_of(self.empty_arm(handle)) or ""
-
-    def _is_within(self, arm: Arm | None, outer: Arm) -> bool:
-        while arm is not None and arm != outer:
-            arm = self._drafts[arm[0]].arm
-        return arm == outer
 
 
 def _nodes(handles: Sequence[Handle]) -> tuple[str, ...]:

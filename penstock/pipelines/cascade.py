@@ -103,13 +103,14 @@ class Cascade:
     def open(self, key: str, path: Path, width: int) -> None:
         """An expand begins. Over nothing, it is over at once."""
         place = self.wiring.places[key]
-        if width == 0:
-            self.pass_on(key, path, Token.PASS)
-            return
         for closer in place.closers:
-            tokens = width * self.wiring.places[closer].count
-            self._opens.append(OpenJoin(closer, path, tokens, width))
-        self._fans.append(Fan(key, place.entry, path, width))
+            end = self.wiring.places[closer]
+            if width or end.rule is Rule.COLLECT:
+                self._opens.append(OpenJoin(closer, path, width * end.count, width))
+        if width:
+            self._fans.append(Fan(key, place.entry, path, width))
+        else:
+            self.pass_on(key, path, Token.PASS)
 
     def pass_on(self, key: str, path: Path, token: Token) -> None:
         """Tell those behind a node; behind an expand that has no elements, those who wait for all of them."""
@@ -118,11 +119,10 @@ class Cascade:
             self.release(place, path, token)
             return
         for closer in place.closers:
-            end = self.wiring.places[closer]
-            if end.rule is Rule.COLLECT and token is not Token.PASS:
-                self.skip(closer, path, token)
+            if token is Token.PASS:
+                self.decide(closer, path)
             else:
-                self._moves.append((end, path, _NOTHING))
+                self.skip(closer, path, token)
 
     def fail(self, key: str, path: Path, strategy: Strategy, reason: Reason, detail: str = "") -> Token:
         """A node has failed; what those behind it are told."""
@@ -154,6 +154,7 @@ class Cascade:
         if place.per_element:
             path = path[:-1]
         elif place.count == 1:
+            self._remember(target, path, tally)
             self._moves.append((place, path, tally))
             return
         tokens, before = self._waiting.get((target, path), (0, _NOTHING))
@@ -165,10 +166,13 @@ class Cascade:
             place = self.wiring.places[key]
             if tokens == place.count and not place.per_element:
                 del self._waiting[key, path]
-                if tally.winner is not None:
-                    self._decided.append(Decided(key, path, tally.winner))
+                self._remember(key, path, tally)
                 self._moves.append((place, path, tally))
         return bool(self._moves)
+
+    def _remember(self, key: str, path: Path, tally: Tally) -> None:
+        if tally.winner is not None:
+            self._decided.append(Decided(key, path, tally.winner))
 
     def _decide(self, place: Place, path: Path, tally: Tally) -> None:
         node = place.node

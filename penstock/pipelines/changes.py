@@ -76,7 +76,7 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class OpenJoin:
-    """A join over the elements of an expand, created with it: this many tokens will come."""
+    """A join over the elements of an expand, created with it: this many tokens will come, maybe none."""
 
     node: str
     path: Path

@@ -66,7 +66,7 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What `.options()` set for one step. `job`: what the queue understands (queue, priority, ...), as JSON."""
+    """What `.options()` set for one step. `job`: what the queue understands, such as priority, as JSON."""
 
     delay: float | None = None
     on_failure: Strategy | None = None

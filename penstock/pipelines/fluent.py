@@ -1,4 +1,4 @@
-"""The fluent spelling: verb after verb. Verbs apply to every open branch; a closing verb closes the innermost block.
+"""The fluent spelling: verb after verb, each for every open branch, until a closing verb.
 
 A flow only remembers its verbs. They are played to a builder when the definition is needed, so a flow is
 immutable, can be used in several places, and says the same thing as the graph spelling.
@@ -15,8 +15,9 @@ from typing import Any, Self
 from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import expression_of
 from penstock.pipelines.blueprint import Blueprint, Callee, Fragment
-from penstock.pipelines.builder import Builder, Frame
+from penstock.pipelines.builder import Builder
 from penstock.pipelines.definition import Definition
+from penstock.pipelines.drafting import Frame
 from penstock.pipelines.graph import MISSING, arm_labels, describing, wait_options
 from penstock.pipelines.growth import Growth, Tip
 from penstock.pipelines.handles import Handle

@@ -1,4 +1,4 @@
-"""The graph spelling: a function that is called once, with stand-ins for its arguments, and describes the steps."""
+"""The graph spelling: a function, called once with stand-ins for its arguments, describes the steps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from penstock.context import building
 from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import constant_text, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee, Fragment
-from penstock.pipelines.builder import Builder, Frame
+from penstock.pipelines.builder import Builder
 from penstock.pipelines.definition import Definition, Wait
+from penstock.pipelines.drafting import Frame
 from penstock.pipelines.handles import Handle, label_of, scope_of
 from penstock.pipelines.options import seconds
 from penstock.pipelines.settings import PipelineSettings, finish, plain_parameters
@@ -58,7 +59,7 @@ def define(function: Callable[..., Any], name: str, settings: PipelineSettings) 
     for handle in handles_in(result):
         if scope_of(handle):
             raise DefinitionError(
-                f"pipeline {name!r} returns {label_of(handle)}, which is inside an expand that is never closed. "
+                f"pipeline {name!r} returns {label_of(handle)}, inside an expand that is never closed. "
                 f"Return all its elements: {label_of(handle)}.collect()"
             )
     return finish(builder, signature, expression_of(name, result), settings)
@@ -106,7 +107,7 @@ def wait_for(
     after: Sequence[object] = (),
     key: str | None = None,
 ) -> Any:
-    """A step that waits, without holding a worker, until `run.signal(signal, value)`; its value is the signal's.
+    """A step that waits, without holding a worker, until `run.signal(signal, value)`; the value is its own.
 
     After `timeout` seconds it has the `default` as its value, or fails if there is none.
     """

@@ -1,7 +1,7 @@
 """A flow as it grows: open branches in open blocks.
 
-A verb applies to every open branch: after `divide(a, b)`, `.chain(c)` runs c behind a and another c behind b. A
-closing verb closes the innermost block, in each branch of the blocks around it.
+A verb applies to every open branch: after `divide(a, b)`, `.chain(c)` runs c behind a and another c behind b.
+A closing verb closes the innermost block, in each branch of the blocks around it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import NoReturn
 from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import accepts
 from penstock.pipelines.blueprint import Callee
-from penstock.pipelines.builder import Builder, Frame
+from penstock.pipelines.builder import Builder
 from penstock.pipelines.definition import Wait
 from penstock.pipelines.draft import Draft
+from penstock.pipelines.drafting import Frame
 from penstock.pipelines.handles import Handle, node_of
 
 
@@ -29,6 +30,7 @@ class BlockKind(StrEnum):
 
 
 _CLOSED_BY = {BlockKind.DIVIDE: "combine", BlockKind.EXPAND: "collapse", BlockKind.DIVERT: "converge"}
+_A = {BlockKind.DIVIDE: "a divide", BlockKind.EXPAND: "an expand", BlockKind.DIVERT: "a divert"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ class Growth:
         )
 
     def combine(self, task: Callee) -> None:
-        def closed(block: Block, tips: list[Tip]) -> Tip:
+        def closed(_: Block, tips: list[Tip]) -> Tip:
             handles = [tip.handle for tip in tips]
             together = replace(tips[0], after=tuple([after for tip in tips for after in tip.after]))
-            # A task that takes one argument gets a list; one that takes as many as there are branches gets those.
+            # A task that takes one argument gets a list; one that takes as many as there are branches, those.
             spread = not accepts(task.signature, 1) and accepts(task.signature, len(handles))
             return self._call(task, handles if spread else [handles], together)
 
@@ -89,7 +91,7 @@ class Growth:
         self._each(opened)
 
     def collapse(self, task: Callee) -> None:
-        def closed(block: Block, tips: list[Tip]) -> Tip:
+        def closed(_: Block, tips: list[Tip]) -> Tip:
             return self._call(task, [tips[0].handle.collect()], replace(tips[0], after=()))
 
         self.tree = self._close(self.tree, BlockKind.EXPAND, closed)
@@ -157,7 +159,7 @@ class Growth:
 
     def _close(self, tree: Tree, kind: BlockKind, closed: Callable[[Block, list[Tip]], Tip]) -> Tree:
         if isinstance(tree, Tip):
-            raise DefinitionError(f"{_CLOSED_BY[kind]}() without a {kind}: there is no open {kind} to close")
+            raise DefinitionError(f"{_CLOSED_BY[kind]}() without {_A[kind]}: there is none to close")
         tips = [part for part in tree.parts if isinstance(part, Tip)]
         if len(tips) < len(tree.parts):
             if tips:
@@ -165,7 +167,7 @@ class Growth:
             return replace(tree, parts=tuple([self._close(part, kind, closed) for part in tree.parts]))
         if tree.kind is not kind:
             raise DefinitionError(
-                f"{_CLOSED_BY[kind]}() without a {kind}: the innermost open block is a {tree.kind}. "
+                f"{_CLOSED_BY[kind]}() without {_A[kind]}: the innermost open block is {_A[tree.kind]}. "
                 f"Close it first, with .{_CLOSED_BY[tree.kind]}(task)"
             )
         return closed(tree, tips)
@@ -173,8 +175,8 @@ class Growth:
     def _refuse_ragged(self, block: Block, kind: BlockKind) -> NoReturn:
         still = next(part.kind for part in block.parts if isinstance(part, Block))
         raise DefinitionError(
-            f"{_CLOSED_BY[kind]}(): one branch of the {block.kind} has a {still} that is never closed, where its "
-            f"value is needed. Close it inside that branch, with .{_CLOSED_BY[still]}(task)"
+            f"{_CLOSED_BY[kind]}(): one branch of the {block.kind} has {_A[still]} that is never closed, "
+            f"where its value is needed. Close it inside that branch, with .{_CLOSED_BY[still]}(task)"
         )
 
     def _outside(self, block: Block) -> Tip:

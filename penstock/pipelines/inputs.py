@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate, outputs_in
-from penstock.pipelines.paths import Path
+from penstock.pipelines.paths import TOP, Path
 from penstock.pipelines.wiring import Wiring
 
 
@@ -34,7 +34,7 @@ class Needs:
 
 
 class Stored(Protocol):
-    """What was fetched. A step without an output (skipped, or failed and ignored) has the value None."""
+    """What was fetched. None is the value of what is not there: skipped, or failed and ignored."""
 
     def param(self, name: str) -> object: ...
 
@@ -42,22 +42,22 @@ class Stored(Protocol):
 
     def winner(self, node: str, path: Path) -> str | None: ...
 
-    def width(self, node: str, path: Path) -> int: ...
+    def width(self, node: str, path: Path) -> int | None: ...
 
 
 def inputs_of(wiring: Wiring, node: str, path: Path) -> Needs:
     """What the arguments of a step, or the value that a switch or an expand asks for, are made from."""
-    needs = _Reader(wiring, path)
+    reader = _Reader(wiring)
     for expr in _expressions(wiring.places[node].node):
-        needs.read(expr)
-    return needs.needs()
+        reader.read(expr, path)
+    return reader.needs()
 
 
 def result_of(wiring: Wiring) -> Needs:
     """What the run's result is made from."""
-    needs = _Reader(wiring, ())
-    needs.read(wiring.definition.result)
-    return needs.needs()
+    reader = _Reader(wiring)
+    reader.read(wiring.definition.result, TOP)
+    return reader.needs()
 
 
 def arguments(
@@ -74,9 +74,7 @@ def asked_value(wiring: Wiring, node: str, path: Path, stored: Stored) -> object
     return value_of(wiring, wiring.places[node].node.args[0], path, stored)
 
 
-def value_of(
-    wiring: Wiring, expr: Expr, path: Path, stored: Stored, element: object = None
-) -> object:
+def value_of(wiring: Wiring, expr: Expr, path: Path, stored: Stored, element: object = None) -> object:
     """The raw value of an expression, as seen from a path."""
 
     def leaf(found: Param | Output | Element) -> object:
@@ -95,11 +93,11 @@ def _node_value(wiring: Wiring, node: Node, path: Path, stored: Stored) -> objec
     match node.kind:
         case Kind.COLLECT:
             width = stored.width(node.key, path)
+            if width is None:
+                return None
             return [value_of(wiring, node.args[0], (*path, index), stored) for index in range(width)]
         case Kind.FIRST | Kind.MERGE:
-            winner: str | None = node.reads[0]
-            if wiring.places[node.key].count > 1:
-                winner = stored.winner(node.key, path)
+            winner = stored.winner(node.key, path)
             return None if winner is None else value_of(wiring, Output(winner), path, stored)
         case Kind.PASS:
             return value_of(wiring, node.args[0], path, stored)
@@ -111,29 +109,29 @@ def _node_value(wiring: Wiring, node: Node, path: Path, stored: Stored) -> objec
 class _Reader:
     """Collects cells, following nodes that have no output of their own."""
 
-    def __init__(self, wiring: Wiring, path: Path) -> None:
+    def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._path = path
         self._outputs: dict[Cell, None] = {}
         self._joins: dict[Cell, None] = {}
 
     def needs(self) -> Needs:
         return Needs(tuple(self._outputs), tuple(self._joins))
 
-    def read(self, expr: Expr) -> None:
+    def read(self, expr: Expr, path: Path) -> None:
         for key in outputs_in(expr):
             node = self._wiring.places[key].node
-            cell = Cell(key, self._path[: node.depth], below=node.depth > len(self._path))
+            cell = Cell(key, path[: node.depth], below=node.depth > len(path))
             if node.kind.is_step:
                 self._outputs[cell] = None
                 continue
-            if node.kind is Kind.COLLECT or self._wiring.places[key].count > 1 and node.kind in _CHOOSERS:
+            if node.kind in _REMEMBERED:
                 self._joins[cell] = None
             for inner in node.args:
-                self.read(inner)
+                # Seen from the node itself: the elements below a collect are not those of its reader.
+                self.read(inner, cell.path)
 
 
-_CHOOSERS = frozenset({Kind.FIRST, Kind.MERGE})
+_REMEMBERED = frozenset({Kind.COLLECT, Kind.FIRST, Kind.MERGE})
 
 
 def _expressions(node: Node) -> Iterator[Expr]:

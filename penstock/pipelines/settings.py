@@ -34,7 +34,7 @@ class PipelineSettings:
         return replace(self, callbacks=tuple(sorted(known.items())))
 
     def failing(self, pipeline: str, given: object) -> PipelineSettings:
-        """`on_failure` names the strategy, if it is a word; a task that hears of a failure, if it is a task."""
+        """`on_failure` takes the strategy, as a word, and tasks that hear of a failure."""
         settings = self
         for item in given if isinstance(given, (list, tuple)) else [given]:
             if isinstance(item, str):

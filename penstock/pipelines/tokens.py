@@ -1,9 +1,9 @@
 """What edges carry and how a node is decided from it. The one place that knows what failure means downstream.
 
-A step that ended well, or whose failure is ignored, lets those behind it go on; one that failed, was cancelled
-or was itself skipped because of that, blocks them; one in an arm that was not chosen is pruned. Pruned goes
-before blocked and is passed on at once, so that an arm not taken waits for nothing; blocked waits until all
-inputs have ended.
+A step that ended well, or whose failure is ignored, lets those behind it go on; one that failed, was
+cancelled or was itself skipped because of that, blocks them; one in an arm that was not chosen is pruned.
+Pruned goes before blocked and is passed on at once, so that an arm not taken waits for nothing; blocked waits
+until all inputs have ended.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ class JoinState:
 
 
 def carried(kind: EdgeKind, token: Token) -> Token:
-    """What of a token crosses an edge: order and element edges take "not chosen" for done."""
-    if kind is EdgeKind.DONE:
-        return Token.PASS
-    if token is Token.PRUNED and kind in (EdgeKind.ORDER, EdgeKind.ELEMENT):
+    """What of a token crosses an edge. To come after something, it is enough that it was not chosen."""
+    if kind is EdgeKind.DONE or (kind is EdgeKind.ORDER and token is Token.PRUNED):
         return Token.PASS
     return token
 
@@ -87,6 +85,7 @@ def verdict(place: Place, tally: Tally) -> Token:
                 return Token.PRUNED
             return Token.BLOCKED if tally.blocked else Token.PASS
         case Rule.COLLECT:
+            # An element that was not chosen is None in the list.
             return Token.BLOCKED if tally.blocked else Token.PASS
         case Rule.CLOSE:
             return Token.PASS

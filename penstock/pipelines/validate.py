@@ -30,6 +30,6 @@ def _check_after(definition: Definition, node: Node) -> None:
         scope = definition.by_key[source].scope
         if node.scope[: len(scope)] != scope:
             raise DefinitionError(
-                f"step {node.key!r} comes after {source!r}, which is inside an expand that {node.key!r} is outside "
-                "of. Come after all its elements: after=[step.collect()]"
+                f"step {node.key!r} comes after {source!r}, which is inside an expand that {node.key!r} is "
+                "outside of. Come after all its elements: after=[step.collect()]"
             )

@@ -6,7 +6,7 @@ Three rules make counting enough:
 - A node that belongs to an arm hears from its switch, unless a node of the same arm, whose value it reads,
   has heard already.
 - A node that can be decided before all its inputs have ended (`first`, or a step that is pruned) does not
-  vouch for them: they are tied to the end of their scope as well. So what ends a scope, or the run, ends last.
+  vouch for them: they are tied to the end of their scope as well. So what ends a scope, or the run, is last.
 """
 
 from __future__ import annotations

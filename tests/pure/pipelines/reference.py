@@ -1,0 +1,181 @@
+"""A slow, obvious interpreter of definitions: what each node comes to, by recursion over what it depends on.
+
+It knows nothing of edges, counts or joins. Failures with strategy "halt" only block here: when a run halts,
+what did not start depends on the order of things, and tests compare only what ran.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from penstock.pipelines.definition import Definition, Kind, Node, Strategy
+from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate
+from penstock.pipelines.paths import Path
+from penstock.values.codec import natural
+from penstock.values.tags import raw_elements
+from tests.pure.pipelines.machine import Boom, Outcome
+
+RAN, IGNORED, BLOCKED, PRUNED = "ran", "ignored", "blocked", "pruned"
+
+
+@dataclass(frozen=True)
+class End:
+    """What became of a node: how, its value, and for steps whether its body ran and failed."""
+
+    how: str
+    value: object = None
+    failed: bool = False
+    chosen: int = -1
+
+
+class Reference:
+    """The ends of all nodes of one run. `winner` tells which input a `first` took, when several succeeded."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        outcome: Outcome,
+        params: dict[str, object],
+        winner: Callable[[str, Path], str | None],
+    ) -> None:
+        self.definition = definition
+        self.nodes = definition.by_key
+        self.outcome = outcome
+        self.params = params
+        self.winner = winner
+        self._known: dict[tuple[str, Path], End] = {}
+
+    def end(self, key: str, path: Path) -> End:
+        node = self.nodes[key]
+        at = (key, path[: node.depth])
+        if at not in self._known:
+            self._known[at] = self._end(node, at[1])
+        return self._known[at]
+
+    def steps(self) -> Iterator[tuple[str, Path]]:
+        """Every step that exists: at each path that the expands around it lead to."""
+        for node in self.definition.nodes:
+            if node.kind.is_step:
+                for path in self._paths(node):
+                    yield node.key, path
+
+    @property
+    def result(self) -> object:
+        return self.value(self.definition.result, ())
+
+    def value(self, expr: Expr, path: Path, element: object = None) -> object:
+        def leaf(found: Param | Output | Element) -> object:
+            if isinstance(found, Param):
+                return self.params[found.name]
+            return self.end(found.node, path).value if isinstance(found, Output) else element
+
+        return evaluate(expr, leaf)
+
+    def _paths(self, node: Node) -> list[Path]:
+        paths: list[Path] = [()]
+        for expand in node.scope:
+            paths = [(*path, index) for path in paths for index in range(self._width(expand, path))]
+        return paths
+
+    def _width(self, expand: str, path: Path) -> int:
+        end = self.end(expand, path)
+        return len(end.value) if end.how == RAN and isinstance(end.value, list) else 0
+
+    def _end(self, node: Node, path: Path) -> End:
+        match node.kind:
+            case Kind.COLLECT:
+                return self._collect(node, path)
+            case Kind.FIRST:
+                return self._first(node, path)
+            case Kind.MERGE:
+                return self._merge(node, path)
+        how = self._verdict(node, path)
+        if how != RAN:
+            return End(how)
+        match node.kind:
+            case Kind.BARRIER:
+                return End(RAN)
+            case Kind.PASS:
+                return End(RAN, self.value(node.args[0], path))
+            case Kind.SWITCH:
+                return End(RAN, chosen=self._choice(node, path))
+            case Kind.EXPAND:
+                return self._expand(node, path)
+        return self._step(node, path)
+
+    def _verdict(self, node: Node, path: Path) -> str:
+        """Whether all it waits for went well; what lies outside of its scope was waited for at the door."""
+        found = [self._how(key, path) for key in node.reads if self.nodes[key].scope == node.scope]
+        order = [self._how(key, path) for key in node.after if self.nodes[key].scope == node.scope]
+        if node.kind is Kind.EXPAND:
+            inside = [
+                n for n in self.definition.nodes if n.scope[: node.depth + 1] == (*node.scope, node.key)
+            ]
+            for inner in inside:
+                found += [self._how(key, path) for key in inner.reads if self.nodes[key].scope == node.scope]
+                order += [self._how(key, path) for key in inner.after if self.nodes[key].scope == node.scope]
+        found += [how for how in order if how != PRUNED]
+        if node.arm is not None and self.nodes[node.arm[0]].scope == node.scope:
+            switch = self.end(node.arm[0], path)
+            found.append(switch.how if switch.how != RAN or switch.chosen == node.arm[1] else PRUNED)
+        if PRUNED in found:
+            return PRUNED
+        return BLOCKED if BLOCKED in found else RAN
+
+    def _how(self, key: str, path: Path) -> str:
+        return self.end(key, path).how
+
+    def _choice(self, node: Node, path: Path) -> int:
+        label = str(natural(self.value(node.args[0], path)))
+        return node.arms.index(label) if label in node.arms else node.arms.index(None)
+
+    def _expand(self, node: Node, path: Path) -> End:
+        elements = raw_elements(self.value(node.args[0], path))
+        if isinstance(elements, list):
+            return End(RAN, elements)
+        ignored = node.options.on_failure in (Strategy.IGNORE, Strategy.OPTIONAL)
+        return End(RAN if ignored else BLOCKED, [] if ignored else None, failed=True)
+
+    def _step(self, node: Node, path: Path) -> End:
+        element = None
+        if node.is_entry:
+            values = self.end(node.scope[-1], path).value
+            assert isinstance(values, list)
+            element = values[path[-1]]
+        args = [self.value(expr, path, element) for expr in node.args]
+        kwargs = {name: self.value(expr, path, element) for name, expr in node.kwargs}
+        try:
+            return End(RAN, self.outcome(node.key, path, args, kwargs))
+        except Boom:
+            strategy = node.options.on_failure or self.definition.on_failure
+            ignored = strategy in (Strategy.IGNORE, Strategy.OPTIONAL)
+            return End(IGNORED if ignored else BLOCKED, failed=True)
+
+    def _collect(self, node: Node, path: Path) -> End:
+        expand = self.nodes[node.reads[0]].scope[-1]
+        opened = self.end(expand, path)
+        if opened.how != RAN:
+            return End(opened.how)
+        ends = [self.end(node.reads[0], (*path, index)) for index in range(self._width(expand, path))]
+        if any(end.how == BLOCKED for end in ends):
+            return End(BLOCKED)
+        return End(RAN, [end.value for end in ends])
+
+    def _first(self, node: Node, path: Path) -> End:
+        ends = {key: self.end(key, path) for key in node.reads}
+        good = [key for key, end in ends.items() if end.how == RAN]
+        if good:
+            winner = self.winner(node.key, path) if len(ends) > 1 else good[0]
+            # A halted run may never have got to decide it.
+            return End(RAN, ends[winner if winner in good else good[0]].value)
+        if any(end.how == IGNORED for end in ends.values()):
+            return End(RAN)
+        return End(BLOCKED if any(end.how == BLOCKED for end in ends.values()) else PRUNED)
+
+    def _merge(self, node: Node, path: Path) -> End:
+        ends = [self.end(key, path) for key in node.reads]
+        for end in ends:
+            if end.how in (RAN, IGNORED):
+                return End(RAN, end.value)
+        return End(BLOCKED if any(end.how == BLOCKED for end in ends) else PRUNED)

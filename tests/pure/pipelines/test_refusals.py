@@ -1,0 +1,193 @@
+"""What is refused before any row is written, and what the message says."""
+
+# ruff: noqa: ARG005, PLW0108 - each lambda stands for a whole pipeline
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.errors import DefinitionError
+from penstock.pipelines.fluent import flow
+from penstock.pipelines.graph import barrier, first, switch, wait_for
+from tests.pure.pipelines.fakes import app_flow, graph, task
+
+A, B, C, D = (task(name) for name in "abcd")
+TWO = task("two", "x, y")
+START = task("start", "n")
+WRONG: Any = 3
+BRANCH: Any = flow(A)
+
+
+def nothing(n: int) -> Any:
+    return n
+
+
+def cycle(n: int) -> Any:
+    return A.options(after=["b"])(1), B.options(after=["c"])(2), C.options(after=["a"])(3)
+
+
+def itself(n: int) -> Any:
+    return A.options(after=["a"])(n)
+
+
+def inner_needs_all(n: int) -> Any:
+    element = A.map(START(n))
+    total = B(element.collect())
+    return TWO(element, total).collect()
+
+
+def into_an_expand(n: int) -> Any:
+    A.map(START(n))
+    return B.options(after=["a"])(n)
+
+
+def siblings(n: int) -> Any:
+    found = START(n)
+    return TWO(A.map(found), B.map(found))
+
+
+def arm_reaches_into_expand(n: int) -> Any:
+    element = A.map(START(n))
+    return switch(START(n), {"x": lambda: B(element)}, otherwise=None)
+
+
+def arm_ends_in_expand(n: int) -> Any:
+    return switch(START(n), {"x": lambda: B.map(START(n))}, otherwise=None)
+
+
+GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
+    (nothing, ["'nothing'", "no steps"]),
+    (cycle, ["cycle", "a", "→"]),
+    (itself, ["'a' depends on itself"]),
+    (inner_needs_all, ["cycle", "second", ".map()"]),
+    (into_an_expand, ["'b' comes after 'a'", "collect()"]),
+    (siblings, ["'two'", "two different expands", "collect()"]),
+    (arm_reaches_into_expand, ["'b'", "collect()"]),
+    (arm_ends_in_expand, ["inside an expand", "collect()"]),
+    (lambda n: A.options(after=["nope"])(n), ["'a'", "'nope'", "no such step"]),
+    (lambda n: [A.options(key="k")(n), B.options(key="k")(n)], ["two steps", "'k'", "options(key="]),
+    (lambda n: A.options(key="@end")(n), ["'@end'", "reserved"]),
+    (lambda n: A.options(after=["@expand.a"])(n), ["no such step"]),
+    (lambda n: A.options(key="a b")(n), ["'a b'", "not allowed"]),
+    (lambda n: TWO(n), ["'two'", "missing a required argument", "'y'", "(x, y)"]),
+    (lambda n: A(n, n), ["'a'", "too many positional arguments"]),
+    (lambda n: A(n, z=n), ["'a'", "'z'"]),
+    (lambda n: A.map(n), ["returns a", "never closed", ".collect()"]),
+    (lambda n: A(n).collect(), ["a.collect()", "not inside an expand"]),
+    (lambda n: A.map(), ["first argument"]),
+    (lambda n: switch(A(n), {"x": B}), ["otherwise="]),
+    (lambda n: switch(5, {"x": B}, otherwise=None), ["not on 5"]),
+    (lambda n: switch(A(n), {1: B, "1": C}, otherwise=None), ["same label"]),
+    (lambda n: switch(A(n), {"x": lambda value: B(value)}, otherwise=None), ["takes no parameters"]),
+    (lambda n: switch(A(n), {"x": B(n)}, otherwise=None), ["called already", "lambda"]),
+    (lambda n: switch(A(n), {"x": 3}, otherwise=None), ["not 3"]),
+    (lambda n: first(), ["first()", "at least one"]),
+    (lambda n: first(A(n), n), ["first()", "steps"]),
+    (lambda n: barrier(3), ["barrier()", "not 3"]),
+    (lambda n: A.options(after=n)(n), ["after=", "list"]),
+    (lambda n: A.options(after=[3])(n), ["after=", "not 3"]),
+    (lambda n: wait_for(""), ["signal"]),
+    (lambda n: wait_for("x", default=1), ["default needs a timeout"]),
+    (lambda n: wait_for("x", timeout=-1), ["timeout=-1"]),
+    (lambda n: A.options(quueue="mail")(n), ["'a'", "'quueue'", "did you mean 'queue'"]),
+    (lambda n: A.options(connection=object())(n), ["'a'", "connection", "trigger"]),
+    (lambda n: A.options(on_failure="panic")(n), ["'a'", "'panic'", "'halt'"]),
+    (lambda n: A.options(optional=True, on_failure="halt")(n), ["'a'", "Leave one of them out"]),
+    (lambda n: A.options(delay=-1)(n), ["'a'", "delay=-1"]),
+    (lambda n: A.options(priority="high")(n), ["'a'", "priority='high'"]),
+    (lambda n: A.options(retries=-1)(n), ["'a'", "max=-1"]),
+    (lambda n: A(object()), ["'a'", "object"]),
+    (lambda *n: A(n), ["names", "*n"]),
+    # a value that does not exist yet
+    (lambda n: A(n) if n else B(n), ["'n'", "switch("]),
+    (lambda n: [A(x) for x in n], ["'n'", ".map("]),
+    (lambda n: A(A(n).name), ["of a is known only", "'name'"]),
+    (lambda n: A(A(n)["k"]), ["of a is known only", "'k'"]),
+    (lambda n: A(n + 1), ["'n'", "computed"]),
+    (lambda n: A(f"{n}"), ["'n'", "string"]),
+    (lambda n: A(n) if A(n) == 3 else B(n), ["compared", "switch("]),
+    (lambda n: A(len(n)), ["length"]),
+]
+
+
+@pytest.mark.parametrize(("function", "words"), GRAPHS)
+def test_a_wrong_graph_is_refused_with_the_step_and_the_way_out(
+    function: Callable[..., Any], words: list[str]
+) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        graph(function)
+    for word in words:
+        assert word in str(caught.value)
+
+
+FLOWS: list[tuple[Callable[[], Any], list[str]]] = [
+    (lambda: app_flow("p").chain(A), ["'p'", ".chain()", "before the start"]),
+    (lambda: app_flow("p").definition, ["'p'", "no start"]),
+    (lambda: app_flow("p").start(START).start(A), ["'p'", "two starts", ".divide("]),
+    (lambda: app_flow("p").start(START).combine(A).definition, ["combine() without a divide"]),
+    (lambda: app_flow("p").start(START).collapse(A).definition, ["collapse() without an expand"]),
+    (lambda: app_flow("p").start(START).converge(A).definition, ["converge() without a divert"]),
+    (lambda: app_flow("p").start(START).expand(A).combine(B).definition, ["innermost", ".collapse(task)"]),
+    (lambda: app_flow("p").start(START).divide(A, B).collapse(C).definition, ["innermost", ".combine(task)"]),
+    (lambda: app_flow("p").start(START).divert({"x": A}), ["otherwise="]),
+    (lambda: app_flow("p").start(START).divide(), ["'p'", "at least one branch"]),
+    (lambda: app_flow("p").start(START).divide(A, WRONG), ["'p'", "divide()", "not 3"]),
+    (lambda: app_flow("p").start(START).chain(BRANCH), ["'p'", "chain()", "divide()"]),
+    (
+        lambda: app_flow("p").start(START).divide(flow(A).expand(B), C).combine(D).definition,
+        ["combine()", "expand that is never closed", ".collapse(task)"],
+    ),
+    (lambda: app_flow("p").start(task("many", "*n")).definition, ["names", "*n"]),
+    (lambda: app_flow("p").start(START).chain(TWO).definition, ["'two'", "'y'"]),
+    (lambda: app_flow("p").start(START).on_halt(WRONG), ["'p'", "on_halt", "not 3"]),
+    (lambda: app_flow("p", on_failure="stop"), ["'p'", "'stop'"]),
+    (lambda: app_flow("p", timeout=3), ["'p'", "'timeout'"]),
+]
+
+
+@pytest.mark.parametrize(("build", "words"), FLOWS)
+def test_a_wrong_flow_is_refused(build: Callable[[], Any], words: list[str]) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        build()
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_parts_of_a_pipeline_are_refused_outside_of_one() -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: switch(1, {}, otherwise=None),
+        lambda: first(1),
+        lambda: barrier(1),
+        lambda: wait_for("x"),
+    ]
+    for call in calls:
+        with pytest.raises(DefinitionError, match=r"@app\.pipeline"):
+            call()
+
+
+def test_a_value_of_another_pipeline_is_refused() -> None:
+    kept: list[Any] = []
+
+    def one(n: int) -> Any:
+        kept.append(A(n))
+        return kept[0]
+
+    graph(one)
+    with pytest.raises(DefinitionError, match="another pipeline"):
+        graph(lambda n: B(kept[0]))
+
+
+def test_an_async_function_is_refused() -> None:
+    async def described(n: int) -> Any:
+        return A(n)
+
+    with pytest.raises(DefinitionError, match="use def"):
+        graph(described)
+
+
+def test_a_pipeline_is_not_called_outside_of_another() -> None:
+    with pytest.raises(DefinitionError, match=r"\.trigger\("):
+        app_flow("p").start(START)(1)
