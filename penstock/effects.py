@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from penstock.context import CurrentJob, Surroundings
     from penstock.values.signature import Signature
 
-STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
-
 
 class TransactionScope:
     """`with job.transaction() as connection:` or `async with`."""
@@ -50,7 +48,7 @@ class TransactionScope:
         connection, self._tx = self._shared.__enter__()
         try:
             self._tx.stage("effects")
-            if self._tx.row(STILL_HELD, id=self.claim.job_id, token=self.claim.token) is None:
+            if not settle.is_held(self._tx, self.claim):
                 raise CommitFailed(f"job {self.claim.job_id}")
         except BaseException as error:
             self._shared.__exit__(type(error), error, error.__traceback__)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -129,7 +130,9 @@ class Job(Generic[R]):
     def _standing(self) -> Standing:
         standing = self._host.database.read(read.standing, self.id)
         if standing is None:
-            raise PenstockError(f"there is no job {self.id}; it may have been pruned, or its enqueue never committed")
+            raise PenstockError(
+                f"there is no job {self.id}; it may have been pruned, or its enqueue never committed"
+            )
         return standing
 
     def _value(self, standing: Standing) -> R:
@@ -161,7 +164,7 @@ class Patience:
         self.deadline = None if timeout is None else time.monotonic() + timeout
         self.delay = 0.002
         self.heard = threading.Event()
-        self.waker: Callable[[], None] | None = None
+        self.waker: Callable[[], object] | None = None
         self.stop: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Patience:
@@ -189,10 +192,8 @@ class Patience:
         self.waker = lambda: loop.call_soon_threadsafe(event.set)
         if self.heard.is_set():
             event.set()
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(event.wait(), pause)
-        except TimeoutError:
-            pass
         self.waker = None
         self.heard.clear()
         return True
@@ -222,4 +223,6 @@ def instant(micros: int) -> datetime:
 def _attempt(row: Sequence[Any]) -> AttemptRecord:
     number, process, started, finished, outcome, error_type, error, traceback = row
     text = f"{error_type}: {error}" if error_type and error else error_type or error
-    return AttemptRecord(number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback)
+    return AttemptRecord(
+        number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback
+    )

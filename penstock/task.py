@@ -57,7 +57,9 @@ class Task(Generic[P, R]):
         """In a pipeline: this step once for each element."""
         builder = building.get()
         if builder is None:
-            raise DefinitionError(f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function")
+            raise DefinitionError(
+                f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function"
+            )
         return builder.map(self, args, kwargs)
 
     def options(self, **overrides: object) -> Task[P, R]:
@@ -119,19 +121,24 @@ class Task(Generic[P, R]):
 
     def _jobs(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[NewJob]:
         if self.settings.key is not None:
-            raise ArgumentError(self.name, "one key cannot name many jobs: enqueue them one by one, each with its key")
+            raise ArgumentError(
+                self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
+            )
         prepared = [self._split(call) for call in calls]
         settings = self.settings
         ids = new_ids(len(prepared))
-        return [self._job(id, settings, args, kwargs) for id, (args, kwargs) in zip(ids, prepared, strict=True)]
+        return [
+            self._job(id, settings, args, kwargs) for id, (args, kwargs) in zip(ids, prepared, strict=True)
+        ]
 
     def _split(self, call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
         if isinstance(call, Mapping):
             return (), call
-        if isinstance(call, Sequence) and not isinstance(call, str | bytes):
+        if isinstance(call, tuple | list):
             return call, {}
         raise ArgumentError(
-            self.name, f"enqueue_many takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}"
+            self.name,
+            f"enqueue_many takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}",
         )
 
     def _job(self, id: str, settings: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:

@@ -92,7 +92,13 @@ class Dialect(Protocol):
         """Insert one batch into one or several tables."""
 
     def take_ready(
-        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+        self,
+        tx: Transaction,
+        lanes: Sequence[Lane],
+        tasks: Sequence[str],
+        limit: int,
+        token: int,
+        process: str,
     ) -> list[Row]:
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
 

@@ -113,7 +113,10 @@ class PostgresEar:
             return None
         self.tried = time.monotonic()
         connection = psycopg.connect(
-            self.dsn, autocommit=True, connect_timeout=max(1, int(self.timeout)), application_name="penstock-listen"
+            self.dsn,
+            autocommit=True,
+            connect_timeout=max(1, int(self.timeout)),
+            application_name="penstock-listen",
         )
         connection.execute(f'LISTEN "{self.channel}"')
         self.connection = connection

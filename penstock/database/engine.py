@@ -61,15 +61,21 @@ class Database:
         self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Run `work` in a transaction of its own; try again after what passes by itself."""
-        return self.patiently(lambda: self._once(self.transaction, work, args, kwargs))
+
+        def attempt() -> R:
+            with self.transaction() as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.patiently(attempt)
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `work`, which only reads."""
-        return self.patiently(lambda: self._once(self.reading, work, args, kwargs))
 
-    def _once(self, opened: Any, work: Any, args: Any, kwargs: Any) -> Any:
-        with opened() as tx:
-            return work(tx, *args, **kwargs)
+        def attempt() -> R:
+            with self.reading() as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.patiently(attempt)
 
     def patiently(self, attempt: Callable[[], R]) -> R:
         """Try again and again, with growing pauses, as long as what fails may pass by itself."""
@@ -250,7 +256,9 @@ def _quietly(action: Callable[..., object], *args: object) -> None:
 
 def _is_out_of_order(error: BaseException) -> bool:
     text = str(error).lower()
-    return any(word in text for word in ("readonly", "read-only", "disk is full", "disk i/o", "unable to open"))
+    return any(
+        word in text for word in ("readonly", "read-only", "disk is full", "disk i/o", "unable to open")
+    )
 
 
 def _write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:

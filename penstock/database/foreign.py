@@ -39,7 +39,9 @@ class Foreign:
                 f"connection= is a {self.backend} connection, but the app's database is {database.dialect.name}. "
                 "Pass a connection to the app's own database."
             )
-        return Transaction(self.driver, database.dialect, database.renderer(self.style), database.column_types)
+        return Transaction(
+            self.driver, database.dialect, database.renderer(self.style), database.column_types
+        )
 
 
 def recognize(connection: Any) -> Foreign:
@@ -85,7 +87,9 @@ def _sqlalchemy(connection: Any) -> Foreign:
     bound = inner.get_bind() if hasattr(inner, "get_bind") else inner
     if not hasattr(inner, "execute"):
         raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
-    return Foreign(_Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql"))
+    return Foreign(
+        _Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql")
+    )
 
 
 class _Cursor:
@@ -156,7 +160,9 @@ class _Asyncpg:
 
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                self._rows = [tuple(row) for row in await_only(connection.fetch(sql, *(parameters or {}).values()))]
+                self._rows = [
+                    tuple(row) for row in await_only(connection.fetch(sql, *(parameters or {}).values()))
+                ]
                 self.rowcount = len(self._rows)
 
         return Cursor()

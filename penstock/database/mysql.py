@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 TRANSIENT_ERRORS = frozenset({1020, 1040, 1047, 1180, 1205, 1213, 1290, 1412, 1615, 1969, 3024, 3572})
-DISCONNECTS = frozenset({0, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031})
+DISCONNECTS = frozenset(
+    {0, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031}
+)
 DUPLICATE = 1062
 BATCH_BYTES = 1_000_000
 """Well below the smallest max_allowed_packet in use."""
@@ -107,7 +109,13 @@ class MySql:
                 _insert(tx, renderer, write, ending, part, shared)
 
     def take_ready(
-        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+        self,
+        tx: Transaction,
+        lanes: Sequence[Lane],
+        tasks: Sequence[str],
+        limit: int,
+        token: int,
+        process: str,
     ) -> list[Row]:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 
@@ -162,6 +170,8 @@ def _insert(
     def numbered(index: int) -> str:
         return FIELD.sub(lambda match: f"{match[0]}_{index}" if match[1] in used else match[0], values)
 
-    parameters = dict(shared) | {f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used}
+    parameters = dict(shared) | {
+        f"{name}_{index}": row[name] for index, row in enumerate(rows) for name in used
+    }
     all_values = ", ".join(numbered(index) for index in range(len(rows)))
     tx.execute_rendered(renderer.make(f"{head} VALUES {all_values}{ending}"), parameters)

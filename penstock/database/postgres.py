@@ -111,7 +111,9 @@ class Postgres:
         if settings.pooler == "transaction":
             arguments["prepare_threshold"] = None
         else:
-            arguments["options"] = " ".join(f"-c {name}={value}" for name, value in _timeouts(settings).items())
+            arguments["options"] = " ".join(
+                f"-c {name}={value}" for name, value in _timeouts(settings).items()
+            )
         return {"connect_args": {k: v for k, v in arguments.items() if k not in url.query}}
 
     def connected(self, driver: Any) -> None:
@@ -175,7 +177,13 @@ class Postgres:
         tx.send(rendered, parameters | {"batch": to_json(rows).decode()})
 
     def take_ready(
-        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+        self,
+        tx: Transaction,
+        lanes: Sequence[Lane],
+        tasks: Sequence[str],
+        limit: int,
+        token: int,
+        process: str,
     ) -> list[Row]:
         wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
         return tx.rows(

@@ -25,7 +25,9 @@ from penstock.database.template import ListType, ParamStyle, Renderer
 try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows has no flock; there the busy handler alone has to do
-    fcntl = None  # type: ignore[assignment]
+    HAS_FLOCK = False
+else:
+    HAS_FLOCK = True
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -61,7 +63,7 @@ class Gate:
         self.threads.release()
 
     def _lock_file(self) -> None:
-        if fcntl is None or self.path is None:
+        if self.path is None or not HAS_FLOCK:
             return
         if self.handle is None or self.owner != os.getpid():
             with contextlib.suppress(OSError):
@@ -105,7 +107,7 @@ class Sqlite:
 
     def connected(self, driver: Any) -> None:
         driver.isolation_level = None
-        driver.execute("PRAGMA busy_timeout = %d" % int(self.timeout * 1000))
+        driver.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
         if not self.in_memory:
             self._use_wal(driver)
         driver.execute("PRAGMA synchronous = FULL")
@@ -175,7 +177,13 @@ class Sqlite:
             tx.execute_many(renderer.render(portable.insert_template(write, verb)), full)
 
     def take_ready(
-        self, tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+        self,
+        tx: Transaction,
+        lanes: Sequence[Lane],
+        tasks: Sequence[str],
+        limit: int,
+        token: int,
+        process: str,
     ) -> list[Row]:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 

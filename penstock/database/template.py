@@ -20,6 +20,7 @@ MARK = re.compile(r"\{([a-z_]+)(?::([a-z_]+):([a-z]+))?\}|(?<![:\w]):([a-z_][a-z
 
 ParamStyle = Literal["pyformat", "named", "numbered"]
 ListType = Literal["uuid", "text", "int"]
+LIST_TYPES: dict[str, ListType] = {"uuid": "uuid", "text": "text", "int": "int"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,9 @@ class Renderer:
             if name:
                 return parameter(name)
             if word == "among":
-                lists[list_name] = list_type
-                return self.among(parameter(list_name), list_type)
+                kind = LIST_TYPES[list_type]
+                lists[list_name] = kind
+                return self.among(parameter(list_name), kind)
             return self.words[word]
 
         text = template.replace("%", "%%") if self.style == "pyformat" else template

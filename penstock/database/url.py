@@ -36,7 +36,9 @@ def parse(url: str) -> URL:
     if driver is None:
         raise ConfigurationError(f"{parsed.drivername!r} is not a database that Penstock knows. Use {FORMS}.")
     if driver.startswith("sqlite") and parsed.host:
-        raise ConfigurationError(f"{url!r} names a host; a SQLite file needs three slashes: sqlite:///{parsed.host}")
+        raise ConfigurationError(
+            f"{url!r} names a host; a SQLite file needs three slashes: sqlite:///{parsed.host}"
+        )
     return parsed.set(drivername=driver)
 
 

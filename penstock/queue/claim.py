@@ -26,15 +26,26 @@ def claim(
     rows = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process) if lanes and tasks else []
     floors: dict[tuple[str, int], int] = {}
     claims: list[Claim] = []
-    for job_id, queue, tier, seq, generation, retries, crashes, claimed_at, task, payload, options, *place in rows:
+    for job_id, queue, tier, seq, generation, retries, crashes, claimed_at, *described in rows:
         floors[queue, tier] = max(seq, floors.get((queue, tier), 0))
-        if generation is None:
-            continue
-        claims.append(
-            Claim(
-                job_id, token, generation, task, queue, tier, payload, options, retries, crashes, claimed_at, *place
+        if generation is not None:
+            task, payload, options, *place = described
+            claims.append(
+                Claim(
+                    job_id,
+                    token,
+                    generation,
+                    task,
+                    queue,
+                    tier,
+                    payload,
+                    options,
+                    retries,
+                    crashes,
+                    claimed_at,
+                    *place,
+                )
             )
-        )
     return claims, floors
 
 

@@ -77,7 +77,9 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
 def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Take failed jobs off the list of dead letters for good; their history stays."""
     tx.stage("discard")
-    failed = [job_id for job_id, status, _ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED]
+    failed = [
+        job_id for job_id, status, _ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED
+    ]
     if failed:
         tx.run(DISCARD, ids=failed)
         tx.run(BURY, ids=failed)

@@ -62,7 +62,17 @@ def _alike(job: NewJob) -> tuple[object, ...]:
     else:
         place = "delay" if job.delay > 0 else "ready"
     optional = (job.key is not None, job.origin_id is not None, job.path is not None)
-    return (place, *optional, job.task, job.queue, job.priority, job.options, job.max_crashes, job.run_id, job.node)
+    return (
+        place,
+        *optional,
+        job.task,
+        job.queue,
+        job.priority,
+        job.options,
+        job.max_crashes,
+        job.run_id,
+        job.node,
+    )
 
 
 def _write(tx: Transaction, place: str, jobs: list[NewJob]) -> None:

@@ -1,8 +1,8 @@
 """A supervisor's children in the database: who they are, and what happens to their work when they are gone.
 
-A child is known by the mark it was given at its birth, which stays the same when it registers anew; a pid may be
-used again. The operating system has said that the child is dead before anything here is called: that is the proof
-on which its claims are ended. Invariants 10 and 11.
+A child is known by the mark it was given at its birth, which stays the same when it registers anew; a pid
+may be used again. The operating system has said that the child is dead before anything here is called: that
+is the proof on which its claims are ended. Invariants 10 and 11.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def see_off(tx: Transaction, supervisor: str, birth: str) -> list[str]:
 
 
 def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
-    """Remove processes that stop on purpose: what they still hold is given back, and nothing is spent. The jobs."""
+    """Remove processes that stop on purpose; what they still hold is given back and spends nothing. The jobs."""
     tx.stage("leave")
     if not processes:
         return []

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from penstock.database.transaction import Transaction
 
-UPDATE = "UPDATE {progress} SET fraction = :fraction, message = :message, updated_at = {now} WHERE job_id = :id"
+UPDATE = (
+    "UPDATE {progress} SET fraction = :fraction, message = :message, updated_at = {now} WHERE job_id = :id"
+)
 
 
 def record(tx: Transaction, reports: Mapping[str, tuple[float, str]]) -> None:

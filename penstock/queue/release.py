@@ -21,7 +21,9 @@ FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 OWN_CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id = :process ORDER BY token {lock}"
 
 
-def release(tx: Transaction, held: Sequence[tuple[str, int]], finished_tokens: Sequence[int] = ()) -> list[str]:
+def release(
+    tx: Transaction, held: Sequence[tuple[str, int]], finished_tokens: Sequence[int] = ()
+) -> list[str]:
     """Make these (job, token) available again where the token still stands; the jobs given back."""
     tx.stage("release")
     tokens = dict(held)
@@ -43,6 +45,8 @@ def release_unknown(tx: Transaction, process: str, known_tokens: Sequence[int]) 
     """Give back claims that were committed while their answer was lost: held by us, known to nobody here."""
     tx.stage("release_unknown")
     known = set(known_tokens)
-    unknown = [(token, job_ids) for token, job_ids in tx.rows(OWN_CLAIMS, process=process) if token not in known]
+    unknown = [
+        (token, job_ids) for token, job_ids in tx.rows(OWN_CLAIMS, process=process) if token not in known
+    ]
     held = [(job_id, token) for token, job_ids in unknown for job_id in from_json(job_ids)]
     return release(tx, held, [token for token, _ in unknown]) if unknown else []

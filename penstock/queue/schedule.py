@@ -28,7 +28,10 @@ def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
     ready = [row for row in due if row[1] in waiting]
     if ready:
         tx.run(PROMOTE, ids=sorted(waiting))
-        rows = [{"job_id": job_id, "queue": queue, "tier": tier, "task": task} for _, job_id, queue, tier, task in ready]
+        rows = [
+            {"job_id": job_id, "queue": queue, "tier": tier, "task": task}
+            for _, job_id, queue, tier, task in ready
+        ]
         tx.insert("availabilities", rows)
     return [(queue, tier) for _, _, queue, tier, _ in ready]
 

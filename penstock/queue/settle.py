@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import Attempt, Ended, Follow, nothing_follows
+from penstock.queue.jobs import Attempt, Claim, Ended, Follow, nothing_follows
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -19,7 +19,9 @@ LOCK_HELD = """
 SELECT job_id, token, cancel_requested FROM {job_states}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
-ALREADY_SETTLED = "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
+ALREADY_SETTLED = (
+    "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
+)
 END = """
 UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = :reason, finished_at = {now}
 WHERE job_id {among:ids:uuid}
@@ -31,6 +33,9 @@ WHERE job_id {among:ids:uuid}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
+
+
+STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
 
 
 @dataclass(slots=True)
@@ -63,6 +68,11 @@ def settle(
     if ended:
         follow(tx, ended)
     return settled
+
+
+def is_held(tx: Transaction, claim: Claim) -> bool:
+    """The claim stands now; only the settle itself decides whether it still does then."""
+    return tx.row(STILL_HELD, id=claim.job_id, token=claim.token) is not None
 
 
 def _fused(

@@ -72,11 +72,17 @@ def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
 def _lock(database: Database, connection: Connection) -> None:
     """One upgrader at a time: SQLite's write lock, or PostgreSQL's lock that ends with the transaction."""
     if database.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": database.qualified("schema")})
+        connection.execute(
+            text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": database.qualified("schema")}
+        )
 
 
 def _note(database: Database, connection: Connection, versions: Table, number: int) -> None:
-    clock = text(database.dialect.now.replace("%", "%%") if database.dialect.style == "pyformat" else database.dialect.now)
+    clock = text(
+        database.dialect.now.replace("%", "%%")
+        if database.dialect.style == "pyformat"
+        else database.dialect.now
+    )
     now = connection.execute(select(clock)).scalar_one()
     taken = select(versions.c.version).where(versions.c.version == number)
     if connection.execute(taken).first() is None:
@@ -100,5 +106,7 @@ def as_sql(database: Database, metadata: MetaData, since: int = 0) -> str:
         for number in range(since + 1, LATEST + 1):
             MIGRATIONS[number - 1](operations, metadata)
             now = database.dialect.now
-            operations.execute(f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})")
+            operations.execute(
+                f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})"
+            )
     return out.getvalue()

@@ -7,7 +7,20 @@ delayed or finished is ever walked over by a claim.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Identity, Index, Integer, MetaData, Table, text as sql
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+)
+from sqlalchemy import (
+    text as sql,
+)
 
 from penstock.schema import pipeline_tables
 from penstock.schema.types import KEY_LENGTH, PATH_LENGTH, identifier, micros, name, sequence, text, word
@@ -26,15 +39,17 @@ QUEUE_ROWS = {k: v for k, v in HOT_ROWS.items() if k != "fillfactor"}
 def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     """All tables, named `<prefix><table>`; queue tables take the shape that suits the database."""
     metadata = MetaData(schema=schema)
-    _jobs(metadata, prefix, dialect)
+    _jobs(metadata, prefix)
+    _job_states(metadata, prefix)
     _queue(metadata, prefix, dialect)
     _history(metadata, prefix)
+    _notes(metadata, prefix)
     _processes(metadata, prefix)
     pipeline_tables.define(metadata, prefix)
     return metadata
 
 
-def _jobs(metadata: MetaData, prefix: str, dialect: str) -> None:
+def _jobs(metadata: MetaData, prefix: str) -> None:
     jobs = Table(
         f"{prefix}jobs",
         metadata,
@@ -69,6 +84,9 @@ def _jobs(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("job_key", name(KEY_LENGTH), primary_key=True),
         Column("job_id", identifier(), nullable=False),
     )
+
+
+def _job_states(metadata: MetaData, prefix: str) -> None:
     Table(
         f"{prefix}job_states",
         metadata,
@@ -101,7 +119,12 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         sqlite_autoincrement=True,
     )
     if not one_index:
-        Index(f"{prefix}availabilities_order", availabilities.c.queue, availabilities.c.tier, availabilities.c.seq)
+        Index(
+            f"{prefix}availabilities_order",
+            availabilities.c.queue,
+            availabilities.c.tier,
+            availabilities.c.seq,
+        )
     Table(
         f"{prefix}scheduled",
         metadata,
@@ -148,6 +171,9 @@ def _history(metadata: MetaData, prefix: str) -> None:
         Column("failed_at", micros(), nullable=False),
     )
     Index(f"{prefix}dead_letters_failed_at", dead.c.failed_at)
+
+
+def _notes(metadata: MetaData, prefix: str) -> None:
     Table(
         f"{prefix}markers",
         metadata,

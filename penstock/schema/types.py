@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, CHAR, Integer, String, Text
+from sqlalchemy import CHAR, BigInteger, Integer, String, Text
 from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
 
 NAME_LENGTH = 200
 KEY_LENGTH = 255
 PATH_LENGTH = 255
+
+
+class Exact(mysql.VARCHAR):
+    """Compared byte by byte. The collation that keeps trailing spaces apart has a name on each server."""
+
+
+@compiles(Exact, "mysql", "mariadb")
+def _exact(kind: Exact, compiler: Any, **_: object) -> str:
+    collation = "utf8mb4_nopad_bin" if compiler.dialect.is_mariadb else "utf8mb4_0900_bin"
+    return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
 def identifier() -> TypeEngine[Any]:
@@ -23,8 +34,8 @@ def identifier() -> TypeEngine[Any]:
 
 
 def name(length: int = NAME_LENGTH) -> TypeEngine[Any]:
-    """A word that is compared exactly, letter case included."""
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    """A word that is compared exactly, letter case and spaces at its end included."""
+    exact = Exact(length)
     return String(length).with_variant(Text(), "postgresql").with_variant(exact, "mysql", "mariadb")
 
 

@@ -85,4 +85,4 @@ def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
         points.reach("execute.after")
     result = job.result if job.completed else value
     limit = job.payload_limit
-    return interpret(result, lambda given: work.task.codec.encode_result(given, limit=limit))  # type: ignore[no-any-return]
+    return interpret(result, lambda given: work.task.codec.encode_result(given, limit=limit))

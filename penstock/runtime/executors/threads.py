@@ -18,7 +18,9 @@ from penstock.values.outcome import TimedOut
 class ThreadExecutor:
     """As many threads as there is work for, kept for the next."""
 
-    def __init__(self, around: Surroundings, done: Done, vacated: Callable[[Work], None], stream: Stream) -> None:
+    def __init__(
+        self, around: Surroundings, done: Done, vacated: Callable[[Work], None], stream: Stream
+    ) -> None:
         self.around = around
         self.done = done
         self.vacated = vacated
