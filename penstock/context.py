@@ -7,19 +7,18 @@ import inspect
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.effects import TransactionScope
 from penstock.errors import PenstockError
 from penstock.queue import markers
+from penstock.surroundings import Signals, Surroundings
 from penstock.values import tags
 from penstock.values.jsontext import dumps, loads
 from penstock.values.shape import Shape
 
 if TYPE_CHECKING:
-    from penstock.database.engine import Database
-    from penstock.queue.jobs import Claim, Follow
+    from penstock.queue.jobs import Claim
     from penstock.values.signature import Signature
 
 ANYTHING = Shape(Any)
@@ -37,38 +36,18 @@ building: ContextVar[Builder | None] = ContextVar("penstock_building", default=N
 running: ContextVar[CurrentJob | None] = ContextVar("penstock_running", default=None)
 
 
-@dataclass(slots=True)
-class Signals:
-    """What the outside wants a running handler to know. Each only ever goes from false to true."""
-
-    lost: bool = False
-    cancelled: bool = False
-
-
-@dataclass(slots=True)
-class Surroundings:
-    """What a handler's job needs of the worker it runs in."""
-
-    database: Database
-    process: str
-    follow: Follow
-    payload_limit: int
-    report: Callable[[str, float, str], None]
-    """Takes (job id, fraction, message); the worker writes it when convenient."""
-
-
 class CurrentJob:
     """The job that is running here, under its claim."""
 
-    def __init__(self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals | None = None) -> None:
+    def __init__(
+        self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals | None = None
+    ) -> None:
         self._claim = claim
         self._around = around
         self._codec = codec
         self._signals = signals or Signals()
         self._began = time.monotonic()
         self._scope: TransactionScope | None = None
-        self.completed = False
-        """The job's end was committed with the handler's own writes: nothing is left to settle."""
 
     @property
     def id(self) -> str:
@@ -120,6 +99,11 @@ class CurrentJob:
         return self._signals.cancelled
 
     @property
+    def completed(self) -> bool:
+        """The job's end was committed with the handler's own writes: nothing is left to settle."""
+        return self._scope is not None and self._scope.committed
+
+    @property
     def result(self) -> object:
         """What `complete()` was given."""
         return self._scope.result if self._scope is not None else None
@@ -160,7 +144,7 @@ class CurrentJob:
 
     def transaction(self) -> TransactionScope:
         """A transaction on the same database: its writes and the job's completion commit together or not at all."""
-        self._scope = TransactionScope(self, self._claim, self._around, self._codec, self._began)
+        self._scope = TransactionScope(self._claim, self._around, self._codec, self._began)
         return self._scope
 
     def complete(self, value: object = None) -> None:

@@ -18,26 +18,24 @@ from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
+from penstock.surroundings import Surroundings
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind
 
 if TYPE_CHECKING:
-    from penstock.context import CurrentJob, Surroundings
     from penstock.values.signature import Signature
 
 
 class TransactionScope:
     """`with job.transaction() as connection:` or `async with`."""
 
-    def __init__(
-        self, job: CurrentJob, claim: Claim, around: Surroundings, codec: Signature, began: float
-    ) -> None:
-        self.job = job
+    def __init__(self, claim: Claim, around: Surroundings, codec: Signature, began: float) -> None:
         self.claim = claim
         self.around = around
         self.codec = codec
         self.began = began
         self.open = False
+        self.committed = False
         self.result: object = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._tx: Transaction | None = None
@@ -70,7 +68,7 @@ class TransactionScope:
             shared.__exit__(type(failure), failure, failure.__traceback__)
             raise
         shared.__exit__(None, None, None)
-        self.job.completed = True
+        self.committed = True
         tx.reach_if_watched("committed")
         tx.committed()
 

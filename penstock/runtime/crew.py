@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.context import Surroundings
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime.executors import Executor
 from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.executors.threads import ThreadExecutor
 from penstock.runtime.work import Died, Interruption, Work
+from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost, Stream
 from penstock.values.outcome import Event, Released
 

@@ -158,7 +158,9 @@ class JobSource:
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
         if finished.outcome.reason is Reason.RESULT_NOT_SERIALIZABLE:
             return None
-        outcome = Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.RESULT_NOT_SERIALIZABLE)
+        outcome = Outcome(
+            OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.RESULT_NOT_SERIALIZABLE
+        )
         return finished._replace(outcome=outcome)
 
     def _report(self, settled: Settled) -> None:

@@ -1,7 +1,8 @@
-"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
+"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent
+children.
 
-It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements have short
-timeouts, so that it can be put to rest soon.
+It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements
+have short timeouts, so that it can be put to rest soon.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.runtime.host import Host
 
 LOOK_INTERVAL = 1.0
 LONGEST_STATEMENT = 5.0
 LONGEST_WAIT = 2.0
 SILENCE_SHARE = 0.9
-"""A silent child is killed a little before others would call it dead: it is gone before its work goes elsewhere."""
+"""A silent child is killed a little before others call it dead: it is gone before its work goes elsewhere."""
 LONGEST_START = 30.0
 
 
@@ -51,7 +52,7 @@ class Keeper(Service):
 
     name = "keeper"
 
-    def __init__(self, app: Penstock, details: dict[str, object], wake: Callable[[], None]) -> None:
+    def __init__(self, app: Host, details: dict[str, object], wake: Callable[[], None]) -> None:
         super().__init__(app.events)
         settings = app.settings
         self.app = app
@@ -75,7 +76,7 @@ class Keeper(Service):
     # from the supervisor's thread
 
     def register(self) -> None:
-        """Write the process row. It keeps its id when it must be written again: a supervisor holds no claims."""
+        """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
         host, pid = socket.gethostname()[:200], os.getpid()
         with self.database.transaction(self.link) as tx:
             processes.register(tx, self.id, host, pid, "supervisor", None, self.details)
@@ -96,7 +97,7 @@ class Keeper(Service):
         self.stopping.clear()
 
     def finish(self, seconds: float) -> None:
-        """Bury the last children, take leave. What cannot be done in time is left to the reapers of others."""
+        """Bury the last children and take leave. What cannot be done in time is left to other reapers."""
         self.rest()
         deadline = time.monotonic() + seconds
         while self.dead and time.monotonic() < deadline:
@@ -130,7 +131,7 @@ class Keeper(Service):
         self._told.set()
 
     def _mind_the_gap(self) -> None:
-        """Whoever was cut off from the database for a while must not judge others by their silence at once."""
+        """Whoever was cut off from the database must not, once back, judge others by their silence."""
         if time.monotonic() - self._good > self.silence / 2:
             self._judge_from = time.monotonic() + self.silence
 
@@ -200,7 +201,7 @@ class Keeper(Service):
         return now - kin.since > max(LONGEST_START, self.silence)
 
 
-def _impatient(app: Penstock) -> Settings:
+def _impatient(app: Host) -> Settings:
     settings = app.settings
     return replace(
         settings,

@@ -1,7 +1,8 @@
 """Places for children: who lives in which, who is due to be born, and how long a place stays empty.
 
-A child that dies is replaced at once. Only where children die before they are ready, again and again, does the next
-one wait, and longer each time; children that die soon after wait a little, so that a place is never a busy loop.
+A child that dies is replaced at once. Only where children die before they are ready, again and again, does
+the next one wait, and longer each time; children that die soon after wait a little, so that a place is
+never a busy loop.
 """
 
 from __future__ import annotations

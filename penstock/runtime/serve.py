@@ -1,7 +1,8 @@
 """One worker process from start to stop: the whole of `--processes 0`, and the life of every forked child.
 
-The first stop signal lets running work finish within `shutdown_timeout`; the second gives it back and leaves. Either
-way no budget is spent. A supervised child obeys its supervisor only, and stops when that is gone.
+The first stop signal lets running work finish within `shutdown_timeout`; the second gives it back and
+leaves. Either way no budget is spent. A supervised child obeys its supervisor only, and stops when that is
+gone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.telemetry import points
 from penstock.telemetry.events import StopRequested, WorkReleased
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.runtime.host import Host
 
 LAST_MOMENT = 3.0
 """How long a process that must stop at once may take to do it in order."""
@@ -30,7 +31,7 @@ HURRIED = 128 + signal.SIGTERM
 class Stop:
     """What was asked of this process so far. Its methods are signal handlers."""
 
-    def __init__(self, app: Penstock, worker: Worker) -> None:
+    def __init__(self, app: Host, worker: Worker) -> None:
         self.app = app
         self.worker = worker
         self.loop = asyncio.get_running_loop()
@@ -69,7 +70,7 @@ class Stop:
             os._exit(self.code)
 
 
-def serve_alone(app: Penstock, options: WorkerOptions) -> int:
+def serve_alone(app: Host, options: WorkerOptions) -> int:
     """Everything in this process, until a signal stops it; the exit code."""
 
     async def live() -> int:
@@ -83,7 +84,7 @@ def serve_alone(app: Penstock, options: WorkerOptions) -> int:
     return asyncio.run(live())
 
 
-def serve_supervised(app: Penstock, options: WorkerOptions, lifeline: int, ready: Callable[[], None]) -> int:
+def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Callable[[], None]) -> int:
     """The life of a forked child: until its supervisor stops it, or is gone."""
 
     async def live() -> int:

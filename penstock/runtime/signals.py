@@ -1,7 +1,7 @@
 """Signals of a process: what stops it, what hurries it, and what makes it show where it stands.
 
-A handler only takes note and wakes whoever waits. Stack dumps are made by the interpreter itself, so that they come
-also from a process whose main thread is stuck.
+A handler only takes note and wakes whoever waits. Stack dumps are made by the interpreter itself, so that
+they come also from a process whose main thread is stuck.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The supervisor: forks the workers, learns from the operating system when one dies, and puts another in its place.
+"""The supervisor: forks the workers, learns from the operating system when one dies, and puts another in
+its place.
 
-The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a
-child is forked, so that the parent of a fork has one thread and no connection. A dead child's work is taken back at
-once, for its death is proven. When the supervisor itself dies, its children notice by a pipe that closes, stop as
-after SIGTERM, and leave the field to the supervisor that is started next.
+The main thread only forks, waits and signals; everything about the database is the keeper's, which rests
+while a child is forked, so that the parent of a fork has one thread and no connection. A dead child's work
+is taken back at once, for its death is proven. When the supervisor itself dies, its children notice by a
+pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started next.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from penstock.telemetry.events import (
 )
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.runtime.host import Host
 
 log = logging.getLogger("penstock")
 
@@ -50,7 +51,7 @@ LAST_RITES = 10.0
 class Supervisor:
     """Keeps `count` worker processes alive until it is told to stop."""
 
-    def __init__(self, app: Penstock, options: WorkerOptions, count: int) -> None:
+    def __init__(self, app: Host, options: WorkerOptions, count: int) -> None:
         if getattr(app.database.dialect, "in_memory", False):
             raise ConfigurationError("a database in memory lives in one process only: use --processes 0")
         self.app = app
@@ -245,7 +246,7 @@ def _pipe() -> tuple[int, int]:
 
 
 def _wait_for_other_threads(seconds: float = 0.5) -> None:
-    """Ours are done by now, but for one that may be sending a wake-up; those of the application are its own."""
+    """Ours are done by now, but for one that may be sending a wake-up. The application's are its own affair."""
     for thread in threading.enumerate():
         if thread.name.startswith("penstock-") and thread is not threading.current_thread():
             thread.join(seconds)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from penstock.context import CurrentJob, Signals, Surroundings
+from penstock.context import CurrentJob
 from penstock.queue.jobs import Attempt, Claim
+from penstock.surroundings import Signals, Surroundings
 from penstock.values import outcome as outcomes
 from penstock.values.failure import Failure
 from penstock.values.jsontext import loads

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.context import Surroundings
 from penstock.database.ears import ear_for
 from penstock.queue import reclaim
 from penstock.queue.jobs import Attempt, Claim
@@ -22,11 +21,12 @@ from penstock.runtime.pump import Pump
 from penstock.runtime.service import Service
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Interruption
+from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ProcessStopped
 from penstock.values.units import QueueLimit
 
 if TYPE_CHECKING:
-    from penstock.app import Penstock
+    from penstock.runtime.host import Host
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
@@ -47,7 +47,7 @@ class WorkerOptions:
 class Worker:
     """`async with app.worker():` or the whole of a worker process."""
 
-    def __init__(self, app: Penstock, options: WorkerOptions) -> None:
+    def __init__(self, app: Host, options: WorkerOptions) -> None:
         self.app = app
         self.options = options
         self.settings = app.settings

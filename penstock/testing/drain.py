@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from penstock.context import Surroundings
 from penstock.database.ears import DeafEar
 from penstock.errors import PenstockError
 from penstock.queue import progress, reclaim
@@ -25,6 +24,7 @@ from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Work
+from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost
 from penstock.values.outcome import Event, TimedOut
 from penstock.values.units import QueueLimit, read_queues

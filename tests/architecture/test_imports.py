@@ -15,6 +15,7 @@ LAYERS = [
     "doors",
     "options",
     "job",
+    "surroundings",
     "effects",
     "context",
     "task",

@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from penstock.context import CurrentJob, Surroundings, running
+from penstock.context import CurrentJob, running
 from penstock.runtime.executors import event_for
 from penstock.runtime.work import Arguments, Work
+from penstock.surroundings import Surroundings
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 from penstock.values.outcome import Event, TimedOut, interpret, raised

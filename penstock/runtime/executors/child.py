@@ -10,10 +10,10 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.context import Surroundings
 from penstock.queue.jobs import Claim
 from penstock.runtime.executors.call import call_sync
 from penstock.runtime.work import Work
+from penstock.surroundings import Surroundings
 from penstock.values.outcome import raised
 
 

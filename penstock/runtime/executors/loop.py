@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.context import Surroundings
 from penstock.runtime.executors import Done
 from penstock.runtime.executors.call import call_async
 from penstock.runtime.work import Interruption, Work
+from penstock.surroundings import Surroundings
 
 
 class LoopExecutor:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from penstock.context import Surroundings
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Message, serve
 from penstock.runtime.work import Died, Interruption, Work
+from penstock.surroundings import Surroundings
 from penstock.values.outcome import Event, TimedOut
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -7,10 +7,10 @@ import queue
 import threading
 from collections.abc import Callable
 
-from penstock.context import Surroundings
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.call import call_sync
 from penstock.runtime.work import Interruption, Work
+from penstock.surroundings import Surroundings
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.values.outcome import TimedOut
 

@@ -1,0 +1,34 @@
+"""What the runtime needs of the app it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from penstock.database.engine import Database
+from penstock.doors import Doors
+from penstock.queue.jobs import Follow
+from penstock.queue.wakeups import Wakeups
+from penstock.runtime.job_source import Hydrate
+from penstock.settings import Settings
+from penstock.telemetry.events import Stream
+
+
+class Host(Protocol):
+    """An app, seen from below."""
+
+    settings: Settings
+    database: Database
+    events: Stream
+    wakeups: Wakeups
+    doors: Doors
+    follow: Follow
+    hydrate: Hydrate | None
+    chores: tuple[Callable[[], bool], ...]
+
+    @property
+    def task_names(self) -> Sequence[str]: ...
+
+    def find_task(self, name: str) -> Any: ...
+
+    def prepare(self) -> None: ...

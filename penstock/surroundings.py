@@ -1,0 +1,29 @@
+"""What a running handler has around it: its worker's database and identity, and what the outside tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.database.engine import Database
+from penstock.queue.jobs import Follow
+
+
+@dataclass(slots=True)
+class Signals:
+    """What the outside wants a running handler to know. Each only ever goes from false to true."""
+
+    lost: bool = False
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """What a handler's job needs of the worker it runs in."""
+
+    database: Database
+    process: str
+    follow: Follow
+    payload_limit: int
+    report: Callable[[str, float, str], None]
+    """Takes (job id, fraction, message); the worker writes it when convenient."""
