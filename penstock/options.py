@@ -12,6 +12,7 @@ from penstock.errors import ConfigurationError
 from penstock.schema.types import KEY_LENGTH, NAME_LENGTH
 from penstock.values.readers import nearest
 from penstock.values.retry import Retry
+from penstock.values.units import QueueLimit
 
 EXECUTORS = ("async", "thread", "process")
 STEP_ONLY = ("after", "on_failure", "optional")
@@ -45,7 +46,9 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
         if name in STEP_ONLY:
             continue
         if name not in known:
-            raise ConfigurationError(f"{task}: there is no option {name!r}{nearest(name, known | set(STEP_ONLY))}")
+            raise ConfigurationError(
+                f"{task}: there is no option {name!r}{nearest(name, known | set(STEP_ONLY))}"
+            )
         try:
             read[name] = _read(name, value)
         except (TypeError, ValueError) as error:
@@ -57,8 +60,10 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
 
 def _read(name: str, value: object) -> object:
     match name:
-        case "name" | "queue":
+        case "name":
             return _text(value, NAME_LENGTH)
+        case "queue":
+            return QueueLimit(_text(value, NAME_LENGTH)).name
         case "key":
             return None if value is None else _text(value, KEY_LENGTH)
         case "priority":
@@ -98,7 +103,12 @@ def _whole(value: object, least: int, most: int) -> int:
 def _seconds(value: object, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value < least
+    ):
         raise ValueError(f"give seconds (or a timedelta), at least {least:g}")
     return float(value)
 
