@@ -14,7 +14,7 @@ from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.runtime.service import Service, Turn
-from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream
+from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
 
 RETENTION_INTERVAL = 60.0
 Chore = Callable[[], bool]
@@ -78,6 +78,7 @@ class Housekeeping(Service):
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
         if crashed:
+            self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
             self.wakeups.tell("ready")
             self.wakeups.tell(ENDED)
         return bool(crashed)

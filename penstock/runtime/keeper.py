@@ -23,7 +23,7 @@ from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.service import Service, Turn
 from penstock.schema import catalog
 from penstock.settings import Settings
-from penstock.telemetry.events import JobCrashed, ProcessReaped, ProcessStarted, WorkReleased
+from penstock.telemetry.events import JobCrashed, ProcessReaped, ProcessStarted, WorkReclaimed, WorkReleased
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
 
@@ -176,6 +176,7 @@ class Keeper(Service):
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
         if crashed:
+            self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
             self.wakeups.tell(READY)
             self.wakeups.tell(ENDED)
         return bool(crashed)

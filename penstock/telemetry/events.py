@@ -1,4 +1,6 @@
-"""Typed events, and the stream they go through. Code says what happened; listeners decide on words and numbers."""
+"""Typed events, and the stream they go through. Code says what happened; listeners decide on words and
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +77,14 @@ class JobCrashed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkReclaimed(Event):
+    """Jobs were taken back from dead processes; each spends a crash. `failed`: how many have none left."""
+
+    count: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted(Event):
     process: str
     host: str
@@ -100,9 +110,61 @@ class ProcessDeclaredDead(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ChildReplaced(Event):
+class ChildStarted(Event):
     pid: int
-    code: int | None
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded(Event):
+    """A child of the supervisor is gone. `code` is its exit code, or minus the signal that ended it."""
+
+    pid: int
+    slot: int
+    code: int
+    expected: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildReplaced(Event):
+    """Another took the place of a child that ended. `seconds`: how long the place was empty."""
+
+    pid: int
+    slot: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPostponed(Event):
+    """Children end as soon as they start: the next one has to wait."""
+
+    slot: int
+    deaths: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildKilled(Event):
+    """The supervisor killed a child: it was silent for too long, or did not stop in time."""
+
+    pid: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(Event):
+    """A stop signal. `at_once`: the second one, which waits for nothing."""
+
+    signal: str
+    at_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkReleased(Event):
+    """Work of a stopped process was given back; it spends nothing."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 Watcher = Callable[[str], None]
 
 STAGES = frozenset(
-    "beat cancel claim discard discover effects enqueue forget_cancellations lease marker progress promote prune "
-    "reap reclaim register release release_unknown retry settle transaction".split()
+    "beat bury cancel children claim discard discover effects enqueue forget_cancellations lease leave marker "
+    "progress promote prune reap reclaim register release release_unknown retry settle transaction".split()
 )
 """What `Transaction.stage` is called with: the first part of a point's name."""
 OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})

@@ -1,0 +1,91 @@
+"""Finding the app a command is about: `module:attribute`, $PENSTOCK_APP, or just a database."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+import traceback
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from penstock.app import Penstock
+from penstock.cli.frame import Refusal, debugging, err, one_line
+
+VARIABLE = "PENSTOCK_APP"
+
+
+def find_app(target: str | None, database: str | None = None) -> Penstock:
+    """The app named, or one that has no tasks but knows the database."""
+    target = target or os.environ.get(VARIABLE)
+    if target and not database:
+        return load_app(target)
+    return Penstock(database)
+
+
+def load_app(target: str | None) -> Penstock:
+    """The app at `module:attribute`; the attribute is "app" if not given."""
+    target = target or os.environ.get(VARIABLE)
+    if not target:
+        raise Refusal(f"which app? Name it, such as shop:app, or set ${VARIABLE}")
+    name, _, path = target.partition(":")
+    if not name or "/" in name or name.endswith(".py"):
+        wanted = name.removesuffix(".py").replace("/", ".").strip(".") or "shop"
+        raise Refusal(f"{target!r} is not of the form module:attribute; try {wanted}:{path or 'app'}")
+    module = load_module(name)
+    found = find_attribute(module, path or "app")
+    if not isinstance(found, Penstock):
+        kind = type(found).__name__
+        raise Refusal(f"{name}:{path} is not a Penstock app but of type {kind}{_apps_in(module)}")
+    return found
+
+
+def load_module(name: str) -> ModuleType:
+    """Import from the current folder and the usual places."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            raise Refusal(_no_module(error.name)) from error
+        raise _import_failed(name, error) from error
+    except Exception as error:
+        raise _import_failed(name, error) from error
+
+
+def find_attribute(module: ModuleType, path: str) -> object:
+    found: object = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            close = get_close_matches(part, [name for name in dir(found) if not name.startswith("_")], 1)
+            hint = f"; did you mean {close[0]!r}?" if close else _apps_in(module)
+            raise Refusal(f"module {module.__name__!r} has no {path!r}{hint}")
+        found = getattr(found, part)
+    return found
+
+
+def _apps_in(module: ModuleType) -> str:
+    apps = [name for name, value in vars(module).items() if isinstance(value, Penstock)]
+    return f". Apps in it: {', '.join(f'{module.__name__}:{name}' for name in apps)}" if apps else ""
+
+
+def _no_module(name: str) -> str:
+    head, _, last = name.rpartition(".")
+    places = list(sys.modules[head].__path__) if head in sys.modules else [os.getcwd()]
+    nearby = [found.name for found in pkgutil.iter_modules(places)]
+    close = get_close_matches(last, nearby, 1)
+    hint = f"; did you mean {f'{head}.' if head else ''}{close[0]}?" if close else ""
+    return f"there is no module {name!r} in {Path.cwd()} or on the Python path{hint}"
+
+
+def _import_failed(name: str, error: Exception) -> Refusal:
+    if debugging():
+        err.print(traceback.format_exc(), markup=False)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = f" ({error.filename}:{error.lineno})"
+    return Refusal(f"importing {name} failed: {type(error).__name__}: {one_line(error)}{where}")

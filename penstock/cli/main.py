@@ -1,0 +1,53 @@
+"""The commands, put together. Each group of commands is a file of its own with a list of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from penstock import __version__
+from penstock.cli import frame
+from penstock.cli.worker import worker
+
+COMMANDS = [worker]
+
+
+def build() -> typer.Typer:
+    """The command line as typer sees it."""
+    cli = typer.Typer(
+        name="penstock",
+        cls=frame.Frame,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    cli.callback()(root)
+    for command in COMMANDS:
+        cli.command(command.__name__.replace("_", "-"))(command)
+    return cli
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        frame.out.print(f"penstock {__version__}")
+        raise typer.Exit
+
+
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=show_version, help="show the version and exit"),
+    ] = False,
+) -> None:
+    """Durable pipelines on the database you already have."""
+    frame.wish_debugging(debug)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The `penstock` command."""
+    build()(sys.argv[1:] if arguments is None else arguments)

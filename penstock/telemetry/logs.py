@@ -1,0 +1,100 @@
+"""Logs: the event stream as lines of text or JSON, on stderr or wherever the application sends its logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TextIO
+
+from penstock.telemetry.events import Event, Stream
+from penstock.telemetry.wording import WORDING
+
+log = logging.getLogger("penstock")
+
+Context = Callable[[], Mapping[str, object]]
+"""What surrounds a line: the job that is running, for instance."""
+
+
+def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
+    """Log the events of a stream; call what is returned to stop. Events below the level cost nothing."""
+
+    def write(event: Event) -> None:
+        level, words = WORDING[type(event)]
+        severity = level(event) if callable(level) else level
+        if logger.isEnabledFor(severity):
+            logger.log(severity, "%s", words(event), extra={"event": event})
+
+    kinds = [kind for kind, (level, _) in WORDING.items() if callable(level) or logger.isEnabledFor(level)]
+    stops = [stream.on(kind, write) for kind in kinds]
+
+    def stop_all() -> None:
+        for stop in stops:
+            stop()
+
+    return stop_all
+
+
+def configure(level: str, form: str, context: Context = dict, out: TextIO | None = None) -> None:
+    """Send everything logged in this process to stderr, unless the application has set up logging itself."""
+    log.setLevel(level.upper())
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler(out or sys.stderr)
+    handler.setFormatter(JsonFormatter(context) if form == "json" else TextFormatter(context))
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people: time in UTC, level, pid, the job that was running, words."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self.context = context
+
+    def format(self, record: logging.LogRecord) -> str:
+        around = " ".join(f"{name}={value}" for name, value in self.context().items())
+        name = "" if record.name == log.name else f" {record.name}:"
+        line = f"{_time(record)} {record.levelname.lower():<7} [{os.getpid()}]{name} {record.getMessage()}"
+        line += f"  ({around})" if around else ""
+        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+class JsonFormatter(logging.Formatter):
+    """A line for machines: one object, with every field of the event."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self.context = context
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = getattr(record, "event", None)
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "pid": os.getpid(),
+            "message": record.getMessage(),
+        }
+        line |= self.context()
+        if isinstance(event, Event):
+            line |= {"event": name_of(type(event)), **asdict(event)}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def name_of(kind: type[Event]) -> str:
+    """`JobCrashed` as `job_crashed`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in kind.__name__)[1:]
+
+
+def _time(record: logging.LogRecord) -> str:
+    instant = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return instant.replace("+00:00", "Z")
