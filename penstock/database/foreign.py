@@ -6,10 +6,12 @@ connections are driven from a greenlet, so that the storage functions stay what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from psycopg.rows import tuple_row
+from pymysql.cursors import Cursor as TupleCursor
 from sqlalchemy import text
 from sqlalchemy.util import await_only
 
@@ -51,15 +53,15 @@ def recognize(connection: Any) -> Foreign:
         case "sqlalchemy":
             return _sqlalchemy(connection)
         case "psycopg":
-            return Foreign(connection, "pyformat", False, "postgresql")
+            return Foreign(_Plain(connection, _psycopg_cursor), "pyformat", False, "postgresql")
         case "psycopg-async":
             return Foreign(_Awaiting(connection), "pyformat", True, "postgresql")
         case "asyncpg":
             return Foreign(_Asyncpg(connection), "numbered", True, "postgresql")
         case "sqlite3":
-            return Foreign(connection, "named", False, "sqlite")
+            return Foreign(_Plain(connection, _sqlite_cursor), "named", False, "sqlite")
         case "pymysql":
-            return Foreign(connection, "pyformat", False, "mysql")
+            return Foreign(_Plain(connection, _pymysql_cursor), "pyformat", False, "mysql")
         case "django":
             return Foreign(connection, "pyformat", False, connection.vendor)
         case _:
@@ -90,6 +92,31 @@ def _sqlalchemy(connection: Any) -> Foreign:
     return Foreign(
         _Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql")
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A driver's connection whose cursors give rows as tuples, whatever the caller likes for their own."""
+
+    connection: Any
+    opened: Callable[[Any], Any]
+
+    def cursor(self) -> Any:
+        return self.opened(self.connection)
+
+
+def _psycopg_cursor(connection: Any) -> Any:
+    return connection.cursor(row_factory=tuple_row)
+
+
+def _pymysql_cursor(connection: Any) -> Any:
+    return connection.cursor(TupleCursor)
+
+
+def _sqlite_cursor(connection: Any) -> Any:
+    cursor = connection.cursor()
+    cursor.row_factory = None
+    return cursor
 
 
 class _Cursor:
@@ -142,7 +169,8 @@ class _Awaiting:
 
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                cursor = await_only(connection.execute(sql, parameters))
+                cursor = _psycopg_cursor(connection)
+                await_only(cursor.execute(sql, parameters))
                 self.rowcount = cursor.rowcount
                 self._rows = await_only(cursor.fetchall()) if cursor.description else []
 

@@ -71,7 +71,9 @@ class Renderer:
                 kind = LIST_TYPES[list_type]
                 lists[list_name] = kind
                 return self.among(parameter(list_name), kind)
-            return self.words[word]
+            return escaped(self.words[word])
 
-        text = template.replace("%", "%%") if self.style == "pyformat" else template
-        return Rendered(MARK.sub(replace, text), tuple(names), lists)
+        def escaped(sql: str) -> str:
+            return sql.replace("%", "%%") if self.style == "pyformat" else sql
+
+        return Rendered(MARK.sub(replace, escaped(template)), tuple(names), lists)

@@ -1,0 +1,69 @@
+"""Transactional enqueue on Django's connection."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import django
+import pymysql
+import pytest
+from django.conf import settings
+from django.db import connections, transaction
+from sqlalchemy.engine import make_url
+
+from penstock import Penstock
+from penstock.testing import drain
+from tests.conformance.tasks.looking import count
+
+pymysql.install_as_MySQLdb()
+ENGINES = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite3"}
+
+
+@pytest.fixture
+def connection(database_url: str) -> Iterator[Any]:
+    """Django's connection to the test's database, under an alias of its own."""
+    if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True)
+        django.setup()
+    url = make_url(database_url)
+    connections.databases["default"] = connections.databases["shop"] = {
+        "ENGINE": f"django.db.backends.{ENGINES[url.get_backend_name()]}",
+        "NAME": url.database,
+        "HOST": url.host or "",
+        "PORT": url.port or "",
+        "USER": url.username or "",
+        "PASSWORD": url.password or "",
+        "ATOMIC_REQUESTS": False,
+        "AUTOCOMMIT": True,
+        "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": False,
+        "OPTIONS": {},
+        "TIME_ZONE": None,
+        "TEST": {},
+    }
+    yield connections["shop"]
+    connections["shop"].close()
+    del connections["shop"]
+
+
+def test_a_job_is_there_if_and_only_if_the_atomic_block_commits(
+    connection: Any, database_url: str, app_on: Callable[..., Penstock]
+) -> None:
+    app = app_on(database_url)
+
+    @app.task
+    def send(order: int) -> int:
+        return order * 2
+
+    app.prepare()
+    with pytest.raises(ZeroDivisionError), transaction.atomic(using="shop"):
+        send.options(connection=connection).enqueue(1)
+        _ = 1 / 0
+    assert count(app, "jobs") == 0
+    with transaction.atomic(using="shop"):
+        job = send.options(connection=connection).enqueue(2)
+        keyed = send.options(connection=connection, key="a").enqueue(3)
+        assert send.options(connection=connection, key="a").enqueue(4) == keyed
+        send.options(connection=connection, delay=60).enqueue(5)
+        send.options(connection=connection).enqueue_many([(6,), (7,)])
+    assert drain(app) == 4
+    assert (job.result(timeout=0), keyed.result(timeout=0)) == (4, 6)
