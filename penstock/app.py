@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
@@ -15,6 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
+from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.options import TaskOptions, read_options
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.jobs import Claim, Ended, Follow, NewJob, tier_of
@@ -65,8 +67,14 @@ class Penstock:
             name = str(options.get("name") or getattr(function, "__qualname__", function))
             task = Task(self, function, TaskOptions().merged(read_options(name, options)))
             known = self.tasks.get(task.name)
-            if known is not None and known.function.__code__ is not function.__code__ and not _same(known, function):
-                raise DefinitionError(f"there are two tasks named {task.name!r}; give one of them another name=")
+            if (
+                known is not None
+                and known.function.__code__ is not function.__code__
+                and not _same(known, function)
+            ):
+                raise DefinitionError(
+                    f"there are two tasks named {task.name!r}; give one of them another name="
+                )
             self.tasks[task.name] = task
             return task
 
@@ -135,6 +143,19 @@ class Penstock:
         """The job with this id."""
         return Job(self, id)
 
+    def dead_letters(
+        self, task: object = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+    ) -> DeadLetters:
+        """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
+        self.prepare()
+        name = getattr(task, "name", task)
+        return DeadLetters(self, self.database.read(dead_ids, name, queue, reason, limit))
+
+    async def dead_letters_async(
+        self, task: object = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+    ) -> DeadLetters:
+        return await self.doors.run(self.dead_letters, task, queue, reason, limit)
+
     # running
 
     def worker(
@@ -167,6 +188,9 @@ class Penstock:
         self._prepared = True
         return applied
 
+    async def migrate_async(self) -> int:
+        return await self.doors.run(self.migrate)
+
     def listen_for_results(self) -> None:
         """From now on, hear of results that other processes settle."""
         self.prepare()
@@ -186,6 +210,9 @@ class Penstock:
             self._relay.join(5)
         self.doors.close()
         self.database.close()
+
+    async def close_async(self) -> None:
+        await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Penstock:
         return self

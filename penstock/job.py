@@ -122,6 +122,13 @@ class Job(Generic[R]):
     async def retry_async(self) -> bool:
         return await self._host.doors.run(self.retry)
 
+    def discard(self) -> bool:
+        """Take a failed job off the list of dead letters for good. False: it is not on it."""
+        return bool(self._host.database.in_transaction(control.discard, [self.id]))
+
+    async def discard_async(self) -> bool:
+        return await self._host.doors.run(self.discard)
+
     def progress(self) -> tuple[float, str] | None:
         """What the handler last said about how far it is."""
         row = self._host.database.read(lambda tx: tx.row(read.PROGRESS, id=self.id))

@@ -1,0 +1,169 @@
+"""How the database itself is doing: what each kind of database knows of the things that make a queue slow.
+
+Each kind measures what matters there: old snapshots and dead rows, undo history, the write-ahead log. What may not
+be looked at (a role without the right) is left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.database.engine import Database
+    from penstock.database.transaction import Transaction
+
+OLD_SNAPSHOT = 300.0
+MANY_DEAD_ROWS = 1_000_000
+LONG_HISTORY = 1_000_000
+LARGE_LOG = 256 * 1024 * 1024
+
+HOLD_BACK = "Find it and end it: as long as its snapshot is open, dead rows cannot be removed and claims get slower."
+
+VERSION_PG = "SELECT current_setting('server_version')"
+OLDEST_PG = """
+SELECT EXTRACT(EPOCH FROM clock_timestamp() - xact_start), pid, COALESCE(application_name, ''), COALESCE(state, '')
+FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+  AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+ORDER BY xact_start LIMIT 1
+"""
+DEAD_PG = """
+SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE relname LIKE :pattern ORDER BY n_dead_tup DESC LIMIT 1
+"""
+PREPARED_PG = """
+SELECT COALESCE(MAX(EXTRACT(EPOCH FROM clock_timestamp() - prepared)), 0) FROM pg_prepared_xacts
+WHERE database = current_database()
+"""
+SLOTS_PG = "SELECT slot_name FROM pg_replication_slots WHERE NOT active"
+VERSION_MY = "SELECT VERSION()"
+OLDEST_MY = """
+SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()), trx_mysql_thread_id FROM information_schema.innodb_trx
+WHERE trx_mysql_thread_id <> CONNECTION_ID() ORDER BY trx_started LIMIT 1
+"""
+HISTORY_MY = """
+SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_HISTORY_LIST_LENGTH'
+"""
+HISTORY_MY8 = "SELECT `count` FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'"
+
+
+@dataclass(frozen=True, slots=True)
+class Vital:
+    """One measurement, in words; with advice if it is worrying."""
+
+    name: str
+    words: str
+    advice: str | None = None
+
+
+def version(database: Database) -> str:
+    """The server's name and version."""
+    match database.dialect.name:
+        case "postgresql":
+            return f"PostgreSQL {_first(database, VERSION_PG)}"
+        case "mysql":
+            found = str(_first(database, VERSION_MY))
+            return found if "maria" in found.lower() else f"MySQL {found}"
+        case _:
+            return f"SQLite {_first(database, 'SELECT sqlite_version()')}"
+
+
+def vitals(database: Database) -> list[Vital]:
+    """All measurements that this database can be asked for."""
+    found: list[Vital] = []
+    for measure in MEASURES[database.dialect.name]:
+        with suppress(Exception):  # no right to look: nothing is known, nothing is said
+            found += measure(database)
+    return found
+
+
+def _oldest_snapshot(database: Database) -> list[Vital]:
+    row = database.read(lambda tx: tx.row(OLDEST_PG))
+    age = float(row[0]) if row else 0.0
+    if row is None or age < OLD_SNAPSHOT:
+        return [Vital("oldest snapshot", f"the oldest open transaction is {age:.0f} s old")]
+    words = f"a transaction has been open for {age:.0f} s: pid {row[1]}, {row[2] or 'no application name'}, {row[3]}"
+    return [Vital("oldest snapshot", words, f"{HOLD_BACK} SELECT pg_terminate_backend({row[1]})")]
+
+
+def _dead_rows(database: Database) -> list[Vital]:
+    pattern = database.prefix.replace("_", "\\_") + "%"
+    row = database.read(lambda tx: tx.row(DEAD_PG, pattern=pattern))
+    table, dead = (row[0], int(row[1])) if row else ("all tables", 0)
+    advice = (
+        f"Run VACUUM {table}; if it does not help, look for an old snapshot."
+        if dead > MANY_DEAD_ROWS
+        else None
+    )
+    return [Vital("dead rows", f"{dead:,} dead rows in {table}", advice)]
+
+
+def _forgotten(database: Database) -> list[Vital]:
+    prepared, slots = database.read(_prepared_and_slots)
+    found = []
+    if prepared > OLD_SNAPSHOT:
+        words = f"a prepared transaction is {prepared:.0f} s old"
+        found.append(Vital("prepared transactions", words, "Commit or roll it back (pg_prepared_xacts)."))
+    if slots:
+        words = f"inactive replication slots: {', '.join(slots)}"
+        found.append(
+            Vital("replication slots", words, "Drop them, or they hold back vacuum and keep the log.")
+        )
+    return found
+
+
+def _prepared_and_slots(tx: Transaction) -> tuple[float, list[str]]:
+    row = tx.row(PREPARED_PG)
+    return float(row[0]) if row else 0.0, [str(slot[0]) for slot in tx.rows(SLOTS_PG)]
+
+
+def _oldest_transaction(database: Database) -> list[Vital]:
+    row = database.read(lambda tx: tx.row(OLDEST_MY))
+    age = float(row[0]) if row else 0.0
+    advice = f"{HOLD_BACK} KILL {row[1]}" if row and age > OLD_SNAPSHOT else None
+    return [Vital("oldest snapshot", f"the oldest open transaction is {age:.0f} s old", advice)]
+
+
+def _history(database: Database) -> list[Vital]:
+    try:
+        length = int(str(_first(database, HISTORY_MY)))
+    except Exception:
+        length = int(str(_first(database, HISTORY_MY8)))
+    advice = HOLD_BACK if length > LONG_HISTORY else None
+    return [Vital("undo history", f"the InnoDB history list has {length:,} entries", advice)]
+
+
+def _journal(database: Database) -> list[Vital]:
+    mode = str(_first(database, "PRAGMA journal_mode"))
+    advice = None
+    if mode not in ("wal", "memory"):
+        advice = (
+            "Let Penstock open the file on a local disk: it switches to WAL, which readers and writers share."
+        )
+    return [Vital("journal", f"the journal mode is {mode}", advice)]
+
+
+def _log_size(database: Database) -> list[Vital]:
+    name = f"{database.url.database}-wal"
+    size = os.path.getsize(name) if os.path.exists(name) else 0
+    advice = None
+    if size > LARGE_LOG:
+        advice = (
+            "A reader keeps the log from being written back: end it, then PRAGMA wal_checkpoint(TRUNCATE)."
+        )
+    return [Vital("write-ahead log", f"the write-ahead log takes {size / 1024 / 1024:.1f} MiB", advice)]
+
+
+def _first(database: Database, statement: str) -> object:
+    row = database.read(lambda tx: tx.row(statement))
+    return row[0] if row else ""
+
+
+MEASURES: dict[str, list[Callable[[Database], list[Vital]]]] = {
+    "postgresql": [_oldest_snapshot, _dead_rows, _forgotten],
+    "mysql": [_oldest_transaction, _history],
+    "sqlite": [_journal, _log_size],
+}

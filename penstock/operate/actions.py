@@ -1,0 +1,70 @@
+"""Doing something about many jobs: in batches, each a transaction of its own, with a word after each.
+
+An action that is interrupted has done its first batches and nothing by halves; it can simply be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+from penstock.job import JobHost
+from penstock.queue import control, retention
+from penstock.queue.wakeups import ENDED, READY
+
+BATCH = 500
+
+Progress = Callable[[int], None]
+"""Told, after each batch, how many more are dealt with."""
+
+
+def nobody_listens(_done: int) -> None:
+    """For callers who only want the sum."""
+
+
+def cancel(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+    """Cancel jobs; those that will end cancelled."""
+    done = _in_batches(host.database, ids, lambda tx, some: control.cancel(tx, some, host.follow), progress)
+    if done:
+        host.wakeups.tell(ENDED)
+    return done
+
+
+def retry(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+    """Run failed or cancelled jobs again, with fresh budgets; those that will."""
+    done = _in_batches(host.database, ids, control.retry, progress)
+    if done:
+        host.wakeups.tell(READY)
+    return done
+
+
+def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+    """Take failed jobs off the list of dead letters for good; those that were on it."""
+    return _in_batches(host.database, ids, control.discard, progress)
+
+
+def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
+    """Remove all finished work older than `age` seconds; how much it was."""
+    removed, after = 0, retention.FIRST_ID
+    while True:
+        count, reached = database.in_transaction(retention.prune, age, after, BATCH)
+        removed += count
+        progress(count)
+        if reached is None:
+            return removed
+        after = reached
+
+
+def _in_batches(
+    database: Database,
+    ids: Sequence[str],
+    action: Callable[[Transaction, Sequence[str]], list[str]],
+    progress: Progress,
+) -> list[str]:
+    done: list[str] = []
+    for start in range(0, len(ids), BATCH):
+        some = ids[start : start + BATCH]
+        done += database.in_transaction(action, some)
+        progress(len(some))
+    return done

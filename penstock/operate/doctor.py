@@ -1,0 +1,221 @@
+"""The doctor: looks at everything that can be wrong with an installation, and says what to do about each finding.
+
+A check is a function of the patient that returns findings. Checks after the first two are made only if there is a
+database with a schema to look at. Pipelines and reconcilers add theirs to CHECKS.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import MetaData, inspect
+
+from penstock.database import vitals
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.operate import dead_letters, overview
+from penstock.operate.processes import list_processes
+from penstock.queue import claim
+from penstock.schema import migrate
+
+SKEW = 5.0
+LAG = 60.0
+SAMPLE = 1000
+
+CLOCK = "SELECT {now}"
+ORPHANS = """
+SELECT COUNT(*) FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)
+  AND c.claimed_at < {now} - :age
+"""
+OVERDUE = "SELECT {now} - MIN(due_at) FROM {scheduled}"
+TASKS = """
+SELECT task, COUNT(*) FROM (
+  SELECT task FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT :limit) head
+GROUP BY task
+"""
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found. Only what is not ok has advice."""
+
+    check: str
+    level: Level
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is looked at. `tasks`: those the app declares; none if only a database was named."""
+
+    database: Database
+    metadata: MetaData
+    tasks: frozenset[str]
+
+
+Check = Callable[[Patient], Iterable[Finding]]
+
+
+def examine(patient: Patient) -> list[Finding]:
+    """All findings. Without a database or a schema there is nothing more to look at."""
+    findings: list[Finding] = []
+    for check in FIRST_CHECKS:
+        findings += check(patient)
+        if findings[-1].level is Level.PROBLEM:
+            return findings
+    for check in CHECKS:
+        try:
+            findings += check(patient)
+        except PenstockError as error:
+            findings.append(
+                Finding(check.__name__, Level.PROBLEM, str(error), "Look at it, then run doctor again.")
+            )
+    return findings
+
+
+def database(patient: Patient) -> Iterable[Finding]:
+    where = patient.database.settings.shown_url
+    try:
+        found = vitals.version(patient.database)
+    except DatabaseUnavailable as error:
+        advice = "Start the database, or correct the URL (PENSTOCK_DATABASE_URL, --database)."
+        return [Finding("database", Level.PROBLEM, str(error), advice)]
+    return [Finding("database", Level.OK, f"{found} at {where}")]
+
+
+def schema(patient: Patient) -> Iterable[Finding]:
+    try:
+        migrate.ensure(patient.database, patient.metadata, upgrade=False)
+    except PenstockError as error:
+        return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
+    missing = _missing(patient)
+    if missing:
+        advice = "Something has changed the tables. Compare with: penstock migrate --sql"
+        return [Finding("schema", Level.PROBLEM, f"missing: {', '.join(missing)}", advice)]
+    return [Finding("schema", Level.OK, f"version {migrate.LATEST}, all tables and indexes there")]
+
+
+def clock(patient: Patient) -> Iterable[Finding]:
+    before = time.time()
+    row = patient.database.read(lambda tx: tx.row(CLOCK))
+    middle = (before + time.time()) / 2
+    skew = middle - (row[0] / 1e6 if row else middle)
+    if abs(skew) > SKEW:
+        message = (
+            f"this host's clock is {abs(skew):.1f} s {'ahead of' if skew > 0 else 'behind'} the database's"
+        )
+        advice = (
+            "Nothing breaks, for only the database's clock counts; but logs will not match. Run NTP on both."
+        )
+        return [Finding("clock", Level.WARNING, message, advice)]
+    return [Finding("clock", Level.OK, f"this host and the database differ by {abs(skew) * 1000:.0f} ms")]
+
+
+def processes(patient: Patient) -> Iterable[Finding]:
+    reap_after = patient.database.settings.reap_after
+    found = patient.database.read(list_processes)
+    silent = [process for process in found if process.silence > reap_after * 1.5]
+    live = [process for process in found if process.silence <= reap_after and process.role != "supervisor"]
+    if silent:
+        names = ", ".join(f"{process.host}/{process.pid}" for process in silent[:5])
+        message = f"{len(silent)} processes are silent for more than {reap_after:g} s and nobody reaps them: {names}"
+        yield Finding(
+            "processes", Level.PROBLEM, message, "Start a worker: it takes back their work by itself."
+        )
+    elif not live:
+        yield Finding(
+            "processes", Level.WARNING, "no worker is running", "Start one: penstock worker MODULE:APP"
+        )
+    else:
+        yield Finding("processes", Level.OK, f"{len(live)} worker processes are alive")
+
+
+def claims(patient: Patient) -> Iterable[Finding]:
+    age = int(2 * patient.database.settings.reap_after * 1_000_000)
+    row = patient.database.read(lambda tx: tx.row(ORPHANS, age=age))
+    if row and row[0]:
+        message = f"{row[0]} claims belong to processes that are gone, and nobody takes them back"
+        yield Finding("claims", Level.PROBLEM, message, "Start a worker: every worker reclaims.")
+    else:
+        yield Finding("claims", Level.OK, "no orphaned claims")
+
+
+def waiting(patient: Patient) -> Iterable[Finding]:
+    """What is ready or due, and for how long nobody has taken it."""
+    lags = patient.database.read(lambda tx: overview.lag_by_queue(tx, claim.discover(tx, None)))
+    late = {queue: lag for queue, lag in lags.items() if lag > LAG}
+    for queue, lag in sorted(late.items()):
+        message = f"the oldest ready job of queue {queue!r} has waited for {lag:.0f} s"
+        advice = "Is a worker on this queue (--queues)? If so, more --processes or --concurrency."
+        yield Finding("waiting", Level.WARNING, message, advice)
+    if not late:
+        yield Finding("waiting", Level.OK, f"nothing ready has waited for more than {LAG:.0f} s")
+    row = patient.database.read(lambda tx: tx.row(OVERDUE))
+    if row and row[0] is not None and row[0] > LAG * 1_000_000:
+        message = f"scheduled work is due for {row[0] / 1e6:.0f} s and nobody makes it available"
+        yield Finding("scheduled", Level.PROBLEM, message, "Start a worker: every worker promotes due work.")
+
+
+def unknown_tasks(patient: Patient) -> Iterable[Finding]:
+    """Work that no process of this app can run. Looks at the head of each lane only."""
+    if not patient.tasks:
+        return
+    found: dict[str, int] = {}
+    for task, count in patient.database.read(_waiting_tasks):
+        if task not in patient.tasks:
+            found[task] = found.get(task, 0) + int(count)
+    for task, count in sorted(found.items()):
+        advice = f"Deploy a worker that declares it, or give the renamed task its old name: @app.task(name={task!r})"
+        yield Finding(
+            "tasks", Level.WARNING, f"{count} ready jobs are for {task!r}, which the app lacks", advice
+        )
+    if not found:
+        yield Finding("tasks", Level.OK, f"all waiting work is for the app's {len(patient.tasks)} tasks")
+
+
+def letters(patient: Patient) -> Iterable[Finding]:
+    found = patient.database.read(dead_letters.by_reason)
+    if not found:
+        return [Finding("dead letters", Level.OK, "none")]
+    task, reason, count = found[0]
+    total = sum(number for _, _, number in found)
+    message = f"{total} dead letters; most of them: {count} of {task} ({reason})"
+    return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
+
+
+def database_vitals(patient: Patient) -> Iterable[Finding]:
+    for vital in vitals.vitals(patient.database):
+        level = Level.WARNING if vital.advice else Level.OK
+        yield Finding(vital.name, level, vital.words, vital.advice or "")
+
+
+def _missing(patient: Patient) -> list[str]:
+    inspector = inspect(patient.database.engine)
+    there = set(inspector.get_table_names(schema=patient.database.schema))
+    missing = [table.name for table in patient.metadata.tables.values() if table.name not in there]
+    for table in patient.metadata.tables.values():
+        if table.name in there and table.indexes:
+            names = {index["name"] for index in inspector.get_indexes(table.name, schema=table.schema)}
+            missing += [f"index {index.name}" for index in table.indexes if index.name not in names]
+    return missing
+
+
+def _waiting_tasks(tx: Transaction) -> list[tuple[str, int]]:
+    lanes = claim.discover(tx, None)
+    rows = [tx.rows(TASKS, queue=queue, tier=tier, limit=SAMPLE) for queue, tier in lanes]
+    return [(task, int(count)) for found in rows for task, count in found]
+
+
+FIRST_CHECKS: list[Check] = [database, schema]
+CHECKS: list[Check] = [clock, processes, claims, waiting, unknown_tasks, letters, database_vitals]

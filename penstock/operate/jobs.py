@@ -1,0 +1,203 @@
+"""Looking at jobs: lists with filters, newest first, and one job's whole story."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
+from penstock.errors import PenstockError
+from penstock.operate.overview import claimed_ids
+from penstock.queue import read
+from penstock.values.status import JobStatus
+
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+STRIDE = 5_000
+MOST_WALKED = 100_000
+"""A filter that matches little is not allowed to walk over everything: after so many jobs it says how far it came."""
+
+COLUMNS = """
+SELECT j.id, j.task, j.queue, j.priority, s.status, s.reason, s.retry_count, s.crash_count, j.created_at,
+       s.claimed_at, s.finished_at, s.process_id, j.job_key, j.run_id, j.node, j.path, s.generation
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+"""
+WALK = " WHERE j.id < :before AND j.id >= :low"
+THESE = " WHERE j.id {among:ids:uuid}"
+ORDER = " ORDER BY j.id DESC LIMIT :limit"
+BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
+FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
+WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 3"
+PAYLOAD = "SELECT payload, options, max_crashes FROM {jobs} WHERE id = :id"
+DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
+HOLDER = "SELECT host, pid, role, {now} - heartbeat_at FROM {processes} WHERE id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job in a list. Times are microseconds by the database's clock."""
+
+    id: str
+    task: str
+    queue: str
+    priority: int
+    status: JobStatus
+    reason: str | None
+    retry_count: int
+    crash_count: int
+    created_at: int
+    claimed_at: int | None
+    finished_at: int | None
+    process_id: str | None
+    key: str | None
+    run_id: str | None
+    node: str | None
+    path: str | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    status: JobStatus | None = None
+    queue: str | None = None
+    task: str | None = None
+
+    @property
+    def conditions(self) -> str:
+        columns = {"status": "s.status", "queue": "j.queue", "task": "j.task"}
+        return "".join(f" AND {columns[name]} = :{name}" for name in self.parameters)
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        named = {"status": self.status and self.status.value, "queue": self.queue, "task": self.task}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some jobs, and where to go on (None: there are no more)."""
+
+    jobs: list[JobRow]
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything known about one job."""
+
+    job: JobRow
+    payload: str
+    options: str | None
+    max_crashes: int | None
+    due_at: int | None
+    holder: Row | None
+    progress: Row | None
+    attempts: list[Row] = field(default_factory=list)
+    """(number, process, started_at, finished_at, outcome, error_type, error, traceback)"""
+    output: str | None = None
+
+
+def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> Page:
+    """Jobs newest first. What has failed or is running is found directly; anything else by walking back."""
+    before = before or LAST_ID
+    match wanted.status:
+        case JobStatus.FAILED:
+            return _page_of(tx, wanted, limit, before, _failed)
+        case JobStatus.RUNNING:
+            ids = [id for id in claimed_ids(tx) if id < before]
+            return _page(_these(tx, wanted, ids, limit), limit)
+        case _:
+            return _walk(tx, wanted, limit, before)
+
+
+def story(tx: Transaction, id: str) -> Story | None:
+    """One job from its enqueue to now."""
+    rows = tx.rows(COLUMNS + THESE, ids=[id])
+    if not rows:
+        return None
+    job = _job(rows[0])
+    payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
+    due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
+    output = tx.row(read.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
+    return Story(
+        job,
+        payload,
+        options,
+        max_crashes,
+        due[0] if due else None,
+        tx.row(HOLDER, id=job.process_id) if job.process_id else None,
+        tx.row(read.PROGRESS, id=id),
+        tx.rows(read.ATTEMPTS, id=id),
+        output[0] if output else None,
+    )
+
+
+def find_job(tx: Transaction, prefix: str) -> str:
+    """The id that begins so; refused if there is none or more than one."""
+    low, high = id_range(prefix)
+    found = [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
+    if not found:
+        raise PenstockError(f"there is no job {prefix}; it may have been pruned. Look at: penstock jobs")
+    if len(found) > 1:
+        some = " and ".join(found[:2])
+        raise PenstockError(f"{prefix} is the beginning of several ids, such as {some}: give more of it")
+    return found[0]
+
+
+def id_range(prefix: str) -> tuple[str, str]:
+    """The lowest and the highest id that begin so."""
+    digits = prefix.strip().lower().replace("-", "")
+    if not re.fullmatch(r"[0-9a-f]{1,32}", digits):
+        raise PenstockError(
+            f"{prefix!r} is not a job's id, nor the beginning of one: those are hexadecimal digits"
+        )
+    return _dashed(digits.ljust(32, "0")), _dashed(digits.ljust(32, "f"))
+
+
+def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
+    found: list[JobRow] = []
+    for _ in range(0, MOST_WALKED, STRIDE):
+        boundary = tx.row(BOUNDARY, before=before, stride=STRIDE)
+        low = str(boundary[0]) if boundary else _dashed("0" * 32)
+        template = COLUMNS + WALK + wanted.conditions + ORDER
+        rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
+        found += map(_job, rows)
+        if len(found) == limit:
+            return Page(found, found[-1].id)
+        if boundary is None:
+            return Page(found)
+        before = low
+    return Page(found, before)
+
+
+def _page_of(tx: Transaction, wanted: JobFilter, limit: int, before: str, source: object) -> Page:
+    found: list[JobRow] = []
+    while len(found) < limit and (ids := source(tx, before, STRIDE)):  # type: ignore[operator]
+        found += _these(tx, wanted, ids, limit - len(found))
+        before = ids[-1]
+    return _page(found, limit)
+
+
+def _failed(tx: Transaction, before: str, limit: int) -> list[str]:
+    return [str(row[0]) for row in tx.rows(FAILED, before=before, limit=limit)]
+
+
+def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -> list[JobRow]:
+    if not ids:
+        return []
+    template = COLUMNS + THESE + wanted.conditions + ORDER
+    return [_job(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
+
+
+def _page(found: list[JobRow], limit: int) -> Page:
+    return Page(found, found[-1].id if len(found) == limit else None)
+
+
+def _job(row: Row) -> JobRow:
+    id, task, queue, priority, status, *rest = row
+    return JobRow(str(id), task, queue, priority, JobStatus(status), *rest)
+
+
+def _dashed(digits: str) -> str:
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))

@@ -1,0 +1,123 @@
+"""The state of all queues at a glance. Counts come from the narrow tables only and stop at a limit, so that
+looking costs little however much work there is; nothing here walks over finished jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pydantic_core import from_json
+
+from penstock.database.transaction import Transaction
+from penstock.queue import claim
+
+COUNT_LIMIT = 100_000
+RECENT = 1000
+
+READY = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue LIMIT :limit) counted"
+HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
+WAITING_SINCE = """
+SELECT {now}, j.created_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
+FROM {jobs} j WHERE j.id = :id
+"""
+SCHEDULED = """
+SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted GROUP BY queue
+"""
+DEAD = """
+SELECT queue, COUNT(*) FROM (SELECT queue FROM {dead_letters} LIMIT :limit) counted GROUP BY queue
+"""
+CLAIMED = "SELECT job_ids FROM {claims}"
+RUNNING = """
+SELECT j.queue, COUNT(*) FROM {job_states} s JOIN {jobs} j ON j.id = s.job_id
+WHERE s.job_id {among:ids:uuid} AND s.status = 'running' GROUP BY j.queue
+"""
+NEWEST = """
+SELECT s.status, COUNT(*) FROM (SELECT id FROM {jobs} ORDER BY id DESC LIMIT :limit) n
+JOIN {job_states} s ON s.job_id = n.id GROUP BY s.status
+"""
+PROCESSES = "SELECT role, COUNT(*) FROM {processes} WHERE heartbeat_at >= {now} - :silence GROUP BY role"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """One queue. `lag`: for how many seconds its oldest ready job has waited, since it was enqueued or last ran;
+    a delay it was given counts as waiting, for nobody remembers when it became due."""
+
+    queue: str
+    available: int = 0
+    scheduled: int = 0
+    running: int = 0
+    failed: int = 0
+    lag: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All queues, the live processes by role, and the newest jobs by status."""
+
+    queues: list[QueueCounts]
+    processes: dict[str, int]
+    recent: dict[str, int]
+    count_limit: int
+
+    @property
+    def workers(self) -> int:
+        return sum(count for role, count in self.processes.items() if role != "supervisor")
+
+
+def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Overview:
+    """Count what waits, runs and has failed, up to `limit` each."""
+    lanes = claim.discover(tx, None)
+    counts: dict[str, dict[str, int]] = defaultdict(dict)
+    for queue in {queue for queue, _ in lanes}:
+        counts[queue]["available"] = int(_one(tx, READY, queue=queue, limit=limit))
+    for name, found in (
+        ("scheduled", tx.rows(SCHEDULED, limit=limit)),
+        ("failed", tx.rows(DEAD, limit=limit)),
+        ("running", running(tx).items()),
+    ):
+        for queue, count in found:
+            counts[queue][name] = int(count)
+    lags = lag_by_queue(tx, lanes)
+    silence = int(reap_after * 1_000_000)
+    return Overview(
+        [QueueCounts(queue, lag=lags.get(queue), **found) for queue, found in sorted(counts.items())],
+        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
+        {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
+        limit,
+    )
+
+
+def running(tx: Transaction) -> Counter[str]:
+    """Running jobs by queue, found through the claims: exact, and no more than the processes hold."""
+    ids = claimed_ids(tx)
+    found: Counter[str] = Counter()
+    for start in range(0, len(ids), 1000):
+        for queue, count in tx.rows(RUNNING, ids=ids[start : start + 1000]):
+            found[queue] += int(count)
+    return found
+
+
+def claimed_ids(tx: Transaction) -> list[str]:
+    """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
+    return sorted({id for (ids,) in tx.rows(CLAIMED) for id in from_json(ids)}, reverse=True)
+
+
+def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """For how long the head of each queue has waited."""
+    lags: dict[str, float] = {}
+    for queue, tier in lanes:
+        head = tx.row(HEAD, queue=queue, tier=tier)
+        since = tx.row(WAITING_SINCE, id=head[0]) if head else None
+        if since:
+            now, created, last_end = since
+            waited = (now - max(created, last_end or 0)) / 1_000_000
+            lags[queue] = max(lags.get(queue, 0.0), waited)
+    return lags
+
+
+def _one(tx: Transaction, template: str, **parameters: object) -> int:
+    row = tx.row(template, **parameters)
+    return int(row[0]) if row else 0

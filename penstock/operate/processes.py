@@ -1,0 +1,73 @@
+"""Who is alive: processes, how long ago they were heard of, and what they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pydantic_core import from_json
+
+from penstock.database.transaction import Transaction
+from penstock.values.jsontext import loads
+
+LIST = """
+SELECT id, host, pid, role, supervisor_id, details, started_at, {now} - started_at, {now} - heartbeat_at
+FROM {processes} ORDER BY started_at, id
+"""
+CLAIMS = "SELECT process_id, job_ids FROM {claims}"
+HELD = """
+SELECT process_id, COUNT(*) FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'
+GROUP BY process_id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """A process. `age` and `silence` in seconds by the database's clock; `holding`: jobs claimed by it."""
+
+    id: str
+    host: str
+    pid: int
+    role: str
+    supervisor_id: str | None
+    details: object
+    started_at: int
+    age: float
+    silence: float
+    holding: int
+
+
+def list_processes(tx: Transaction) -> list[ProcessRow]:
+    """All processes that have a row, oldest first; a supervisor is followed by its children."""
+    held = _held(tx)
+    found = [
+        ProcessRow(
+            str(id),
+            host,
+            pid,
+            role,
+            supervisor,
+            loads(details),
+            started,
+            age / 1e6,
+            silence / 1e6,
+            held[str(id)],
+        )
+        for id, host, pid, role, supervisor, details, started, age, silence in tx.rows(LIST)
+    ]
+    ids = {process.id for process in found}
+    heads = [process for process in found if process.supervisor_id not in ids]
+    return [member for head in heads for member in (head, *_children(found, head))]
+
+
+def _children(found: list[ProcessRow], head: ProcessRow) -> list[ProcessRow]:
+    return [process for process in found if process.supervisor_id == head.id]
+
+
+def _held(tx: Transaction) -> Counter[str]:
+    ids = sorted({id for _, job_ids in tx.rows(CLAIMS) for id in from_json(job_ids)})
+    held: Counter[str] = Counter()
+    for start in range(0, len(ids), 1000):
+        for process, count in tx.rows(HELD, ids=ids[start : start + 1000]):
+            held[str(process)] += int(count)
+    return held
