@@ -31,6 +31,7 @@ from penstock.values.units import QueueLimit, read_queues
 
 P = ParamSpec("P")
 R = TypeVar("R")
+TaskName = str | Task[Any, Any] | None
 
 
 class Penstock:
@@ -144,15 +145,15 @@ class Penstock:
         return Job(self, id)
 
     def dead_letters(
-        self, task: object = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+        self, task: TaskName = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
     ) -> DeadLetters:
         """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
         self.prepare()
-        name = getattr(task, "name", task)
+        name = task.name if isinstance(task, Task) else task
         return DeadLetters(self, self.database.read(dead_ids, name, queue, reason, limit))
 
     async def dead_letters_async(
-        self, task: object = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+        self, task: TaskName = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
     ) -> DeadLetters:
         return await self.doors.run(self.dead_letters, task, queue, reason, limit)
 
