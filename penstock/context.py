@@ -10,18 +10,21 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.effects import TransactionScope
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SerializationError
 from penstock.queue import markers
 from penstock.surroundings import Signals, Surroundings
 from penstock.values import tags
-from penstock.values.jsontext import dumps, loads
-from penstock.values.shape import Shape
+from penstock.values.failure import clean
+from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.shape import Mismatch, Shape
 
 if TYPE_CHECKING:
     from penstock.queue.jobs import Claim
     from penstock.values.signature import Signature
 
 ANYTHING = Shape(Any)
+LONGEST_PROGRESS = 1_000
+LONGEST_MARKER = 200
 
 
 class Builder(Protocol):
@@ -114,7 +117,8 @@ class CurrentJob:
 
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far it is, from 0 to 1. It is written by and by; it never slows the handler down."""
-        self._around.report(self.id, min(1.0, max(0.0, float(fraction))), str(message))
+        said = clean(str(message), LONGEST_PROGRESS)
+        self._around.report(self.id, min(1.0, max(0.0, float(fraction))), said)
 
     def once(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call the function unless that was done before under this name; then return what it returned then.
@@ -122,6 +126,8 @@ class CurrentJob:
         The value is durable before this returns. A crash between the call and the marker repeats the call:
         pass `idempotency_key` on to whatever it calls. With an async function, await what is returned.
         """
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
+            raise PenstockError(f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL")
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return self._once_async(name, function, args, kwargs)
         found = self._around.database.read(markers.find, self.idempotency_key, name)
@@ -138,7 +144,11 @@ class CurrentJob:
         return await _in_thread(lambda: self._remember(name, value))
 
     def _remember(self, name: str, value: Any) -> Any:
-        text = dumps(ANYTHING.write(value))
+        try:
+            text = dumps(ANYTHING.write(value))
+        except Mismatch as error:
+            raise SerializationError(f"what {name!r} returned cannot be remembered: {error}") from None
+        limited(text, self.payload_limit, f"what {name!r} returned")
         kept = self._around.database.in_transaction(markers.remember, self.idempotency_key, name, text)
         return tags.read(loads(kept))
 
