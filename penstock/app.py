@@ -98,7 +98,7 @@ class Penstock:
         if connection is not None:
             return self._submit_within(foreign.recognize(connection), jobs)
         try:
-            ids = self.database.in_transaction(queue_enqueue.enqueue, jobs)
+            ids = self.database.in_transaction(self._write, jobs)
         except Exception as error:
             # An earlier try was committed, only its answer was lost: the jobs are there.
             if not self.database.dialect.is_duplicate(error) or not self._are_written(jobs):
@@ -106,6 +106,10 @@ class Penstock:
             ids = [job.id for job in jobs]
         self._tell(jobs)
         return ids
+
+    def _write(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
+        self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in _lanes(jobs)])
+        return queue_enqueue.enqueue(tx, jobs)
 
     def _are_written(self, jobs: Sequence[NewJob]) -> bool:
         return self.database.read(queue_enqueue.are_written, [job.id for job in jobs])
@@ -133,8 +137,6 @@ class Penstock:
         return ids
 
     def _tell(self, jobs: Sequence[NewJob]) -> None:
-        for queue, tier in _lanes(jobs):
-            self.wakeups.tell(ready(queue, tier))
         if self.events.wants(JobsEnqueued):
             self.events.emit(JobsEnqueued(jobs[0].task, jobs[0].queue, len(jobs)))
         if self.inline is not None:

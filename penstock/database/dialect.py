@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
+Farewell = tuple[str, Parameters]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,9 @@ class Dialect(Protocol):
     def checked_out(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
+    def plain_cursor(self, driver: Any) -> Any:
+        """A cursor that reads values the way SQLAlchemy expects of the driver."""
+
     def among(self, parameter: str, kind: ListType) -> str:
         """The SQL for "is one of" a list parameter."""
 
@@ -77,7 +81,8 @@ class Dialect(Protocol):
     def begin_reading(self, driver: Any) -> None:
         """Get ready to read without keeping anybody from writing."""
 
-    def commit(self, driver: Any, opened: object) -> None: ...
+    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
+        """Commit, and then send what is to follow in a transaction of its own."""
 
     def rollback(self, driver: Any, opened: object) -> None: ...
 

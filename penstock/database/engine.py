@@ -111,7 +111,7 @@ class Database:
             try:
                 yield tx
                 tx.reach_if_watched("commit")
-                self.dialect.commit(driver, opened)
+                self.dialect.commit(driver, opened, tx.farewells)
             except BaseException:
                 _quietly(self.dialect.rollback, driver, opened)
                 raise

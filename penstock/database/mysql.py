@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pymysql
 
 from penstock.database import portable
-from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class MySql:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
+    def plain_cursor(self, driver: Any) -> Any:
+        return driver.cursor()
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN {parameter}"
 
@@ -88,7 +91,7 @@ class MySql:
     def begin_reading(self, driver: Any) -> None:
         """Likewise."""
 
-    def commit(self, driver: Any, opened: object) -> None:
+    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
         driver.commit()
 
     def rollback(self, driver: Any, opened: object) -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.adapt import Loader
+from psycopg.types.uuid import UUIDLoader
 from pydantic_core import to_json
 
-from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
@@ -123,6 +124,11 @@ class Postgres:
         if driver.autocommit:
             driver.autocommit = False
 
+    def plain_cursor(self, driver: Any) -> Any:
+        cursor = driver.cursor()
+        cursor.adapters.register_loader("uuid", UUIDLoader)
+        return cursor
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"= ANY(CAST({parameter} AS {ARRAY_TYPES[kind]}))"
 
@@ -147,8 +153,10 @@ class Postgres:
     def begin_reading(self, driver: Any) -> None:
         driver.autocommit = True
 
-    def commit(self, driver: Any, opened: object) -> None:
+    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
         driver.execute("COMMIT")
+        for sql, parameters in farewells:
+            driver.execute(sql, parameters)
         if isinstance(opened, _Opened):
             opened.close()
 

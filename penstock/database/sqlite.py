@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from penstock.database import portable
-from penstock.database.dialect import Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 try:
@@ -130,6 +130,9 @@ class Sqlite:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
+    def plain_cursor(self, driver: Any) -> Any:
+        return driver.cursor()
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN (SELECT value FROM json_each({parameter}))"
 
@@ -151,7 +154,7 @@ class Sqlite:
         if self.in_memory:
             self.begin(driver)
 
-    def commit(self, driver: Any, opened: object = None) -> None:
+    def commit(self, driver: Any, opened: object = None, farewells: Sequence[Farewell] = ()) -> None:
         if driver.in_transaction:
             driver.execute("COMMIT")
             self.gate.leave()

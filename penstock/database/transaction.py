@@ -24,6 +24,7 @@ class Transaction:
         "column_types",
         "dialect",
         "driver",
+        "farewells",
         "opened",
         "renderer",
     )
@@ -36,6 +37,7 @@ class Transaction:
         self.renderer = renderer
         self.column_types = column_types
         self.opened: object = None
+        self.farewells: list[tuple[str, Mapping[str, object]]] = []
         self._stage = "transaction"
         self._stages: dict[str, None] = {}
         self._statements = 0
@@ -89,6 +91,11 @@ class Transaction:
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
         self._after_commit.append(action)
+
+    def afterwards(self, template: str, **parameters: object) -> None:
+        """A statement to send along with the commit, but in a transaction of its own after it."""
+        rendered = self.renderer.render(template)
+        self.farewells.append((rendered.sql, self._bind(rendered, parameters)))
 
     def committed(self) -> None:
         actions, self._after_commit = self._after_commit, []

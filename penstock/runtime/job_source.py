@@ -104,7 +104,7 @@ class JobSource:
     def claim(self, tx: Transaction, limit: int) -> list[Claim]:
         began = time.monotonic()
         claims = self._take(tx, self.lanes.above_floor(limit, self.holdings.busy), limit)
-        if len(claims) < limit and self.lanes.sweep_is_due():
+        if self.lanes.sweep_is_due(found=len(claims), wanted=limit):
             claims += self._sweep(tx, limit - len(claims), claims)
         if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
             claims = self.hydrate(tx, claims)

@@ -67,8 +67,13 @@ class Lanes:
         if names is None or queue in names:
             self.floors.setdefault((queue, tier), 0)
 
-    def sweep_is_due(self) -> bool:
-        return self._forced or time.monotonic() >= self._next_sweep
+    def sweep_is_due(self, found: int, wanted: int) -> bool:
+        """When little was found above the floors. Whoever found something is not kept waiting for the rest."""
+        if found >= wanted:
+            return False
+        now = time.monotonic()
+        patience = self.longest_interval if found else 0.0
+        return now >= self._next_sweep + patience or (self._forced and not found)
 
     def force_sweep(self) -> None:
         self._forced = True
