@@ -46,8 +46,8 @@ class Dialect(Protocol):
     now: str
     lock: str
     lock_skip: str
-    fuses_success: bool
-    """Jobs that simply succeeded can be settled in one statement."""
+    fuses: bool
+    """A claim is one statement, and so is the settling of jobs that simply succeeded."""
     pushes_wakeups: bool
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool
@@ -77,6 +77,9 @@ class Dialect(Protocol):
 
     def wait(self, opened: object) -> None:
         """Until everything sent so far has been done."""
+
+    def begin_single(self, driver: Any) -> object:
+        """Likewise, for work whose every statement may stand alone: no transaction where that saves a journey."""
 
     def begin_reading(self, driver: Any) -> None:
         """Get ready to read without keeping anybody from writing."""

@@ -103,11 +103,14 @@ class Database:
         return error
 
     @contextmanager
-    def transaction(self, link: Link | None = None) -> Iterator[Transaction]:
-        """An open transaction: committed at the end, rolled back by an exception."""
+    def transaction(self, link: Link | None = None, *, single: bool = False) -> Iterator[Transaction]:
+        """An open transaction: committed at the end, rolled back by an exception.
+
+        `single`: each statement may just as well stand alone, if that is cheaper.
+        """
         with (link or Link(self, brief=True)).checked_out() as driver:
             tx = self.on(driver)
-            opened = tx.opened = self.dialect.begin(driver)
+            opened = tx.opened = self.dialect.begin_single(driver) if single else self.dialect.begin(driver)
             try:
                 yield tx
                 tx.reach_if_watched("commit")

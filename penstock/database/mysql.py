@@ -41,7 +41,7 @@ class MySql:
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
-    fuses_success = False
+    fuses = False
     pushes_wakeups = False
     keeps_dead_rows = True
     transactional_ddl = False
@@ -87,6 +87,9 @@ class MySql:
 
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
+
+    def begin_single(self, driver: Any) -> object:
+        """A claim is several statements here: it needs its transaction."""
 
     def begin_reading(self, driver: Any) -> None:
         """Likewise."""

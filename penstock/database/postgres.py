@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
+IDLE = psycopg.pq.TransactionStatus.IDLE
 FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
@@ -92,7 +93,7 @@ class Postgres:
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
-    fuses_success = True
+    fuses = True
     pushes_wakeups = True
     keeps_dead_rows = True
     transactional_ddl = True
@@ -150,11 +151,16 @@ class Postgres:
         if isinstance(opened, _Opened) and opened.pipeline is not None:
             opened.pipeline.sync()
 
+    def begin_single(self, driver: Any) -> object:
+        driver.autocommit = True
+        return None
+
     def begin_reading(self, driver: Any) -> None:
         driver.autocommit = True
 
     def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
-        driver.execute("COMMIT")
+        if driver.info.transaction_status != IDLE or isinstance(opened, _Opened):
+            driver.execute("COMMIT")
         for sql, parameters in farewells:
             driver.execute(sql, parameters)
         if isinstance(opened, _Opened):
@@ -164,7 +170,7 @@ class Postgres:
         if isinstance(opened, _Opened):
             with suppress(psycopg.Error):
                 opened.close()
-        if driver.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if driver.info.transaction_status != IDLE:
             driver.execute("ROLLBACK")
 
     def write(

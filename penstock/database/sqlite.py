@@ -91,7 +91,7 @@ class Sqlite:
     )
     lock = ""
     lock_skip = ""
-    fuses_success = False
+    fuses = False
     pushes_wakeups = False
     keeps_dead_rows = False
     transactional_ddl = True
@@ -149,6 +149,9 @@ class Sqlite:
 
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
+
+    def begin_single(self, driver: Any) -> object:
+        return self.begin(driver)
 
     def begin_reading(self, driver: Any) -> None:
         if self.in_memory:

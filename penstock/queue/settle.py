@@ -60,7 +60,7 @@ def settle(
     `finished_tokens`: claims of which nothing is left, so that their receipts can go.
     """
     tx.stage("settle")
-    if tx.dialect.fuses_success:
+    if tx.dialect.fuses:
         settled = _fused(tx, attempts, process, finished_tokens)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)

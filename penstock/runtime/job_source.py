@@ -83,7 +83,9 @@ class JobSource:
         stream: Stream,
         follow: Follow,
         hydrate: Hydrate | None = None,
+        one_statement: bool = False,
     ) -> None:
+        self.one_statement = one_statement
         self.process = process
         self.tasks = tasks
         self.lanes = lanes
@@ -94,6 +96,7 @@ class JobSource:
         self.holdings = Holdings()
         self._settled: Settled | None = None
         self._claimed: list[Claim] = []
+        self._dropped: list[Claim] = []
         self._floors: dict[tuple[str, int], int] = {}
         self._seconds = 0.0
 
@@ -106,11 +109,19 @@ class JobSource:
         claims = self._take(tx, self.lanes.above_floor(limit, self.holdings.busy), limit)
         if self.lanes.sweep_is_due(found=len(claims), wanted=limit):
             claims += self._sweep(tx, limit - len(claims), claims)
-        if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
-            claims = self.hydrate(tx, claims)
         self._claimed = claims
         self._seconds = time.monotonic() - began
         return claims
+
+    def is_complete(self, claims: Sequence[Claim]) -> bool:
+        return self.hydrate is None or all(claim.run_id is None for claim in claims)
+
+    def complete(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
+        assert self.hydrate is not None
+        kept = self.hydrate(tx, list(claims))
+        ids = {claim.job_id for claim in kept}
+        self._dropped = [claim for claim in claims if claim.job_id not in ids]
+        return kept
 
     def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
         began = time.monotonic()
@@ -131,17 +142,20 @@ class JobSource:
     def committed(self) -> None:
         settled, self._settled = self._settled, None
         claimed, self._claimed = self._claimed, []
+        dropped, self._dropped = self._dropped, []
         floors, self._floors = self._floors, {}
         self.lanes.learn(floors)
         if claimed:
             self.holdings.add(claimed)
             self.stream.emit(JobsClaimed(self.process(), len(claimed), self._seconds))
+        if dropped:
+            self.holdings.remove(dropped)
         if settled is not None:
             self.holdings.remove([attempt.claim for attempt in settled.finished])
             self._report(settled)
 
     def rolled_back(self) -> None:
-        self._settled, self._claimed, self._floors = None, [], {}
+        self._settled, self._claimed, self._dropped, self._floors = None, [], [], {}
 
     def heard(self, subjects: Set[str]) -> None:
         for subject in subjects:

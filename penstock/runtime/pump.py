@@ -76,7 +76,10 @@ class Pump(Service, Generic[C, F]):
         if not finished and limit <= 0:
             return Turn.IDLE
         try:
-            claims = self._transact(self._settle_and_claim, finished, limit)
+            if not finished and self.source.one_statement:
+                claims = self._claim_alone(limit)
+            else:
+                claims = self._transact(self._settle_and_claim, finished, limit)
         except Exception as error:
             self._put_back(finished, error)
             raise
@@ -92,11 +95,17 @@ class Pump(Service, Generic[C, F]):
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
         if finished:
             self.source.settle(tx, finished)
-        return self.source.claim(tx, limit) if limit > 0 else []
+        claims = self.source.claim(tx, limit) if limit > 0 else []
+        return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
-    def _transact(self, work: Callable[..., list[C] | None], *args: object) -> list[C]:
+    def _claim_alone(self, limit: int) -> list[C]:
+        """The short way for an idle worker: one journey to the database."""
+        claims = self._transact(self.source.claim, limit, single=True)
+        return claims if self.source.is_complete(claims) else self._transact(self.source.complete, claims)
+
+    def _transact(self, work: Callable[..., list[C] | None], *args: object, single: bool = False) -> list[C]:
         try:
-            with self.database.transaction(self.link) as tx:
+            with self.database.transaction(self.link, single=single) as tx:
                 result = work(tx, *args)
         except BaseException:
             self.source.rolled_back()

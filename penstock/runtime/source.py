@@ -19,8 +19,17 @@ class Source(Protocol[C, F]):
     def settle(self, tx: Transaction, finished: Sequence[F]) -> None:
         """Write the outcomes of all whose claims still stand. May be repeated after a lost answer."""
 
+    one_statement: bool
+    """A claim is a single statement on this database, and needs no transaction around it."""
+
     def claim(self, tx: Transaction, limit: int) -> list[C]:
         """Take up to `limit` pieces of work."""
+
+    def is_complete(self, claims: Sequence[C]) -> bool:
+        """Everything needed to run these is at hand."""
+
+    def complete(self, tx: Transaction, claims: Sequence[C]) -> list[C]:
+        """Fetch what is missing, in the claim's transaction or in one after it; the claims that are to be run."""
 
     def committed(self) -> None:
         """The transaction of the last settle and claim is durable: now tell, count and forget."""

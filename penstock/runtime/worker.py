@@ -93,7 +93,14 @@ class Worker:
         queues = self.options.queues or settings.queues
         lanes = Lanes(queues, settings.sweep_interval, app.database.dialect.keeps_dead_rows)
         self.source = JobSource(
-            lambda: self.identity.id, self._tasks, lanes, app.wakeups, app.events, app.follow, app.hydrate
+            lambda: self.identity.id,
+            self._tasks,
+            lanes,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.hydrate,
+            app.database.dialect.fuses,
         )
         self.crew = Crew(
             around,
