@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from typing import Any
 
@@ -23,7 +24,8 @@ from penstock.errors import DatabaseUnavailable, PenstockError
 
 DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
 
-out = Console(highlight=False, soft_wrap=True)
+# Into a file or a pipe, lines are as long as they must be.
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 500)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 _wishes = {"debug": False}
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from penstock import __version__
 from penstock.cli import frame
+from penstock.cli.letters import letters
+from penstock.cli.look import jobs, processes, show, status
+from penstock.cli.steer import cancel, retry
+from penstock.cli.upkeep import check, doctor, migrate, prune
 from penstock.cli.worker import worker
 
-COMMANDS = [worker]
+COMMANDS: list[Callable[..., None]] = [
+    worker,
+    status,
+    jobs,
+    show,
+    processes,
+    cancel,
+    retry,
+    migrate,
+    check,
+    doctor,
+    prune,
+]
+GROUPS = {"dead-letters": letters}
 
 
 def build() -> typer.Typer:
@@ -28,18 +45,20 @@ def build() -> typer.Typer:
     cli.callback()(root)
     for command in COMMANDS:
         cli.command(command.__name__.replace("_", "-"))(command)
+    for name, group in GROUPS.items():
+        cli.add_typer(group, name=name)
     return cli
 
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        frame.out.print(f"penstock {__version__}")
+        frame.out.print(f"penstock {sys.modules['penstock'].__version__}")
         raise typer.Exit
 
 
 def root(
     debug: Annotated[bool, typer.Option("--debug", help="show tracebacks")] = False,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback answers it
         bool,
         typer.Option("--version", is_eager=True, callback=show_version, help="show the version and exit"),
     ] = False,

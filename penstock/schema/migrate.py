@@ -13,6 +13,7 @@ from contextlib import redirect_stdout
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from penstock.database.engine import Database
@@ -44,8 +45,11 @@ def installed(connection: Connection, versions: Table) -> int:
 def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
     """Check the schema and, if allowed, upgrade it. The number of migrations applied."""
     versions = version_table(database)
-    with database.engine.connect() as connection:
-        found = installed(connection, versions)
+    try:
+        with database.engine.connect() as connection:
+            found = installed(connection, versions)
+    except DBAPIError as error:
+        raise database.explained(error) from error
     if found > LATEST:
         raise SchemaTooNew(found, LATEST)
     if found == LATEST:

@@ -1,0 +1,51 @@
+"""Options that several commands take, and the app they lead to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from penstock.app import Penstock
+from penstock.cli.finding import find_app
+from penstock.cli.frame import UNAVAILABLE, Refusal
+from penstock.database.sqlite import Sqlite
+from penstock.schema import migrate
+
+App = Annotated[
+    str | None, typer.Option("--app", metavar="MODULE:APP", help="the app; default: $PENSTOCK_APP")
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database", metavar="URL", help="a database without its app; default: $PENSTOCK_DATABASE_URL"
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+
+
+@contextmanager
+def opened(app: str | None, database: str | None, *, checked: bool = True) -> Iterator[Penstock]:
+    """The app a command works on, closed at the end. `checked`: its schema is there; it is never changed."""
+    found = find_app(app, database)
+    try:
+        _refuse_missing_file(found)
+        if checked:
+            migrate.ensure(found.database, found.metadata, upgrade=False)
+        yield found
+    finally:
+        found.close()
+
+
+def _refuse_missing_file(app: Penstock) -> None:
+    """Looking at a database must not create one."""
+    name, dialect = app.database.url.database, app.database.dialect
+    if isinstance(dialect, Sqlite) and not dialect.in_memory and name and not os.path.exists(name):
+        ways = (
+            "Name the app (--app shop:app) or the database (--database URL), or create it: penstock migrate"
+        )
+        raise Refusal(f"there is no database file {name}. {ways}", UNAVAILABLE)

@@ -1,0 +1,123 @@
+"""Showing things: tables for people, JSON for programs, progress where something takes time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.frame import err, out
+
+COLOURS = {
+    "succeeded": "green",
+    "running": "cyan",
+    "available": "blue",
+    "scheduled": "blue",
+    "failed": "red",
+    "crashed": "red",
+    "errored": "yellow",
+    "timed_out": "yellow",
+    "cancelled": "magenta",
+    "released": "cyan",
+    "ok": "green",
+    "warning": "yellow",
+    "problem": "red",
+}
+
+
+FIXED = ("id", "job", "status", "outcome")
+"""Columns that are never broken into lines."""
+
+
+def show_json(value: object) -> None:
+    """One JSON document on stdout; instants are ISO 8601 in UTC."""
+    out.print(json.dumps(plain(value), ensure_ascii=False, indent=2, default=str), markup=False)
+
+
+def plain(value: object, name: str = "") -> object:
+    """Dataclasses as mappings, and microseconds as instants where the name says that they are."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, str(key)) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if name.endswith("_at") and isinstance(value, int):
+        return instant(value)
+    return value
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "nothing") -> None:
+    """A table; statuses in colour on a terminal. A column whose name ends in " #" holds numbers."""
+    if not rows:
+        out.print(empty, markup=False)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        name, number = column.removesuffix(" #"), column.endswith(" #")
+        fixed = number or name in FIXED
+        table.add_column(name, no_wrap=fixed, overflow="fold", justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*[_cell(value) for value in row])
+    out.print(table, soft_wrap=False)
+
+
+def instant(micros: int) -> str:
+    return (
+        datetime.fromtimestamp(micros / 1_000_000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def when(micros: int | None) -> str:
+    """An instant as people read it."""
+    return "" if micros is None else f"{datetime.fromtimestamp(micros / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in its two largest units."""
+    if seconds is None:
+        return ""
+    if seconds < 60:
+        return f"{max(0.0, seconds):.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours < 48 else f"{hours // 24}d{hours % 24:02}h"
+
+
+@contextmanager
+def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Call what is given with how many more are done: a bar on a terminal, a line at the end elsewhere."""
+    done = 0
+    columns = (SpinnerColumn(), TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(words, total=total)
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            bar.update(task, advance=count)
+
+        yield advance
+
+
+def _cell(value: object) -> Text:
+    number = isinstance(value, int) and not isinstance(value, bool)
+    text = "" if value is None else f"{value:,}" if number else str(value)
+    return Text(text, style=COLOURS.get(text, ""))

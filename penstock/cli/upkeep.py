@@ -1,0 +1,92 @@
+"""Commands for the upkeep of an installation: migrate, check, doctor, prune."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.finding import find_app, load_app
+from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.output import COLOURS, progress, show_json
+from penstock.operate import actions
+from penstock.operate.check import check_app
+from penstock.operate.doctor import Finding, Level, Patient, examine
+from penstock.schema import migrate as schema_migrate
+from penstock.values.units import parse_seconds
+
+
+def migrate(
+    sql: Annotated[bool, typer.Option("--sql", help="print the SQL instead of running it")] = False,
+    app: App = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Create the tables, or bring them up to date. Safe from many places at once."""
+    found = find_app(app, database)
+    try:
+        if sql:
+            out.print(schema_migrate.as_sql(found.database, found.metadata), markup=False, end="")
+            return
+        applied = found.migrate()
+        words = f"applied {applied} migrations" if applied else "nothing to do"
+        out.print(f"{words}; the schema has version {schema_migrate.LATEST}", markup=False)
+    finally:
+        found.close()
+
+
+def check(
+    target: Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="default: $PENSTOCK_APP")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check an app without starting anything: imports, settings, every task's signature. Needs no database."""
+    found = load_app(target)
+    problems = check_app(found)
+    if as_json:
+        show_json({"tasks": sorted(found.tasks), "problems": problems})
+    else:
+        for problem in problems:
+            out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")
+        words = f"{len(problems)} problems" if problems else "no problems"
+        out.print(f"{len(found.tasks)} tasks, {words}", markup=False)
+    if problems:
+        raise typer.Exit(BAD)
+
+
+def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Look for what is wrong with an installation, and say what to do. Exit code 1: something was found."""
+    with opened(app, database, checked=False) as found:
+        findings = examine(Patient(found.database, found.metadata, frozenset(found.tasks)))
+    if as_json:
+        show_json(findings)
+    else:
+        for finding in findings:
+            _show(finding)
+    if any(finding.level is not Level.OK for finding in findings):
+        raise typer.Exit(BAD)
+
+
+def prune(
+    older_than: Annotated[str, typer.Option(metavar="AGE", help='such as "14d" or "12h"')],
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove finished work older than an age, in batches."""
+    try:
+        age = parse_seconds(older_than)
+    except ValueError as error:
+        raise Refusal(f"--older-than {older_than!r}: {error}") from None
+    with opened(app, database) as found, progress("pruned") as advance:
+        removed = actions.prune(found.database, age, advance)
+    if as_json:
+        show_json({"pruned": removed})
+    else:
+        out.print(f"pruned {removed:,} jobs", markup=False)
+
+
+def _show(finding: Finding) -> None:
+    out.print(f"{finding.level.value:<8}", style=COLOURS[finding.level], end="")
+    out.print(f"{finding.check}: {finding.message}", markup=False)
+    if finding.advice:
+        out.print(f"        {finding.advice}", markup=False)

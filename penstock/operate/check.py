@@ -1,0 +1,43 @@
+"""Checking an app without running it. Each check is a function that names what is wrong; others add theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PenstockError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that would fail later: what it is about, and what is wrong with it."""
+
+    subject: str
+    message: str
+
+
+Check = Callable[[Any], Iterable[Problem]]
+
+
+def check_app(app: Any) -> list[Problem]:
+    """All problems of an app."""
+    return [problem for check in CHECKS for problem in check(app)]
+
+
+def check_tasks(app: Any) -> Iterable[Problem]:
+    """Every annotation can be resolved, every default written as JSON, every task found again by a fresh process."""
+    for name, task in sorted(app.tasks.items()):
+        try:
+            task.codec.build()
+        except PenstockError as error:
+            yield Problem(name, str(error))
+        except Exception as error:
+            yield Problem(name, f"{type(error).__name__}: {error}")
+        if task.executor == "process" and "<locals>" in task.function.__qualname__:
+            yield Problem(
+                name, 'executor="process" imports the task by name: declare it at the top of a module'
+            )
+
+
+CHECKS: list[Check] = [check_tasks]
