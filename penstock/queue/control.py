@@ -22,6 +22,8 @@ UPDATE {job_states} SET status = 'available', reason = NULL, finished_at = NULL,
   cancel_requested = false
 WHERE job_id {among:ids:uuid}
 """
+# A job that was cancelled while it was scheduled left its row there; it must not be promoted by it later.
+UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
 BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WHERE job_id {among:ids:uuid}"
 
@@ -64,6 +66,9 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     again = [job_id for job_id, status, _ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
     if not again:
         return []
+    cancelled = [job_id for job_id, status, _ in rows if status == JobStatus.CANCELLED]
+    if cancelled:
+        tx.run(UNSCHEDULE, ids=cancelled)
     tx.run(RETRY, ids=again)
     tx.run(BURY, ids=again)
     places = [

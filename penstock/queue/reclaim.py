@@ -41,6 +41,7 @@ UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reaso
   crash_count = crash_count + 1, finished_at = CASE WHEN :final = 1 THEN {now} END
 WHERE job_id {among:ids:uuid}
 """
+FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
@@ -111,6 +112,9 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
             error = "the process that ran it died"
             ended.append(Ended(job_id, str(run_id), node, path or "", status, reason, None, error))
     _move(tx, crashed, rows)
+    cancelled = [job.job_id for job in crashed if job.status is JobStatus.CANCELLED]
+    if cancelled:
+        tx.run(FORGET_CANCELLATIONS, ids=cancelled)
     if ended:
         follow(tx, ended)
     return crashed
