@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import frame
+from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
 from penstock.cli.steer import cancel, retry
@@ -27,6 +28,7 @@ COMMANDS: list[Callable[..., None]] = [
     check,
     doctor,
     prune,
+    demo,
 ]
 GROUPS = {"dead-letters": letters}
 
