@@ -98,8 +98,12 @@ class Postgres:
     keeps_dead_rows = True
     transactional_ddl = True
 
-    def __init__(self, pooled: bool) -> None:
+    def __init__(self, settings: Settings) -> None:
+        pooled = settings.pooler == "transaction"
         self.pipelines = not pooled and psycopg.Pipeline.is_supported()
+        # Behind a transaction pooler nothing outlives a transaction: each one sets its own timeouts.
+        timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
+        self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -144,7 +148,7 @@ class Postgres:
         opened = _Opened()
         if self.pipelines:
             opened.pipeline = opened.enter_context(driver.pipeline())
-        driver.execute("BEGIN")
+        driver.execute(self.pooled_begin or "BEGIN")
         return opened
 
     def wait(self, opened: object) -> None:
@@ -152,11 +156,15 @@ class Postgres:
             opened.pipeline.sync()
 
     def begin_single(self, driver: Any) -> object:
+        if self.pooled_begin:
+            return self.begin(driver)
         driver.autocommit = True
         return None
 
     def begin_reading(self, driver: Any) -> None:
         driver.autocommit = True
+        if self.pooled_begin:
+            driver.execute(self.pooled_begin)
 
     def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
         if driver.info.transaction_status != IDLE or isinstance(opened, _Opened):

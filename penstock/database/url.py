@@ -45,7 +45,7 @@ def parse(url: str) -> URL:
 def dialect_for(url: URL, settings: Settings) -> Dialect:
     match url.get_backend_name():
         case "postgresql":
-            return Postgres(settings.pooler == "transaction")
+            return Postgres(settings)
         case "mysql":
             return MySql(settings.statement_timeout, settings.lock_timeout)
         case _:

@@ -21,7 +21,9 @@ MANY_DEAD_ROWS = 1_000_000
 LONG_HISTORY = 1_000_000
 LARGE_LOG = 256 * 1024 * 1024
 
-HOLD_BACK = "Find it and end it: as long as its snapshot is open, dead rows cannot be removed and claims get slower."
+HOLD_BACK = (
+    "Find it and end it: as long as its snapshot is open, dead rows cannot be removed and claims get slower."
+)
 
 VERSION_PG = "SELECT current_setting('server_version')"
 OLDEST_PG = """

@@ -61,6 +61,8 @@ class Attempt(NamedTuple):
     outcome: Outcome
     began_ago: int = 0
     ended_ago: int = 0
+    began: bool = True
+    """False: the claim is given back without its handler ever having run, which is no attempt."""
 
 
 class Ended(NamedTuple):

@@ -31,8 +31,9 @@ ORDER BY token LIMIT :limit {lock_skip}
 """
 LOCK_HELD = """
 SELECT job_id, token, crash_count, generation, claimed_at, cancel_requested, process_id FROM {job_states}
-WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
+WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock_skip}
 """
+HOLDING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
 DESCRIBE = """
 SELECT id, task, queue, priority, max_crashes, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}
 """
@@ -79,12 +80,16 @@ def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAI
     orphaned = tx.rows(ORPHANED, limit=limit)
     if not orphaned:
         return []
-    tokens = [token for token, _, _ in orphaned]
+    tokens = {token for token, _, _ in orphaned}
     ids = sorted({job_id for _, _, job_ids in orphaned for job_id in from_json(job_ids)})
-    mine = set(tokens)
-    held = [row for row in tx.rows(LOCK_HELD, ids=ids) if row[1] in mine] if ids else []
+    # A row that somebody has locked (a holder frozen in the middle of its settle) is left for the next round,
+    # and its receipt with it: one such row must not keep all the others waiting.
+    holding = {job_id: token for job_id, token in tx.rows(HOLDING, ids=ids) if token in tokens} if ids else {}
+    held = [row for row in tx.rows(LOCK_HELD, ids=sorted(holding)) if row[1] in tokens] if holding else []
     crashed = _crash(tx, held, follow) if held else []
-    tx.run(FORGET_CLAIMS, tokens=tokens)
+    locked = {holding[job_id] for job_id in holding.keys() - {row[0] for row in held}}
+    if tokens - locked:
+        tx.run(FORGET_CLAIMS, tokens=sorted(tokens - locked))
     return crashed
 
 

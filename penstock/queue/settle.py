@@ -167,6 +167,7 @@ def record(tx: Transaction, attempts: Sequence[Attempt], process: str | None) ->
             "traceback": attempt.outcome.failure.traceback if attempt.outcome.failure else None,
         }
         for attempt in attempts
+        if attempt.began
     ]
     tx.insert("executions", rows, started_at="{now} - :began_ago", finished_at="{now} - :ended_ago")
 

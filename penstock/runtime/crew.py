@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime.executors import Executor
+from penstock.runtime.executors import Executor, event_for
 from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.executors.threads import ThreadExecutor
@@ -119,12 +119,21 @@ class Crew:
         for job_id in job_ids:
             work = self.active.get(job_id)
             if work is None:
+                self._drop_waiting(job_id, why)
                 continue
             if why is Interruption.CANCELLED:
                 work.signals.cancelled = True
             else:
                 work.signals.lost = True
             self.executors[work.executor].interrupt(work, why)
+
+    def _drop_waiting(self, job_id: str, why: Interruption) -> None:
+        work = next((work for work in self.waiting if work.claim.job_id == job_id), None)
+        if work is not None:
+            self.waiting.remove(work)
+            event = event_for(why)
+            if event is not None:
+                self.finished(work.attempt(event, random.random))
 
     def abandon_all(self) -> None:
         """Every claim is lost: drop what waits, stop what runs, write nothing."""

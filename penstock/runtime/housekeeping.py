@@ -50,7 +50,9 @@ class Housekeeping(Service):
     def turn(self) -> Turn:
         worked = self.promote()
         if time.monotonic() >= self._reap_at:
-            self._reap_at = time.monotonic() + min(1.0, self.settings.reap_after / 4)
+            self._reap_at = time.monotonic() + min(
+                self.settings.heartbeat_interval, self.settings.reap_after / 10
+            )
             worked |= self.reap()
         for chore in self.chores:
             worked |= chore()
@@ -60,10 +62,12 @@ class Housekeeping(Service):
 
     def promote(self) -> bool:
         """Give a place in the queue to what is due."""
+        self.next_due = self.database.read(schedule.next_due)
+        if self.next_due is None or self.next_due > 0:
+            return False
         lanes = self.database.in_transaction(schedule.promote, self.settings.batch)
         for queue, tier in sorted(set(lanes)):
             self.wakeups.tell(ready(queue, tier))
-        self.next_due = None if lanes else self.database.read(schedule.next_due)
         return bool(lanes)
 
     def reap(self) -> bool:

@@ -85,6 +85,8 @@ class Work:
             outcome = self._crashed(event)
         else:
             outcome = outcomes.decide(event, self.policy, self.claim.retry_count, random())
+        if not self.started:
+            return Attempt(self.claim, outcome, began=False)
         return Attempt(self.claim, outcome, int((time.monotonic() - self.began) * 1_000_000))
 
     def _crashed(self, event: Died) -> Outcome:
