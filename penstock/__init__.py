@@ -2,8 +2,21 @@
 
 from penstock.app import Penstock
 from penstock.context import current
+from penstock.reconcile.columns import Reconcilable
+from penstock.reconcile.locks import Children, Shared
+from penstock.reconcile.now import NOW
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
 
-__all__ = ["Cancel", "Penstock", "Retry", "Snooze", "current"]
+__all__ = [  # noqa: RUF022 - in plain order
+    "Cancel",
+    "Children",
+    "NOW",
+    "Penstock",
+    "Reconcilable",
+    "Retry",
+    "Shared",
+    "Snooze",
+    "current",
+]
 __version__ = "0.1.0"

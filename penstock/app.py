@@ -21,6 +21,10 @@ from penstock.options import TaskOptions, read_options
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.jobs import Claim, Ended, Follow, NewJob, tier_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.reconcile import visits
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.target import target_of
+from penstock.reconcile.writer import RowLock
 from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.schema import catalog, migrate
@@ -45,6 +49,7 @@ class Penstock:
         self.wakeups = Wakeups(self.database)
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.reconcilers: dict[str, Reconciler] = {}
         self.chores: tuple[Callable[[], bool], ...] = ()
         self.hydrate: Callable[[Transaction, list[Claim]], list[Claim]] | None = None
         self.follow: Follow = self._follow
@@ -80,6 +85,21 @@ class Penstock:
             return task
 
         return declare if function is None else declare(function)
+
+    def reconciler(self, model: Any, /, **options: Any) -> Callable[[Callable[..., Any]], Reconciler]:
+        """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
+
+        def declare(function: Callable[..., Any]) -> Reconciler:
+            made = Reconciler(function, model, **options)
+            known = self.reconcilers.get(made.name)
+            if known is not None and known.function.__qualname__ != function.__qualname__:
+                raise DefinitionError(
+                    f"there are two reconcilers named {made.name!r}; give one of them another name="
+                )
+            self.reconcilers[made.name] = made
+            return made
+
+        return declare
 
     @property
     def task_names(self) -> list[str]:
@@ -142,6 +162,19 @@ class Penstock:
         if self.inline is not None:
             self.inline(jobs)
 
+    # rows
+
+    def lock(self, model: Any, id: Any, /, timeout: float = 5.0) -> RowLock:
+        """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
+        return RowLock(self, target_of(model), id, timeout)
+
+    def hint(self, model: Any, /, *ids: Any) -> None:
+        """After a commit: there is something to look at in this table. With ids, at these rows in any case."""
+        visits.hint(self, model, ids)
+
+    async def hint_async(self, model: Any, /, *ids: Any) -> None:
+        await self.doors.run(self.hint, model, *ids)
+
     def job(self, id: str) -> Job[Any]:
         """The job with this id."""
         return Job(self, id)
@@ -168,13 +201,14 @@ class Penstock:
         concurrency: int | None = None,
         role: str | None = None,
         supervisor_id: str | None = None,
+        reconcilers: Sequence[str] | None = None,
     ) -> Worker:
         """A worker to embed: `async with app.worker(): ...`."""
         try:
             wanted = read_queues(queues)
         except ValueError as error:
             raise ConfigurationError(f"queues={queues!r}: {error}") from None
-        return Worker(self, WorkerOptions(wanted, concurrency, role, supervisor_id))
+        return Worker(self, WorkerOptions(wanted, concurrency, role, supervisor_id, reconcilers=reconcilers))
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""

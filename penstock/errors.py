@@ -15,6 +15,7 @@ PenstockError
 │   ├── CommitFailed              ... noticed when a result was settled: the result is dropped
 │   └── LeaseLost                 ... noticed while the handler was still running
 ├── LockTimeout (TimeoutError)    a row stayed locked for longer than the caller would wait
+├── RowNotFound (LookupError)     there is no row with that key to lock
 ├── OverwriteError                a write-once key was written a second time
 ├── ActionRefused                 the job or run is not in a state that allows the action
 │   ├── ReviveError
@@ -202,6 +203,19 @@ class LockTimeout(PenstockError, TimeoutError):
 
     def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, float]]:
         return type(self), (self.what, self.seconds)
+
+
+class RowNotFound(PenstockError, LookupError):
+    """There is no row with that key."""
+
+    def __init__(self, table: str, key: tuple[object, ...]) -> None:
+        self.table = table
+        self.key = key
+        shown = key[0] if len(key) == 1 else key
+        super().__init__(f"{table} has no row {shown!r}. Has it been deleted, or not been committed yet?")
+
+    def __reduce__(self) -> tuple[type[RowNotFound], tuple[str, tuple[object, ...]]]:
+        return type(self), (self.table, self.key)
 
 
 class OverwriteError(PenstockError):

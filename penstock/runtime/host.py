@@ -9,6 +9,7 @@ from penstock.database.engine import Database
 from penstock.doors import Doors
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import Wakeups
+from penstock.reconcile.definition import Reconciler
 from penstock.runtime.job_source import Hydrate
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
@@ -24,6 +25,7 @@ class Host(Protocol):
     doors: Doors
     follow: Follow
     hydrate: Hydrate | None
+    reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]
 
     @property

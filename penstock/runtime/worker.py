@@ -18,6 +18,7 @@ from penstock.runtime.identity import Identity
 from penstock.runtime.job_source import JobSource
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
+from penstock.runtime.rows import RowWork
 from penstock.runtime.service import Service
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Interruption
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
+ROW_ROLES = ("all", "reconciler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class WorkerOptions:
     supervisor_id: str | None = None
     details: Mapping[str, object] = field(default_factory=dict)
     """More for the process row, for those who look at it."""
+    reconcilers: Sequence[str] | None = None
+    """The reconcilers to run, by name; None: all that the app has."""
 
 
 class Worker:
@@ -73,6 +77,8 @@ class Worker:
         self._assemble()
         for service in self.services:
             service.start()
+        if self.role in ROW_ROLES:
+            self.rows.start()
         self._watch = asyncio.create_task(self._watch_services())
 
     def _assemble(self) -> None:
@@ -124,6 +130,8 @@ class Worker:
         self.housekeeping = Housekeeping(
             app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
         )
+        self.pump.claiming = self.role != "reconciler"
+        self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
         self._deafen = app.wakeups.listen(self._hear)
 
@@ -161,6 +169,8 @@ class Worker:
             for service in self.services:
                 if not service.alive and not service.stopping.is_set():
                     service.start()
+            if self.role in ROW_ROLES:
+                self.rows.revive()
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
@@ -168,6 +178,7 @@ class Worker:
             return
         self.stopping.set()
         limit = self.settings.shutdown_timeout if timeout is None else timeout
+        rows = asyncio.create_task(self.rows.stop(limit, lambda: self.hurried))
         self.pump.claiming = False
         self.waker.wake()
         await self._until(lambda: self.crew._accepted == 0, 5)
@@ -176,6 +187,7 @@ class Worker:
         self.crew.give_back_running()
         await self._until(lambda: self.crew.busy == 0, 2)
         await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, 5)
+        await rows
         await self._close()
 
     def hurry(self) -> None:

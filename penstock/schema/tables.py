@@ -22,7 +22,7 @@ from sqlalchemy import (
     text as sql,
 )
 
-from penstock.schema import pipeline_tables
+from penstock.schema import pipeline_tables, reconcile_tables
 from penstock.schema.types import KEY_LENGTH, PATH_LENGTH, identifier, micros, name, sequence, text, word
 
 HOT_ROWS = {
@@ -46,6 +46,7 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _notes(metadata, prefix)
     _processes(metadata, prefix)
     pipeline_tables.define(metadata, prefix)
+    reconcile_tables.define(metadata, prefix)
     return metadata
 
 

@@ -1,0 +1,103 @@
+"""SQLAlchemy statements inside a transaction of ours, for tables that are the user's own.
+
+The hot statements are text; a user's table is known only as SQLAlchemy objects. Here those run on the very connection
+our transaction is open on: SQLAlchemy compiles and converts, the transaction stays ours. Errors come out as the
+driver's, so that the one place which knows what may be tried again understands them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
+
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+
+Values = Mapping[str, Any]
+
+
+class Statements:
+    """Runs SQLAlchemy statements in one transaction."""
+
+    def __init__(self, database: Database, tx: Transaction) -> None:
+        self.tx = tx
+        self._borrowed = _Borrowed(tx)
+        proxied = cast(PoolProxiedConnection, self._borrowed)
+        self._connection = Connection(database.engine, proxied, None, False, False)
+        # Neither begins a transaction nor rolls one back: that is not SQLAlchemy's to decide here.
+        self._connection._transaction = cast(Any, _Ours())
+
+    def rows(self, statement: Executable, values: Values | None = None) -> Sequence[Row[Any]]:
+        """Execute and read everything."""
+        return self._execute(statement, values, wait=True).all()
+
+    def count(self, statement: Executable, values: Values | None = None) -> int:
+        """Execute a write and wait; the number of rows it touched."""
+        return self._execute(statement, values, wait=True).rowcount
+
+    def run(self, statement: Executable, values: Values | Sequence[Values] | None = None) -> None:
+        """Execute a write, or many of one shape, without waiting where the database can do that."""
+        self._execute(statement, values, wait=False)
+
+    def now(self) -> int:
+        """The database's clock, in microseconds since 1970."""
+        row = self.tx.row("SELECT {now}")
+        assert row is not None
+        return int(row[0])
+
+    def _execute(self, statement: Executable, values: Any, *, wait: bool) -> CursorResult[Any]:
+        self.tx._reach()
+        self._borrowed.waits = wait
+        try:
+            return self._connection.execute(statement, values)
+        except DBAPIError as error:
+            if error.orig is None:
+                raise
+            raise error.orig from None
+
+
+class _Ours:
+    """What SQLAlchemy sees of a transaction that it did not begin."""
+
+    is_active = True
+
+
+class _Borrowed:
+    """A connection as SQLAlchemy's pool would lend it."""
+
+    is_valid = True
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+        self.waits = True
+        self.dbapi_connection = self.driver_connection = tx.driver
+
+    def cursor(self, *_: Any, **__: Any) -> Any:
+        cursor = self.tx.dialect.plain_cursor(self.tx.driver)
+        return _WaitingCursor(cursor, self.tx) if self.waits and self.tx.opened is not None else cursor
+
+    def invalidate(self, *_: Any, **__: Any) -> None:
+        """Whoever lent the connection finds out from the error."""
+
+    def close(self) -> None:
+        """It is not ours."""
+
+
+class _WaitingCursor:
+    """Where statements are sent ahead, waits for the answer: SQLAlchemy asks about it at once."""
+
+    def __init__(self, cursor: Any, tx: Transaction) -> None:
+        self._cursor = cursor
+        self._tx = tx
+
+    def execute(self, *args: Any) -> None:
+        self._cursor.execute(*args)
+        self._tx.dialect.wait(self._tx.opened)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)

@@ -1,0 +1,219 @@
+"""Apply: the only way a handler's work reaches the database. Invariants 3 and 8.
+
+The rows are locked and their tokens compared, the related ones too. Only an item that still holds everything is
+applied: its update map, its inserts and deletes, its related rows, with one value of NOW, and the unlocking, in one
+transaction. Of an item that lost anything nothing is written; what it still holds is released.
+
+A column that somebody wrote while the handler worked keeps what they wrote, unless the reconciler says `overwrite`:
+the handler decided on what it had read. The rest of its map is applied, and the row is looked at again at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ClauseElement
+
+from penstock.database.statements import Statements
+from penstock.reconcile.columns import from_micros
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.ending import Ended, Kind
+from penstock.reconcile.item import Item
+from penstock.reconcile.now import resolve
+from penstock.reconcile.statements import UNLOCKED, Fetch, lock_rows, release
+from penstock.reconcile.target import Key, Target
+from penstock.reconcile.writes import Writes
+
+Current = dict[tuple[Target, Key], Mapping[str, Any]]
+"""Rows as they are now, locked for this transaction."""
+
+
+@dataclass(slots=True)
+class Applied:
+    """What an apply came to."""
+
+    accepted: list[Ended] = field(default_factory=list)
+    lost: list[Ended] = field(default_factory=list)
+    kept: list[tuple[Ended, tuple[str, ...]]] = field(default_factory=list)
+    """Items of which some columns were not written, because somebody else had."""
+    stirred: set[str] = field(default_factory=set)
+    """Tables in which there is something to look at now."""
+    awaited: set[str] = field(default_factory=set)
+    """Those who wait for rows that are free now."""
+
+
+def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: Sequence[Ended]) -> Applied:
+    """Apply all that still hold their claims."""
+    now = from_micros(statements.now())
+    current = _lock(statements, ended)
+    applied = Applied()
+    writes = Writes(now)
+    for end in ended:
+        if not _is_held(end.item, current):
+            (applied.accepted if _is_done_already(end, current) else applied.lost).append(end)
+            continue
+        end.item.tried.add(now)
+        applied.accepted.append(end)
+        _plan(writes, reconciler, end, current, now, applied)
+        _note_waiting(end.item, current, now, applied)
+    writes.perform(statements)
+    _release_rest(statements, applied.lost, current)
+    _pass_on(statements, reconciler, fetch, applied, now)
+    return applied
+
+
+def _lock(statements: Statements, ended: Sequence[Ended]) -> Current:
+    """Lock every row concerned: table by table and key by key, the same order everywhere."""
+    wanted: dict[Target, dict[Key, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for end in ended:
+        item = end.item
+        wanted[item.target][item.claim.key] |= set(end.values) | {"next_process_at", "last_processed_at"}
+        for held in item.held:
+            wanted[held.target][held.key] |= set()
+        for target, key, values in item.changes.updates:
+            if key in wanted.get(target, {}):
+                wanted[target][key] |= set(values)
+    current: Current = {}
+    for target in sorted(wanted, key=lambda target: target.name):
+        keys = sorted(wanted[target])
+        names = sorted(set().union(*wanted[target].values()))
+        size = len(target.key)
+        for row in statements.rows(lock_rows(target, keys, names)):
+            current[target, tuple(row[:size])] = row._mapping  # type: ignore[assignment]
+    return current
+
+
+def _is_held(item: Item, current: Current) -> bool:
+    places = [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]
+    rows = (current.get(place) for place in places)
+    return all(row is not None and row["lock_token"] == item.token for row in rows)
+
+
+def _is_done_already(end: Ended, current: Current) -> bool:
+    """An earlier try was committed and only its answer was lost."""
+    item = end.item
+    row = current.get((item.target, item.claim.key))
+    if row is None:
+        return bool(item.tried) and item.changes.deletes_main
+    return row["x_last_processed_at"] in item.tried
+
+
+def _plan(
+    writes: Writes, reconciler: Reconciler, end: Ended, current: Current, now: datetime, applied: Applied
+) -> None:
+    item = end.item
+    row = current[item.target, item.claim.key]
+    values, kept = _merged(item, end.values, row, reconciler, now)
+    if kept:
+        applied.kept.append((end, kept))
+    requested = row["x_next_process_at"] != item.claim.deadline
+    if "next_process_at" not in values:
+        due = now if kept else _due(end, now)
+        values["next_process_at"] = row["x_next_process_at"] if requested else due
+    if end.kind is not Kind.RELEASED:
+        values["last_processed_at"] = now
+    values |= {"process_attempts": end.attempts, **UNLOCKED}
+    if end.with_changes:
+        _plan_changes(writes, end, current, now, applied)
+    deleted = set(item.changes.deletes) if end.with_changes else set()
+    for held in item.held:
+        if (held.target, held.key) not in deleted:
+            writes.unlock(held.target, held.key)
+    if end.with_changes and item.changes.deletes_main:
+        writes.delete_last(item.target, item.claim.key)
+    else:
+        writes.update(item.target, item.claim.key, values)
+    writes.remember(reconciler.name, item.claim.key, end, item.attempts)
+
+
+def _due(end: Ended, now: datetime) -> datetime:
+    """A row given back untouched keeps its place."""
+    return end.item.claim.due if end.kind is Kind.RELEASED else now + timedelta(seconds=end.delay)
+
+
+def _merged(
+    item: Item, values: Mapping[str, Any], row: Mapping[str, Any], reconciler: Reconciler, now: datetime
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The update map by column, without what somebody else has written since the claim."""
+    seen = item.target.values_of(item.row)
+    merged: dict[str, Any] = {}
+    kept: list[str] = []
+    for name, value in values.items():
+        column = item.target.column(name)
+        if _written_meanwhile(name, value, seen, row) and not reconciler.policy.may_overwrite(name):
+            kept.append(name)
+        else:
+            merged[column.key] = resolve(value, column, now)
+    return merged, tuple(kept)
+
+
+def _written_meanwhile(name: str, value: object, seen: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """What the database computes from the present value overwrites nothing; nor does a new visiting time."""
+    if name == "next_process_at" or isinstance(value, ClauseElement) or name not in seen:
+        return False
+    return bool(row[f"x_{name}"] != seen[name])
+
+
+def _plan_changes(writes: Writes, end: Ended, current: Current, now: datetime, applied: Applied) -> None:
+    changes = end.item.changes
+    seen = {(held.target, held.key): held.target.values_of(held.row) for held in end.item.held}
+    for target, key, values in changes.updates:
+        if (target, key) in seen:
+            before, row = seen[target, key], current[target, key]
+            values = {n: v for n, v in values.items() if not _written_meanwhile(n, v, before, row)}
+        columns = {
+            target.column(name).key: resolve(value, target.column(name), now)
+            for name, value in values.items()
+        }
+        if "next_process_at" in target.table.c:
+            # Its own reconciler has something new to look at.
+            columns.setdefault("next_process_at", now)
+            applied.stirred.add(target.name)
+        writes.update(target, key, columns)
+    for target, values in changes.inserts:
+        columns = {
+            target.column(name).key: resolve(value, target.column(name), now)
+            for name, value in values.items()
+        }
+        writes.insert(target, columns)
+        applied.stirred.add(target.name)
+    for target, key in changes.deletes:
+        writes.delete(target, key)
+
+
+def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied) -> None:
+    for place in [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]:
+        row = current[place]
+        until = row["lock_wanted_until"]
+        if until is not None and until > now and row["lock_wanted_by"]:
+            applied.awaited.add(row["lock_wanted_by"].partition(":")[0])
+
+
+def _release_rest(statements: Statements, lost: Sequence[Ended], current: Current) -> None:
+    """A lost item keeps nobody waiting: what still carries its token is free at once."""
+    for end in lost:
+        item = end.item
+        for target, key in [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]:
+            row = current.get((target, key))
+            if row is not None and row["lock_token"] == item.token:
+                statements.run(release(target, [key], [item.token]))
+
+
+def _pass_on(
+    statements: Statements, reconciler: Reconciler, fetch: Fetch, applied: Applied, now: datetime
+) -> None:
+    """Rows that are not for this reconciler any more are somebody else's at once, without the interval."""
+    watched = reconciler.watched
+    moved = [
+        end.item.claim.key
+        for end in applied.accepted
+        if any(end.item.target.column(name).name in watched for name in end.values)
+        and not end.item.changes.deletes_main
+        and "next_process_at" not in end.values
+    ]
+    if moved and statements.count(fetch.strayed(moved), {"now": now}):
+        applied.stirred.add(reconciler.target.name)

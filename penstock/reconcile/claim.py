@@ -1,0 +1,122 @@
+"""Claim: take eligible rows, each with the related rows it needs, in one transaction. Invariants 1, 2 and 8.
+
+Rows are picked in the order of `next_process_at`, so whoever has waited longest comes first and a row that fails goes
+to the back. Taking a row moves that time to the end of the lease: other fetches do not even look at it, and a
+different value at the end tells that somebody has asked for another visit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from penstock.database.statements import Statements
+from penstock.reconcile import related
+from penstock.reconcile.columns import from_micros
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.item import Claimed, Held, Item
+from penstock.reconcile.statements import Fetch, change_rows
+from penstock.reconcile.target import Key
+from penstock.values.ids import new_token
+
+BUSY_PAUSE = timedelta(seconds=1)
+"""After which a row looks again for its related rows, if nobody tells it sooner."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a claim came to."""
+
+    items: list[Item] = field(default_factory=list)
+    busy: list[Key] = field(default_factory=list)
+    """Rows whose related rows somebody else holds."""
+    token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An eligible row, locked for this transaction."""
+
+    key: Key
+    row: Any
+    values: dict[str, Any]
+
+
+def claim(
+    statements: Statements, reconciler: Reconciler, fetch: Fetch, limit: int, again: Sequence[Key] = ()
+) -> Taken:
+    """Up to `limit` rows, now held; `again`: rows to be looked at before their time."""
+    began = time.monotonic()
+    now = from_micros(statements.now())
+    taken = Taken(token=new_token())
+    found = _candidates(statements, reconciler, fetch, limit, again, now)
+    if not found:
+        return taken
+    deadline = now + timedelta(seconds=reconciler.policy.lease_seconds)
+    held = related.take(statements, reconciler, found, taken.token, now, deadline)
+    ready = [candidate for candidate in found if candidate.key in held]
+    taken.busy = [candidate.key for candidate in found if candidate.key not in held]
+    if ready:
+        _lock(statements, reconciler, [candidate.key for candidate in ready], taken.token, deadline)
+    if taken.busy:
+        statements.run(change_rows(reconciler.target, taken.busy, next_process_at=now + BUSY_PAUSE))
+    until = began + reconciler.policy.lease_seconds
+    taken.items = [_item(reconciler, one, held[one.key], taken.token, deadline, until) for one in ready]
+    return taken
+
+
+def _candidates(
+    statements: Statements,
+    reconciler: Reconciler,
+    fetch: Fetch,
+    limit: int,
+    again: Sequence[Key],
+    now: datetime,
+) -> list[Candidate]:
+    abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
+    values = {"now": now, "abandoned": abandoned, "limit": limit}
+    target = reconciler.target
+    rows = list(statements.rows(fetch.again(again[:limit]), values)) if again else []
+    found = {target.key_of(row): row for row in rows}
+    if len(found) < limit:
+        for row in statements.rows(fetch.statement, values | {"limit": limit - len(found)}):
+            found.setdefault(target.key_of(row), row)
+    return [Candidate(key, target.made(row), dict(row._mapping)) for key, row in found.items()]
+
+
+def _lock(
+    statements: Statements, reconciler: Reconciler, keys: Sequence[Key], token: int, deadline: datetime
+) -> None:
+    statements.run(
+        change_rows(
+            reconciler.target,
+            keys,
+            lock_expires_at=deadline,
+            lock_token=token,
+            lock_owner=reconciler.name,
+            next_process_at=deadline,
+        )
+    )
+
+
+def _item(
+    reconciler: Reconciler,
+    one: Candidate,
+    held: tuple[Held, ...],
+    token: int,
+    deadline: datetime,
+    until: float,
+) -> Item:
+    values = one.values
+    claimed = Claimed(
+        key=one.key,
+        token=token,
+        deadline=deadline,
+        due=values["next_process_at"],
+        attempts=values["process_attempts"],
+        recovered=values["lock_token"] is not None,
+    )
+    return Item(reconciler.name, reconciler.target, one.row, claimed, held, until)

@@ -1,0 +1,92 @@
+"""The columns a table needs to be reconciled, and the type of their times.
+
+    lock_expires_at, lock_token, lock_owner   who holds the row, and until when; NULL: nobody
+    last_processed_at                         when a handler last ended with it; NULL: never
+    next_process_at                           not before this; anything in the past: as soon as possible
+    process_attempts                          errors in a row
+    lock_wanted_by, lock_wanted_until         who waits for this row and gets the next turn
+
+`next_process_at` is a request as well: whoever changes it while the row is being worked on is heard afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, DateTime, Integer, String, text
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import Mapped, declarative_mixin, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+OWNER_LENGTH = 255
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware time in UTC: TIMESTAMPTZ on PostgreSQL, DATETIME(6) on MySQL, text that sorts by time on SQLite."""
+
+    impl = DateTime(timezone=True).with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else as_utc(value)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else as_utc(value)
+
+
+def as_utc(value: datetime) -> datetime:
+    """A naive time is meant as UTC."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def from_micros(micros: int) -> datetime:
+    return EPOCH + timedelta(microseconds=micros)
+
+
+_DUE_DEFAULT = text("'1970-01-01 00:00:00.000000'")
+_MAKERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "lock_expires_at": lambda: (Instant(), {}),
+    "lock_token": lambda: (BigInteger(), {}),
+    "lock_owner": lambda: (String(OWNER_LENGTH), {}),
+    "last_processed_at": lambda: (Instant(), {}),
+    "next_process_at": lambda: (
+        Instant(),
+        {"nullable": False, "default": EPOCH, "server_default": _DUE_DEFAULT},
+    ),
+    "process_attempts": lambda: (Integer(), {"nullable": False, "default": 0, "server_default": text("0")}),
+    "lock_wanted_by": lambda: (String(OWNER_LENGTH), {}),
+    "lock_wanted_until": lambda: (Instant(), {}),
+}
+NAMES = tuple(_MAKERS)
+HOLDING = ("lock_expires_at", "lock_token", "lock_owner", "lock_wanted_by", "lock_wanted_until")
+"""What a table needs if its rows are only locked as related rows."""
+
+
+def _column(name: str) -> Any:
+    kind, options = _MAKERS[name]()
+    return mapped_column(kind, **options)
+
+
+def reconcilable_columns() -> list[Column[Any]]:
+    """The same columns for a Core table: `Table("volumes", metadata, ..., *reconcilable_columns())`."""
+    made = ((name, *make()) for name, make in _MAKERS.items())
+    return [Column(name, kind, **options) for name, kind, options in made]
+
+
+@declarative_mixin
+class Reconcilable:
+    """A mixin for declarative models: `class Volume(Base, Reconcilable)`."""
+
+    lock_expires_at: Mapped[datetime | None] = _column("lock_expires_at")
+    lock_token: Mapped[int | None] = _column("lock_token")
+    lock_owner: Mapped[str | None] = _column("lock_owner")
+    last_processed_at: Mapped[datetime | None] = _column("last_processed_at")
+    next_process_at: Mapped[datetime] = _column("next_process_at")
+    process_attempts: Mapped[int] = _column("process_attempts")
+    lock_wanted_by: Mapped[str | None] = _column("lock_wanted_by")
+    lock_wanted_until: Mapped[datetime | None] = _column("lock_wanted_until")

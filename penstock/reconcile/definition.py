@@ -1,0 +1,129 @@
+"""A reconciler: a function, the rows it is for, and how they are treated."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String
+from sqlalchemy.sql import Select, visitors
+
+from penstock.errors import DefinitionError
+from penstock.reconcile import locks as related
+from penstock.reconcile.policy import Policy
+from penstock.reconcile.target import Entity, target_of
+
+Handler = Callable[..., Any]
+NAME = re.compile(r"[^:\s]{1,150}")
+SHORT_TEXT = 190
+
+
+class Reconciler:
+    """What `@app.reconciler(...)` makes of a function. Calling it is calling the function."""
+
+    def __init__(
+        self,
+        function: Handler,
+        entity: Entity,
+        *,
+        name: str | None = None,
+        where: ColumnElement[bool] | None = None,
+        locks: object = (),
+        on_lost: Callable[..., Any] | None = None,
+        index: bool = True,
+        **options: Any,
+    ) -> None:
+        self.function = function
+        self.name = name or f"{function.__module__}.{function.__qualname__}"
+        if not NAME.fullmatch(self.name):
+            raise DefinitionError(
+                f"{self.name!r} is not a name for a reconciler: no spaces, no colons, at most 150"
+            )
+        self.target = target_of(entity)
+        self.where = where
+        self.locks = related.checked(locks)
+        self.on_lost = on_lost
+        self.policy = Policy.of(options)
+        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self.enabled = True
+        """False: this process leaves its rows to others."""
+        self._check_names()
+        if index:
+            self._add_index()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def enable(self) -> None:
+        self.enabled = True
+
+    def disable(self) -> None:
+        """From now on this process takes no more rows; what it has, it finishes."""
+        self.enabled = False
+
+    @property
+    def watched(self) -> frozenset[str]:
+        """The columns that decide whether a row is for this reconciler."""
+        if self.where is None:
+            return frozenset()
+        elements = visitors.iterate(self.where)
+        return frozenset(e.name for e in elements if isinstance(e, Column) and self._is_own(e))
+
+    def _is_own(self, column: Column[Any]) -> bool:
+        return getattr(column.table, "fullname", None) == self.target.table.fullname
+
+    def _check_names(self) -> None:
+        exhausted = self.policy.on_exhausted
+        if isinstance(exhausted, Mapping):
+            for name in exhausted:
+                self.target.column(name)
+        if not isinstance(self.policy.overwrite, bool):
+            for name in self.policy.overwrite:
+                self.target.column(name)
+
+    # the index
+
+    @property
+    def index_name(self) -> str:
+        short = re.sub(r"\W+", "_", self.name.rpartition(".")[2])
+        return f"ix_{self.target.table.name}_{short}_due"[:60]
+
+    def _add_index(self) -> None:
+        """Beside the table, so that `create_all` and migration tools find it there."""
+        table = self.target.table
+        if any(index.name in (self.index_name, f"{self.index_name}2") for index in table.indexes):
+            return
+        due = table.c.next_process_at
+        only = self.where if self._is_indexable() else None
+        partial = Index(self.index_name, due, postgresql_where=only, sqlite_where=only)
+        partial.ddl_if(dialect=("postgresql", "sqlite"))  # type: ignore[arg-type]  # a tuple is fine
+        leading = self._leading_columns() if only is not None else []
+        whole = Index(f"{self.index_name}2", *leading, due)
+        whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
+
+    def _is_indexable(self) -> bool:
+        """A partial index takes columns of the table and constants, nothing that is looked up or computed."""
+        if self.where is None:
+            return False
+        elements = list(visitors.iterate(self.where))
+        foreign = any(isinstance(e, Column) and not self._is_own(e) for e in elements)
+        looked_up = any(isinstance(e, Select) or e.__visit_name__ in ("function", "now") for e in elements)
+        callables = any(isinstance(e, BindParameter) and e.callable is not None for e in elements)
+        return not (foreign or looked_up or callables)
+
+    def _leading_columns(self) -> list[Column[Any]]:
+        """For a database without partial indexes: columns by which most rows are left out."""
+        found = [self.target.table.c[name] for name in sorted(self.watched)]
+        return [column for column in found if _is_short(column)][:2]
+
+    def __repr__(self) -> str:
+        return f"<reconciler {self.name} of {self.target.name}>"
+
+
+def _is_short(column: Column[Any]) -> bool:
+    kind = column.type
+    if isinstance(kind, String) and not isinstance(kind, Enum):
+        return kind.length is not None and kind.length <= SHORT_TEXT
+    return isinstance(kind, Integer | Boolean | Enum)

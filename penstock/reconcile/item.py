@@ -1,0 +1,184 @@
+"""What a handler is given: a row under its claim, the related rows held with it, and a list of changes to make.
+
+Nothing is written while the handler runs. Everything it asks for is applied afterwards in one transaction, if the
+claim still stands then.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table
+
+from penstock.errors import DefinitionError, LeaseLost
+from penstock.reconcile.locks import Children, Related, Shared
+from penstock.reconcile.target import Key, Target, recognize, table_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """A related row under the same claim."""
+
+    lock: Related
+    target: Target
+    key: Key
+    row: Any
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a handler wants to be written, beside what it returns."""
+
+    main: dict[str, Any] = field(default_factory=dict)
+    deletes_main: bool = False
+    updates: list[tuple[Target, Key, dict[str, Any]]] = field(default_factory=list)
+    inserts: list[tuple[Target, dict[str, Any]]] = field(default_factory=list)
+    deletes: list[tuple[Target, Key]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row's claim, as the database knows it."""
+
+    key: Key
+    token: int
+    deadline: datetime
+    """What `next_process_at` was set to: if it is something else at the end, somebody has asked for a visit."""
+    due: datetime
+    """What it was before."""
+    attempts: int
+    recovered: bool
+
+
+class Item:
+    """A row to work on. Read it here; return what is to be written."""
+
+    def __init__(
+        self,
+        reconciler: str,
+        target: Target,
+        row: Any,
+        claim: Claimed,
+        held: tuple[Held, ...],
+        trusted_until: float,
+    ) -> None:
+        self.reconciler = reconciler
+        self.target = target
+        self.row = row
+        self.claim = claim
+        self.held = held
+        self.trusted_until = trusted_until
+        """By this process's own monotonic clock, which trusts the lease less long than the database does."""
+        self.changes = Changes()
+        self.began = time.monotonic()
+        self.tried: set[datetime] = set()
+        """The times of applies under way: the answer to one may get lost, and then it is found done already."""
+        self._lost = threading.Event()
+
+    @property
+    def id(self) -> Any:
+        """The primary key; a tuple where it has several columns."""
+        return self.claim.key[0] if len(self.claim.key) == 1 else self.claim.key
+
+    @property
+    def token(self) -> int:
+        """With the id, this names one claim, which nobody else has or ever will."""
+        return self.claim.token
+
+    @property
+    def recovered(self) -> bool:
+        """An earlier holder never came back: its side effects may or may not have happened."""
+        return self.claim.recovered
+
+    @property
+    def attempts(self) -> int:
+        """How many times in a row this has failed before."""
+        return self.claim.attempts
+
+    @property
+    def lease_lost(self) -> bool:
+        """Somebody else may have the row by now; nothing that comes of this will count."""
+        return self._lost.is_set()
+
+    def lose(self) -> None:
+        self._lost.set()
+
+    def check_lease(self) -> None:
+        """Raise `LeaseLost` if there is no point in going on; for handlers in threads."""
+        if self.lease_lost:
+            raise LeaseLost(f"{self.target.name} {self.id}")
+
+    # related rows
+
+    @property
+    def children(self) -> list[Any]:
+        return [held.row for held in self.held if isinstance(held.lock, Children)]
+
+    @property
+    def shared(self) -> Any:
+        """The shared row, or None where there is none."""
+        found = [held.row for held in self.held if isinstance(held.lock, Shared)]
+        if len(found) > 1:
+            raise DefinitionError(
+                f"{self.reconciler} holds {len(found)} shared rows: use item.related(Model)"
+            )
+        return found[0] if found else None
+
+    def related(self, entity: Any) -> list[Any]:
+        """All related rows of one model."""
+        table = table_of(entity)
+        return [held.row for held in self.held if held.target.table is table]
+
+    # changes
+
+    def update(self, row: Any, /, **values: Any) -> None:
+        """Write to this row or a related one, with everything else."""
+        if row is self.row:
+            for name in values:
+                self.target.column(name)
+            self.changes.main.update(values)
+            return
+        target, key = self._place_of(row)
+        for name in values:
+            target.column(name)
+        self.changes.updates.append((target, key, values))
+
+    def insert(self, row: Any, /, **values: Any) -> None:
+        """Add a row: an instance of a model, or a table and its values."""
+        if isinstance(row, Table):
+            self.changes.inserts.append((recognize(row), values))
+            return
+        target = recognize(_kind(row))
+        self.changes.inserts.append((target, {**target.values_of(row), **values}))
+
+    def delete(self, row: Any, /) -> None:
+        """Remove this row or a related one."""
+        if row is self.row:
+            self.changes.deletes_main = True
+            return
+        self.changes.deletes.append(self._place_of(row))
+
+    def _place_of(self, row: Any) -> tuple[Target, Key]:
+        for held in self.held:
+            if held.row is row:
+                return held.target, held.key
+        if isinstance(row, Mapping) or not hasattr(type(row), "__mapper__"):
+            raise DefinitionError(f"{row!r} is none of this item's rows: declare it in locks=[...]")
+        target = recognize(_kind(row))
+        if "lock_token" in target.table.c:
+            raise DefinitionError(
+                f"a row of {target.name} is not held by this item: declare it in locks=[Children(...)] or [Shared(...)]"
+            )
+        return target, target.key_of(row)
+
+    def __repr__(self) -> str:
+        return f"<{self.target.name} {self.id} in {self.reconciler}>"
+
+
+def _kind(row: Any) -> Any:
+    return type(row)

@@ -1,0 +1,59 @@
+"""Related rows that a handler needs to itself, declared beside the reconciler.
+
+    locks=[Children(Instance, Instance.fleet_id == Fleet.id)]     every instance of the fleet, or try again later
+    locks=[Shared(Instance, Instance.id == Job.instance_id)]      the one instance that many jobs share
+
+Both are taken together with the row itself, renewed with it, and released with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement
+
+from penstock.errors import DefinitionError
+from penstock.reconcile import columns
+from penstock.reconcile.target import Entity, Target, target_of
+
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Related:
+    """Rows of another table that belong to a row."""
+
+    entity: Entity
+    on: ColumnElement[bool]
+    when: Callable[[Any], bool] | None = None
+    """Lock them only for rows of which this is true: what is not needed is better left to others."""
+    patience: float = PATIENCE
+    """How long others are kept from taking these rows anew while we wait for the last of them."""
+
+    def target(self) -> Target:
+        return target_of(self.entity, columns.HOLDING)
+
+    def needed_by(self, row: Any) -> bool:
+        return self.when is None or self.when(row)
+
+
+class Children(Related):
+    """All rows that belong to this one: locked all together, or not at all."""
+
+
+class Shared(Related):
+    """A row that others want too: one at a time."""
+
+
+def checked(locks: object) -> tuple[Related, ...]:
+    if not isinstance(locks, list | tuple):
+        raise DefinitionError(
+            "locks= takes a list, such as [Children(Instance, Instance.fleet_id == Fleet.id)]"
+        )
+    for lock in locks:
+        if not isinstance(lock, Children | Shared):
+            raise DefinitionError(f"locks=[{lock!r}]: declare related rows with Children(...) or Shared(...)")
+        lock.target()
+    return tuple(locks)

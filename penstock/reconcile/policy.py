@@ -1,0 +1,118 @@
+"""How a reconciler treats its rows: how often, how long, how many, and what becomes of those that fail. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any, TypeGuard
+
+from penstock.errors import DefinitionError
+from penstock.values.retry import Retry
+from penstock.values.units import parse_seconds
+
+Seconds = float | int | str | timedelta
+Every = Seconds | Mapping[Any, Seconds] | Callable[[Any], Seconds]
+Exhausted = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+
+LONGEST_BACKOFF = 3600.0
+BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
+STATE_NAMES = ("status", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The options of a reconciler that say how, checked once."""
+
+    workers: int = 10
+    """Handlers at a time, in one process."""
+    every: Every = 15.0
+    """Seconds until the next visit; or a mapping from state to seconds; or a function of the row."""
+    by: str | None = None
+    """The attribute that `every={...}` looks at; `status` or `state` if the row has it."""
+    lease: Seconds = 30.0
+    """How long a silent process keeps its rows."""
+    timeout: Seconds | None = None
+    backoff: Retry = BACKOFF
+    """How long a row that fails waits, by the number of its failures in a row."""
+    max_attempts: int | None = None
+    on_exhausted: Exhausted | None = None
+    """What to write when the last attempt has failed: an update map, or a function of the item."""
+    prefetch: int | None = None
+    """Most rows that wait in the process for a free handler; twice the workers."""
+    overwrite: bool | tuple[str, ...] = ()
+    """Columns that an apply may overwrite although somebody has written them meanwhile."""
+
+    def __post_init__(self) -> None:
+        _whole("workers", self.workers, 1)
+        if not isinstance(self.every, Mapping) and not callable(self.every):
+            object.__setattr__(self, "every", _seconds("every", self.every))
+        object.__setattr__(self, "lease", _seconds("lease", self.lease, least=0.1))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", _seconds("timeout", self.timeout, least=0.001))
+        if self.max_attempts is not None:
+            _whole("max_attempts", self.max_attempts, 1)
+        if (self.max_attempts is None) != (self.on_exhausted is None):
+            raise DefinitionError(
+                "max_attempts= and on_exhausted= belong together: say what a row becomes after its last attempt, "
+                'such as max_attempts=5, on_exhausted={"status": "failed"}'
+            )
+        if self.prefetch is not None:
+            _whole("prefetch", self.prefetch, 0)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Policy:
+        known = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                raise DefinitionError(
+                    f"app.reconciler has no option {name!r}; there are {', '.join(sorted(known))}"
+                )
+        return cls(**options)
+
+    @property
+    def lease_seconds(self) -> float:
+        return parse_seconds(self.lease)
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        return None if self.timeout is None else parse_seconds(self.timeout)
+
+    @property
+    def most_waiting(self) -> int:
+        return 2 * self.workers if self.prefetch is None else self.prefetch
+
+    def interval(self, values: Mapping[str, Any], row: Any) -> float:
+        """Seconds until the next visit of a row with these values."""
+        every = self.every
+        if isinstance(every, Mapping):
+            return parse_seconds(every.get(self._state(values), every.get(None, 15.0)))
+        return parse_seconds(every(row)) if callable(every) else parse_seconds(every)
+
+    def _state(self, values: Mapping[str, Any]) -> Any:
+        names = (self.by,) if self.by is not None else STATE_NAMES
+        return next((values[name] for name in names if name in values), None)
+
+    def pause_after(self, attempts: int, random: float) -> float:
+        """Seconds until a row is tried again that has failed so many times in a row."""
+        return min(self.backoff.delay_for(attempts, random), max(LONGEST_BACKOFF, self.backoff.delay))
+
+    def may_overwrite(self, name: str) -> bool:
+        return self.overwrite if isinstance(self.overwrite, bool) else name in self.overwrite
+
+
+def _seconds(name: str, value: Any, least: float = 0.0) -> float:
+    try:
+        seconds = parse_seconds(value)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DefinitionError(f"{name}={value!r}: {error}") from None
+    if not math.isfinite(seconds) or seconds < least:
+        raise DefinitionError(f"{name}={value!r}: give at least {least:g} seconds")
+    return seconds
+
+
+def _whole(name: str, value: object, least: int) -> TypeGuard[int]:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise DefinitionError(f"{name}={value!r}: give a whole number, at least {least}")
+    return True

@@ -1,0 +1,110 @@
+"""Renewal: rows that are worked on, and rows that wait for it, keep their claims; in one statement, near the end only.
+
+Invariant 10 for rows: a claim ends when it is settled or when its lease runs out. Whoever could not renew in time
+counts its rows as lost before anybody else can have them, and writes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from penstock.database.statements import Statements
+from penstock.reconcile.columns import from_micros
+from penstock.reconcile.item import Item
+from penstock.reconcile.statements import release, renew, tokens_of
+from penstock.reconcile.target import Key, Target
+
+
+class Holdings:
+    """The items that this process holds, by key. A newer claim of a row takes the place of an older one."""
+
+    def __init__(self) -> None:
+        self._items: dict[Key, Item] = {}
+        self._lock = threading.Lock()
+
+    def add(self, items: Iterable[Item]) -> list[Item]:
+        """Those whose rows we had claimed before, and have now claimed again: the old claims are lost."""
+        new = {item.claim.key: item for item in items}
+        with self._lock:
+            replaced = [self._items[key] for key in new if key in self._items]
+            self._items.update(new)
+            return replaced
+
+    def remove(self, item: Item) -> bool:
+        """Only the very claim: an old one must not take a newer one with it."""
+        with self._lock:
+            if self._items.get(item.claim.key) is not item:
+                return False
+            del self._items[item.claim.key]
+            return True
+
+    def overdue(self, now: float) -> list[Item]:
+        """Items whose time is over by our own clock; they are not ours any more."""
+        with self._lock:
+            over = [item for item in self._items.values() if item.trusted_until <= now]
+            for item in over:
+                del self._items[item.claim.key]
+            return over
+
+    def near_end(self, now: float, margin: float) -> list[Item]:
+        with self._lock:
+            return [item for item in self._items.values() if item.trusted_until - now < margin]
+
+    @property
+    def tokens(self) -> set[int]:
+        with self._lock:
+            return {item.token for item in self._items.values()}
+
+    @property
+    def count(self) -> int:
+        return len(self._items)
+
+
+def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> list[Item]:
+    """Move the deadlines of these items. Returns those that have lost something: the rest of theirs is released."""
+    deadline = from_micros(statements.now()) + timedelta(seconds=lease)
+    lost: list[Item] = []
+    for target, holders in places(items).items():
+        tokens = sorted({item.token for item in holders.values()})
+        renewed = statements.count(renew(target, sorted(holders), tokens), {"deadline": deadline})
+        if renewed != len(holders):
+            lost += _lost(statements, target, holders)
+    for item in lost:
+        give_up(statements, item)
+    return lost
+
+
+def places(items: Iterable[Item]) -> dict[Target, dict[Key, Item]]:
+    """Every row that these items hold, in the one order of tables."""
+    found: dict[Target, dict[Key, Item]] = defaultdict(dict)
+    for item in items:
+        found[item.target][item.claim.key] = item
+        for held in item.held:
+            found[held.target][held.key] = item
+    return {target: found[target] for target in sorted(found, key=lambda target: target.name)}
+
+
+def give_up(statements: Statements, item: Item) -> None:
+    """Release whatever still carries this item's token."""
+    for target, holders in places([item]).items():
+        statements.run(release(target, sorted(holders), [item.token]))
+
+
+def trust(items: Iterable[Item], began: float, lease: float) -> None:
+    """The renewal that began then is committed: believe in it for as long."""
+    for item in items:
+        item.trusted_until = began + lease
+
+
+def clock() -> float:
+    return time.monotonic()
+
+
+def _lost(statements: Statements, target: Target, holders: dict[Key, Item]) -> list[Item]:
+    size = len(target.key)
+    found = {tuple(row[:size]): row[size] for row in statements.rows(tokens_of(target, sorted(holders)))}
+    return [item for key, item in holders.items() if found.get(key) != item.token]

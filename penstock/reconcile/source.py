@@ -1,0 +1,181 @@
+"""A reconciler as a source for the pump: claims rows, applies what came of them, and knows what this process holds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
+
+from penstock.database.engine import Database
+from penstock.database.statements import Statements
+from penstock.database.transaction import Transaction
+from penstock.queue.wakeups import Wakeups
+from penstock.reconcile import apply as rows_apply
+from penstock.reconcile import claim as rows_claim
+from penstock.reconcile.apply import Applied
+from penstock.reconcile.claim import Taken
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.due import DueTimes
+from penstock.reconcile.ending import Ended, Kind, failed, released
+from penstock.reconcile.events import ColumnsKept, LeaseLost, RelatedBusy, RowsClaimed, RowSettled
+from penstock.reconcile.hints import awaited, stirred
+from penstock.reconcile.item import Item
+from penstock.reconcile.renew import Holdings
+from penstock.reconcile.statements import Fetch, release
+from penstock.reconcile.target import Key
+from penstock.reconcile.writes import key_text
+from penstock.telemetry.events import Stream
+from penstock.values.failure import Failure
+
+
+class RowSource:
+    """Claims and applies for one reconciler in one process."""
+
+    one_statement = False
+
+    def __init__(
+        self,
+        database: Database,
+        reconciler: Reconciler,
+        wakeups: Wakeups,
+        stream: Stream,
+        lost: Callable[[Item], None] = lambda _: None,
+        refused: Callable[[Ended], None] = lambda _: None,
+    ) -> None:
+        self.name = reconciler.name
+        self.database = database
+        self.reconciler = reconciler
+        self.wakeups = wakeups
+        self.stream = stream
+        self.lost = lost
+        """Told of items that we claimed again: their handlers have nothing left to do."""
+        self.refused = refused
+        """Told of ends that came too late."""
+        self.holdings = Holdings()
+        self.due = DueTimes()
+        self.counts: Counter[str] = Counter()
+        self._fetch: Fetch | None = None
+        self._taken: Taken | None = None
+        self._applied: Applied | None = None
+        self._doubtful: list[int] = []
+        self._given_back: list[int] = []
+        self._busy: set[Key] = set()
+        self._again: set[Key] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def fetch(self) -> Fetch:
+        if self._fetch is None:
+            self._fetch = Fetch(self.reconciler, self.database.engine)
+        return self._fetch
+
+    def claim(self, tx: Transaction, limit: int) -> list[Item]:
+        tx.stage("claim_rows")
+        with self._lock:
+            again = sorted(self._again)
+        began = time.monotonic()
+        taken = rows_claim.claim(Statements(self.database, tx), self.reconciler, self.fetch, limit, again)
+        self._taken = taken
+        if taken.items and self.stream.wants(RowsClaimed):
+            self.stream.emit(RowsClaimed(self.name, len(taken.items), time.monotonic() - began))
+        return taken.items
+
+    def is_complete(self, claims: Sequence[Item]) -> bool:
+        return True
+
+    def complete(self, tx: Transaction, claims: Sequence[Item]) -> list[Item]:
+        return list(claims)
+
+    def settle(self, tx: Transaction, finished: Sequence[Ended]) -> None:
+        tx.stage("apply_rows")
+        self._applied = rows_apply.apply(Statements(self.database, tx), self.reconciler, self.fetch, finished)
+
+    def committed(self) -> None:
+        taken, self._taken = self._taken, None
+        applied, self._applied = self._applied, None
+        self._doubtful = [token for token in self._doubtful if token not in self._given_back]
+        if applied is not None:
+            self._after_apply(applied)
+        if taken is not None:
+            self._after_claim(taken)
+
+    def rolled_back(self) -> None:
+        if self._taken is not None and self._taken.items:
+            # Whether this was committed nobody knows, if the answer was lost.
+            self._doubtful.append(self._taken.token)
+        self._taken = self._applied = None
+        self._given_back = []
+
+    def heard(self, subjects: Set[str]) -> None:
+        """Whoever waited for related rows looks again at once."""
+        with self._lock:
+            self._again |= self._busy
+
+    def recover(self, tx: Transaction) -> None:
+        """Give back what we may have claimed without hearing of it."""
+        tx.stage("recover_rows")
+        tokens, statements = self._doubtful, Statements(self.database, tx)
+        targets = {self.reconciler.target} | {lock.target() for lock in self.reconciler.locks}
+        for target in sorted(targets, key=lambda target: target.name) if tokens else ():
+            statements.run(release(target, None, tokens))
+        self._given_back = tokens
+
+    def blame(self, finished: Ended, error: Exception) -> Ended | None:
+        """The database refuses what this handler wants to be written: the row's own error."""
+        if finished.kind is Kind.RELEASED:
+            return None
+        if finished.failure is not None:
+            return released(finished.item)
+        return failed(self.reconciler.policy, finished.item, Failure.of(error), Kind.ERRORED, 0.0)
+
+    # afterwards
+
+    def _after_claim(self, taken: Taken) -> None:
+        for item in self.holdings.add(taken.items):
+            self.lose(item)
+        with self._lock:
+            self._again.clear()
+            self._busy -= {item.claim.key for item in taken.items}
+            self._busy |= set(taken.busy)
+        for key in taken.busy:
+            self.due.add(rows_claim.BUSY_PAUSE.total_seconds())
+            self.stream.emit(RelatedBusy(self.name, self.reconciler.target.name, key_text(key)))
+
+    def _after_apply(self, applied: Applied) -> None:
+        for end in applied.accepted:
+            self.holdings.remove(end.item)
+            self.counts["failed" if end.failed else "processed"] += end.kind is not Kind.RELEASED
+            self.due.add(end.delay)
+        for end in applied.lost:
+            self.holdings.remove(end.item)
+            self.lose(end.item)
+            self.refused(end)
+        for end, columns in applied.kept:
+            self.stream.emit(
+                ColumnsKept(self.name, end.item.target.name, key_text(end.item.claim.key), columns)
+            )
+        if self.stream.wants(RowSettled):
+            for end in applied.accepted:
+                self.stream.emit(_settled(end))
+        for table in applied.stirred:
+            self.wakeups.tell(stirred(table))
+        for name in applied.awaited:
+            self.wakeups.tell(awaited(name))
+
+    def lose(self, item: Item) -> None:
+        """This claim is not ours any more."""
+        if item.lease_lost:
+            return
+        item.lose()
+        self.counts["lost"] += 1
+        self.stream.emit(LeaseLost(self.name, item.target.name, key_text(item.claim.key), item.token))
+        self.lost(item)
+
+
+def _settled(end: Ended) -> RowSettled:
+    item = end.item
+    error = str(end.failure) if end.failure else None
+    return RowSettled(
+        item.reconciler, item.target.name, key_text(item.claim.key), end.kind, end.seconds, error
+    )

@@ -1,0 +1,152 @@
+"""A user's table as a reconciler sees it: a declarative model or a Core table, its key, and its rows as values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Table, inspect, tuple_
+from sqlalchemy.engine import Row
+from sqlalchemy.exc import NoInspectionAvailable
+from sqlalchemy.orm import Mapper, attributes, make_transient_to_detached
+
+from penstock.errors import DefinitionError
+from penstock.reconcile import columns
+
+Key = tuple[Any, ...]
+Entity = type[Any] | Table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A table, and the names that its columns have for the user."""
+
+    entity: Entity
+    table: Table
+    mapper: Mapper[Any] | None
+    columns: Mapping[str, Column[Any]]
+    """Attribute name → column."""
+    key: tuple[Column[Any], ...]
+    key_names: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.table.fullname
+
+    def __getitem__(self, name: str) -> Column[Any]:
+        """One of the columns of ours."""
+        return self.table.c[name]
+
+    def require(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self.table.c]
+        if missing:
+            raise DefinitionError(
+                f"{self.name} lacks {', '.join(missing)}. Let the model inherit from penstock.Reconcilable "
+                "(Core: *penstock.reconcile.columns.reconcilable_columns()), and see `penstock check`."
+            )
+
+    def among(self, keys: Sequence[Key]) -> ColumnElement[bool]:
+        """The row is one of these."""
+        if len(self.key) == 1:
+            return self.key[0].in_([key[0] for key in keys])
+        return tuple_(*self.key).in_(list(keys))
+
+    def column(self, name: str) -> Column[Any]:
+        """The column a user means by this name."""
+        found = self.columns.get(name)
+        if found is None:
+            close = difflib.get_close_matches(name, self.columns, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise DefinitionError(f"{self.name} has no column {name!r}{hint}")
+        return found
+
+    def key_of(self, row: object) -> Key:
+        values = self.values_of(row)
+        return tuple(values[name] for name in self.key_names)
+
+    def values_of(self, row: object) -> Mapping[str, Any]:
+        """What is known of a row, by the user's names."""
+        if isinstance(row, Row):
+            return row._mapping  # type: ignore[return-value]
+        if isinstance(row, Mapping):
+            return row
+        return {name: value for name, value in vars(row).items() if name in self.columns}
+
+    def owns(self, row: object) -> bool:
+        """Whether this is a row of this model. Rows of Core tables do not say."""
+        return self.mapper is not None and isinstance(row, self.mapper.class_)
+
+    def selected(self) -> list[ColumnElement[Any]]:
+        """All columns, under the user's names."""
+        return [column.label(name) for name, column in self.columns.items()]
+
+    def made(self, row: Row[Any]) -> Any:
+        """A row as the user gets it: a detached instance of the model, or the plain row."""
+        if self.mapper is None:
+            return row
+        values = dict(zip(self.columns, tuple(row), strict=True))
+        instance = self._mapper_for(values).class_manager.new_instance()
+        for name, value in values.items():
+            attributes.set_committed_value(instance, name, value)
+        make_transient_to_detached(instance)
+        return instance
+
+    def _mapper_for(self, values: Mapping[str, Any]) -> Mapper[Any]:
+        assert self.mapper is not None
+        kind = self.mapper.polymorphic_on
+        if kind is None:
+            return self.mapper
+        name = next((name for name, column in self.columns.items() if column is kind), None)
+        return self.mapper.polymorphic_map.get(values.get(name or ""), self.mapper)
+
+
+def target_of(entity: Any, needs: Iterable[str] = columns.NAMES) -> Target:
+    """Recognize a declarative model or a table."""
+    target = recognize(entity)
+    target.require(needs)
+    if not target.key:
+        raise DefinitionError(f"{target.name} has no primary key: rows cannot be told apart")
+    return target
+
+
+def table_of(entity: Any) -> Table:
+    return recognize(entity).table
+
+
+def is_modified(row: object) -> bool:
+    """Whether somebody has set an attribute of this row, which nobody would ever write."""
+    try:
+        state = inspect(row)
+    except NoInspectionAvailable:
+        return False
+    return bool(getattr(state, "modified", False))
+
+
+@lru_cache(maxsize=1000)
+def recognize(entity: Any) -> Target:
+    if isinstance(entity, Table):
+        return _target(entity, entity, None, dict(entity.c.items()))
+    mapper = inspect(entity, raiseerr=False)
+    if not isinstance(mapper, Mapper):
+        raise DefinitionError(f"{entity!r} is neither a declarative model nor a SQLAlchemy Table")
+    table = mapper.local_table
+    if not isinstance(table, Table) or mapper.persist_selectable is not table:
+        raise DefinitionError(
+            f"{mapper.class_.__name__} is spread over several tables; reconcile the base model"
+        )
+    named = {attribute.key: attribute.columns[0] for attribute in mapper.column_attrs}
+    own: dict[str, Column[Any]] = {
+        name: column for name, column in named.items() if isinstance(column, Column)
+    }
+    return _target(mapper.class_, table, mapper, own)
+
+
+def _target(
+    entity: Entity, table: Table, mapper: Mapper[Any] | None, named: Mapping[str, Column[Any]]
+) -> Target:
+    key = tuple(table.primary_key)
+    names = {column: name for name, column in named.items()}
+    return Target(entity, table, mapper, named, key, tuple(names[column] for column in key))

@@ -1,0 +1,185 @@
+"""`app.lock(Model, id)`: API code takes its turn at a row, like a reconciler.
+
+The block is one short transaction, under the database's own lock on the row, begun only when nobody holds the row's
+claim. Who has to wait announces itself on the row, so that the reconciler does not take it again first. At the end the
+row is marked for a visit: what was written is looked at next, not after the interval.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, select, update
+
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+from penstock.effects import AsyncConnection
+from penstock.errors import LockTimeout, RowNotFound
+from penstock.queue.wakeups import Wakeups
+from penstock.reconcile.columns import from_micros
+from penstock.reconcile.hints import awaited, stirred
+from penstock.reconcile.target import Target
+from penstock.values.ids import new_id, new_token
+
+WRITER = "writer"
+POLL = (0.005, 0.1)
+EXTRA = timedelta(seconds=1)
+OURS = ("lock_expires_at", "lock_token", "lock_wanted_by", "lock_wanted_until", "next_process_at")
+
+
+class LockHost(Protocol):
+    """What a lock needs of the app."""
+
+    database: Database
+    wakeups: Wakeups
+
+    def prepare(self) -> None: ...
+
+
+class RowLock:
+    """`with app.lock(Volume, id) as connection:` or `async with`."""
+
+    def __init__(self, host: LockHost, target: Target, id: Any, timeout: float) -> None:
+        self.host = host
+        self.target = target
+        self.key = tuple(id) if isinstance(id, tuple) else (id,)
+        self.timeout = timeout
+        self.me = f"{WRITER}:{new_id()}"
+        self._is = target.among([self.key])
+        self._announced = False
+        self._due: datetime | None = None
+        self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
+        self._connection: Connection | None = None
+        self._worker: AsyncConnection | None = None
+
+    def __enter__(self) -> Connection:
+        self.host.prepare()
+        deadline = time.monotonic() + self.timeout
+        nudged = threading.Event()
+        deafen = self.host.wakeups.listen(
+            lambda subject: nudged.set() if subject == awaited(WRITER) else None
+        )
+        pause = POLL[0]
+        try:
+            while not self._try():
+                if time.monotonic() >= deadline:
+                    raise LockTimeout(f"{self.target.name} {self.key[0]}", self.timeout)
+                nudged.wait(min(pause, max(0.0, deadline - time.monotonic())))
+                nudged.clear()
+                pause = min(pause * 1.5, POLL[1])
+        except BaseException:
+            self._withdraw()
+            raise
+        finally:
+            deafen()
+        assert self._connection is not None
+        return self._connection
+
+    def _try(self) -> bool:
+        """Begin the transaction; end it again, with an announcement, if somebody holds the row."""
+        shared = self.host.database.sqlalchemy()
+        connection, tx = shared.__enter__()
+        try:
+            got = self._take(connection, tx)
+        except BaseException as error:
+            shared.__exit__(type(error), error, error.__traceback__)
+            raise
+        if got:
+            self._shared, self._connection = shared, connection
+        else:
+            shared.__exit__(None, None, None)
+        return got
+
+    def _take(self, connection: Connection, tx: Transaction) -> bool:
+        row = tx.row("SELECT {now}")
+        assert row is not None
+        now = from_micros(int(row[0]))
+        columns = [self.target[name] for name in OURS]
+        locked = select(*columns).where(self._is).with_for_update(key_share=True)
+        state = connection.execute(locked).mappings().first()
+        if state is None:
+            raise RowNotFound(self.target.name, self.key)
+        held = state["lock_expires_at"] is not None and state["lock_expires_at"] > now
+        until = state["lock_wanted_until"]
+        other = until is not None and until > now and state["lock_wanted_by"] != self.me
+        if held or other:
+            if not other:
+                self._announce(connection, now)
+            return False
+        self._due = state["next_process_at"]
+        if state["lock_token"] is not None:
+            # Its holder is gone. Should it wake up, it must not overwrite us; its row still waits to be recovered.
+            connection.execute(self._change(lock_token=new_token()))
+        return True
+
+    def _announce(self, connection: Connection, now: datetime) -> None:
+        until = now + timedelta(seconds=self.timeout) + EXTRA
+        connection.execute(self._change(lock_wanted_by=self.me, lock_wanted_until=until))
+        self._announced = True
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        shared, connection = self._shared, self._connection
+        assert shared is not None and connection is not None
+        self._shared = self._connection = None
+        if error is not None:
+            shared.__exit__(kind, error, trace)
+            self._withdraw()
+            return
+        try:
+            self._ask_for_visit(connection)
+        except BaseException as failure:
+            shared.__exit__(type(failure), failure, failure.__traceback__)
+            self._withdraw()
+            raise
+        shared.__exit__(None, None, None)
+        self.host.wakeups.tell(stirred(self.target.name))
+
+    def _ask_for_visit(self, connection: Connection) -> None:
+        tx = self.host.database.on(connection.connection.driver_connection)
+        row = tx.row("SELECT {now}")
+        assert row is not None
+        unchanged = self.target["next_process_at"] == self._due
+        connection.execute(self._change(next_process_at=from_micros(int(row[0]))).where(unchanged))
+        if self._announced:
+            mine = self.target["lock_wanted_by"] == self.me
+            connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
+            self._announced = False
+
+    def _withdraw(self) -> None:
+        """Nobody is to wait for one who has gone away."""
+        if not self._announced:
+            return
+        with self.host.database.engine.begin() as connection:
+            mine = self.target["lock_wanted_by"] == self.me
+            connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
+        self._announced = False
+
+    def _change(self, **values: Any) -> Any:
+        return update(self.target.table).where(self._is).values(**values)
+
+    async def __aenter__(self) -> AsyncConnection:
+        self._worker = worker = AsyncConnection()
+        try:
+            worker.connection = await worker.call(self.__enter__)
+        except BaseException:
+            worker.close()
+            raise
+        return worker
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        worker = self._worker
+        assert worker is not None
+        try:
+            problem = await worker.finish() if error is None else error
+            if problem is None:
+                await worker.call(lambda: self.__exit__(None, None, None))
+                return
+            await worker.call(lambda: self.__exit__(type(problem), problem, problem.__traceback__))
+            if error is None:
+                raise problem
+        finally:
+            worker.close()

@@ -1,0 +1,241 @@
+"""Runs the handlers of one reconciler: `async def` on the worker's loop, `def` in threads.
+
+No more than `workers` at a time. A few rows more wait here, as many as are done in about a turn of the pump; more are
+fetched when half of them are gone, never by a timer. A row that waits can always be given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.ending import Ended, Kind, failed, released, returned
+from penstock.reconcile.item import Item
+from penstock.runtime.work import Interruption
+from penstock.telemetry.events import HandlerOverdue, Stream
+from penstock.telemetry.points import SimulatedCrash
+from penstock.values.failure import Failure
+
+TURN = 0.02
+"""About what a turn of the pump takes."""
+
+
+class RowCrew:
+    """The workers of one reconciler in this process. Lives on one event loop."""
+
+    def __init__(self, reconciler: Reconciler, finished: Callable[[Ended], None], stream: Stream) -> None:
+        self.reconciler = reconciler
+        self.policy = reconciler.policy
+        self.finished = finished
+        self.stream = stream
+        self.loop = asyncio.get_running_loop()
+        self.active: dict[Item, asyncio.Task[None] | None] = {}
+        self.waiting: deque[Item] = deque()
+        self.accepted = 0
+        self._why: dict[Item, Interruption] = {}
+        self._over: set[Item] = set()
+        self._average = 0.05
+        self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def room(self) -> int:
+        """How many rows the pump may bring now: none while enough wait, all that fit once half of those are gone."""
+        if not self.reconciler.enabled:
+            return 0
+        workers = self.policy.workers
+        ahead = min(self.policy.most_waiting, -int(-workers * TURN // max(self._average, 1e-4)))
+        waiting = len(self.waiting) + self.accepted
+        if len(self.active) >= workers and waiting > ahead // 2:
+            return 0
+        return workers + ahead - len(self.active) - waiting
+
+    def hand_over(self, items: Sequence[Item]) -> None:
+        """From the pump's thread to the loop's, in one hop."""
+        self.accepted += len(items)
+        self.loop.call_soon_threadsafe(self._accept, items)
+
+    def _accept(self, items: Sequence[Item]) -> None:
+        self.accepted -= len(items)
+        self.waiting.extend(items)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self.waiting and len(self.active) < self.policy.workers:
+            item = self.waiting.popleft()
+            if item.lease_lost:
+                continue
+            item.began = time.monotonic()
+            if self.reconciler.is_async:
+                self.active[item] = self.loop.create_task(self._run_async(item))
+            else:
+                self.active[item] = None
+                self._start_thread(item)
+
+    # handlers on the loop
+
+    async def _run_async(self, item: Item) -> None:
+        limit = asyncio.timeout(self.policy.timeout_seconds)
+        end: Ended | None
+        try:
+            async with limit:
+                value = await self.reconciler.function(item)
+            end = self._returned(item, value)
+        except SimulatedCrash:
+            raise
+        except asyncio.CancelledError as error:
+            end = self._interrupted(item, error)
+        except TimeoutError as error:
+            end = self._timed_out(item) if limit.expired() else self._raised(item, error)
+        except BaseException as error:
+            end = self._raised(item, error)
+        self._done(item, end)
+
+    def _interrupted(self, item: Item, error: BaseException) -> Ended | None:
+        match self._why.pop(item, None):
+            case Interruption.LOST:
+                return None
+            case Interruption.RELEASED:
+                return released(item)
+            case _:
+                return self._raised(item, error)
+
+    # handlers in threads
+
+    def _start_thread(self, item: Item) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.policy.workers, thread_name_prefix="penstock-row")
+        seconds = self.policy.timeout_seconds
+        if seconds is not None:
+            self.loop.call_later(seconds, self._overdue, item, seconds)
+        self._pool.submit(self._run_sync, item)
+
+    def _run_sync(self, item: Item) -> None:
+        item.began = time.monotonic()
+        try:
+            end = self._returned(item, self.reconciler.function(item))
+        except SimulatedCrash:
+            raise
+        except BaseException as error:
+            end = self._raised(item, error)
+        if self._ends(item):
+            self.finished(end)
+        self._on_loop(self._vacate, item)
+
+    def _overdue(self, item: Item, seconds: float) -> None:
+        """A thread cannot be ended: its row goes on without it, its place stays taken until it really ends."""
+        if item in self.active and self._ends(item):
+            self.stream.emit(HandlerOverdue(str(item.id), self.reconciler.name, seconds))
+            self.finished(self._timed_out(item))
+
+    def _ends(self, item: Item) -> bool:
+        """True for the first who says that this is over."""
+        with self._lock:
+            first = item not in self._over
+            self._over.add(item)
+            return first
+
+    def _vacate(self, item: Item) -> None:
+        with self._lock:
+            self._over.discard(item)
+        self.active.pop(item, None)
+        self._learn(item)
+        self._start_waiting()
+
+    # ends
+
+    def _returned(self, item: Item, value: object) -> Ended:
+        return returned(self.policy, item, value)
+
+    def _raised(self, item: Item, error: BaseException) -> Ended:
+        return self._failed(item, Failure.of(error), Kind.ERRORED)
+
+    def _timed_out(self, item: Item) -> Ended:
+        seconds = self.policy.timeout_seconds or 0.0
+        return self._failed(
+            item, Failure.note("TimedOut", f"no end after {seconds:g} s (timeout)"), Kind.TIMED_OUT
+        )
+
+    def _failed(self, item: Item, failure: Failure, kind: Kind) -> Ended:
+        try:
+            return failed(self.policy, item, failure, kind, random.random())
+        except Exception as error:
+            # on_exhausted itself is wrong: the row keeps failing, and says why.
+            pause = self.policy.pause_after(item.attempts + 1, random.random())
+            return Ended(item, kind, {}, item.attempts + 1, pause, Failure.of(error))
+
+    def _done(self, item: Item, end: Ended | None) -> None:
+        self.active.pop(item, None)
+        self._learn(item)
+        if end is not None:
+            self.finished(end)
+        else:
+            self.regret(item, None)
+        self._start_waiting()
+
+    def _learn(self, item: Item) -> None:
+        self._average += (time.monotonic() - item.began - self._average) * 0.05
+
+    # from outside
+
+    def lose(self, item: Item) -> None:
+        """From any thread: the claim is gone, there is nothing left to do for it."""
+        self._on_loop(self._lose, item)
+
+    def _lose(self, item: Item) -> None:
+        if item in self.waiting:
+            self.waiting.remove(item)
+            return
+        task = self.active.get(item)
+        if task is not None:
+            self._why[item] = Interruption.LOST
+            task.cancel()
+
+    def regret(self, item: Item, end: Ended | None) -> None:
+        """What the handler did outside the database may have to be undone; only the user knows how."""
+        hook = self.reconciler.on_lost
+        if hook is not None:
+            self._on_loop(self._call_hook, hook, item, None if end is None else dict(end.values))
+
+    def _call_hook(self, hook: Callable[..., Any], item: Item, values: Any) -> None:
+        async def call() -> None:
+            if inspect.iscoroutinefunction(hook):
+                await hook(item, values)
+            else:
+                await asyncio.to_thread(hook, item, values)
+
+        task = self.loop.create_task(call())
+        task.add_done_callback(lambda done: done.exception())
+
+    def _on_loop(self, action: Callable[..., None], *args: Any) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(action, *args)
+
+    @property
+    def busy(self) -> int:
+        return len(self.active) + len(self.waiting) + self.accepted
+
+    def give_back_waiting(self) -> None:
+        while self.waiting:
+            self.finished(released(self.waiting.popleft()))
+
+    def give_back_running(self) -> None:
+        """Time is up: end what can be ended; a thread's row is given back without it."""
+        for item, task in list(self.active.items()):
+            if task is not None:
+                self._why[item] = Interruption.RELEASED
+                task.cancel()
+            elif self._ends(item):
+                self.finished(released(item))
+                self.active.pop(item, None)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
