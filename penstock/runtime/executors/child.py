@@ -18,6 +18,7 @@ from penstock.values.outcome import raised
 
 
 class Message(Enum):
+    BEGUN = 0
     PROGRESS = 1
     ENDED = 2
 
@@ -39,6 +40,7 @@ def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str)
         task = _find(*address)
     except BaseException as error:
         return raised(error)
+    pipe.send((Message.BEGUN, None))
 
     def report(job_id: str, fraction: float, message: str) -> None:
         pipe.send((Message.PROGRESS, (job_id, fraction, message)))

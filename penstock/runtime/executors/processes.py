@@ -17,6 +17,8 @@ from penstock.runtime.work import Died, Interruption, Work
 from penstock.surroundings import Surroundings
 from penstock.values.outcome import Event, TimedOut
 
+LONGEST_START = 60.0
+"""A fresh process first imports the application: that time is not the handler's."""
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -98,14 +100,17 @@ class Leader(threading.Thread):
         around = self.executor.around
         work.begin(around)
         self.pipe.send((work.claim, _address(work.task), around.process))
-        deadline = None if work.timeout is None else time.monotonic() + work.timeout
+        deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self.pipe.poll(left):
                 self.end_child()
                 return TimedOut(work.timeout or 0.0)
             kind, content = self.pipe.recv()
-            if kind is Message.PROGRESS:
+            if kind is Message.BEGUN:
+                work.began = time.monotonic()
+                deadline = None if work.timeout is None else work.began + work.timeout
+            elif kind is Message.PROGRESS:
                 around.report(*content)
             elif kind is Message.ENDED:
                 return content  # type: ignore[no-any-return]

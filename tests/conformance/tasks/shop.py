@@ -1,0 +1,78 @@
+"""Tasks that a fresh process can import: what `executor="process"` needs."""
+
+import os
+import signal
+import time
+
+import penstock
+from penstock import Penstock
+from tests.waiting import eventually
+
+app = Penstock(os.environ["PENSTOCK_TEST_SHOP_URL"], executor_processes=2, heartbeat_interval=0.05)
+
+
+@app.task(executor="process")
+def render(pages: int) -> dict[str, int]:
+    return {"pages": pages, "pid": os.getpid()}
+
+
+@app.task(executor="process", retries=0)
+def fail() -> None:
+    raise LookupError("no such report")
+
+
+@app.task(executor="process", max_crashes=1)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(executor="process", timeout=0.3, retries=0)
+def hang() -> None:
+    penstock.current().progress(0.5, str(os.getpid()))
+    time.sleep(3600)
+
+
+@app.task(executor="process")
+def wait() -> None:
+    penstock.current().progress(0.5, str(os.getpid()))
+    time.sleep(3600)
+
+
+@app.task(executor="process")
+def know() -> dict[str, object]:
+    job = penstock.current()
+    job.progress(0.5, "half")
+    once = job.once("pid", os.getpid)
+    return {"id": job.id, "attempt": job.attempt, "once": once == os.getpid()}
+
+
+@app.task(executor="process")
+def pay() -> str:
+    job = penstock.current()
+    with job.transaction() as connection:
+        connection.exec_driver_sql("SELECT 1")
+        job.complete("receipt")
+    return "ignored"
+
+
+@app.task
+async def on_loop() -> int:
+    return os.getpid()
+
+
+@app.task
+def in_thread() -> int:
+    return os.getpid()
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended, waiting for it a little."""
+
+    def look() -> bool:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    return eventually(look, 10)

@@ -1,0 +1,94 @@
+"""`executor="process"`: handlers in processes of their own, which can be killed and may die."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from penstock.runtime.worker import Worker
+from penstock.testing import drain
+from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.looking import counts, state
+
+MODULE = "tests.conformance.tasks.shop"
+
+
+@pytest.fixture
+def shop(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The module, with its app on the test's database, here and in every process that imports it."""
+    monkeypatch.setenv("PENSTOCK_TEST_SHOP_URL", database_url)
+    sys.modules.pop(MODULE, None)
+    module: ModuleType = importlib.import_module(MODULE)
+    yield module
+    module.app.close()
+    sys.modules.pop(MODULE, None)
+
+
+def test_all_executors_side_by_side(shop: Any) -> None:
+    async def main(_: Worker) -> None:
+        rendered = await shop.render.enqueue_async(3)
+        knowing = await shop.know.enqueue_async()
+        paid = await shop.pay.enqueue_async()
+        loop, thread = await shop.on_loop.enqueue_async(), await shop.in_thread.enqueue_async()
+        assert await loop.result_async(timeout=30) == os.getpid()
+        assert await thread.result_async(timeout=30) == os.getpid()
+        result = await rendered.result_async(timeout=30)
+        assert result["pages"] == 3
+        assert result["pid"] != os.getpid()
+        assert await knowing.result_async(timeout=30) == {"id": knowing.id, "attempt": 1, "once": True}
+        assert await paid.result_async(timeout=30) == "receipt"
+        await until(lambda: knowing.progress() == (0.5, "half"))
+        failed = await shop.fail.enqueue_async()
+        await until(lambda: failed.status == "failed")
+        assert "LookupError: no such report" in failed.attempts()[0].error
+        assert "in fail" in failed.attempts()[0].traceback
+
+    beside_a_worker(shop.app, main)
+    assert counts(shop.app)["claims"] == 0
+
+
+def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> None:
+    async def main(_: Worker) -> int:
+        job = await shop.hang.enqueue_async()
+        await until(lambda: job.status == "failed")
+        assert [attempt.outcome for attempt in job.attempts()] == ["timed_out"]
+        again = await shop.render.enqueue_async(1)
+        assert (await again.result_async(timeout=30))["pages"] == 1
+        await until(lambda: job.progress())
+        return int(job.progress()[1])
+
+    assert shop.gone(beside_a_worker(shop.app, main))
+
+
+def test_a_running_handler_process_is_killed_by_a_cancel(shop: Any) -> None:
+    async def main(_: Worker) -> int:
+        job = await shop.wait.enqueue_async()
+        await until(lambda: job.progress())
+        pid = int(job.progress()[1])
+        await job.cancel_async()
+        await until(lambda: job.status == "cancelled")
+        return pid
+
+    assert shop.gone(beside_a_worker(shop.app, main))
+
+
+def test_a_handler_process_that_dies_is_a_crash_and_harms_nobody(shop: Any) -> None:
+    async def main(_: Worker) -> None:
+        job = await shop.die.enqueue_async()
+        fine = await shop.render.enqueue_async(2)
+        assert (await fine.result_async(timeout=30))["pages"] == 2
+        await until(lambda: job.status == "failed")
+        assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "crashed"]
+        assert state(shop.app, job.id)["retry_count"] == 0
+
+    beside_a_worker(shop.app, main)
+
+
+def test_in_drain_they_run_in_the_caller(shop: Any) -> None:
+    job = shop.render.enqueue(5)
+    assert drain(shop.app) == 1
+    assert job.result(timeout=0) == {"pages": 5, "pid": os.getpid()}
