@@ -32,6 +32,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TRIES = 12
+OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
 
 class Database:
@@ -93,6 +94,12 @@ class Database:
     def is_passing(self, error: BaseException) -> bool:
         cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
+
+    def is_outage(self, error: BaseException) -> bool:
+        """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow."""
+        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        kinds = {kind.__name__ for kind in type(cause).__mro__}
+        return self.is_passing(cause) or isinstance(cause, OSError | MemoryError) or bool(kinds & OUTAGES)
 
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""

@@ -82,7 +82,9 @@ class Pump(Service, Generic[C, F]):
                 claims = self._transact(self._settle_and_claim, finished, limit)
         except Exception as error:
             self._put_back(finished, error)
-            raise
+            if not finished or self.database.is_outage(error):
+                raise
+            return Turn.WORKED
         if points.watched:
             points.reach("hand_over")
         if claims:
@@ -115,7 +117,7 @@ class Pump(Service, Generic[C, F]):
 
     def _put_back(self, finished: list[F], error: Exception) -> None:
         """Keep the outcomes. What fails for a reason of its own is found by halving, and fails by itself."""
-        if self.database.is_passing(error) or not finished:
+        if self.database.is_outage(error) or not finished:
             self._doubtful = True
             self._outbox.extendleft(reversed(finished))
             return
@@ -123,7 +125,7 @@ class Pump(Service, Generic[C, F]):
             try:
                 self._transact(self.source.settle, half)
             except Exception as problem:
-                if len(half) > 1 or self.database.is_passing(problem):
+                if len(half) > 1 or self.database.is_outage(problem):
                     self._put_back(half, problem)
                 elif (blamed := self.source.blame(half[0], problem)) is not None:
                     self._outbox.append(blamed)
