@@ -73,6 +73,16 @@ def name_of(number: int) -> str:
         return f"signal {number}"
 
 
+def _frames(task: asyncio.Task[object]) -> list[traceback.FrameSummary]:
+    """Where a task stands, along everything it awaits."""
+    found: list[traceback.FrameSummary] = []
+    waiting: object = task.get_coro()
+    while (frame := getattr(waiting, "cr_frame", None)) is not None:
+        found += traceback.extract_stack(frame, limit=1)
+        waiting = getattr(waiting, "cr_await", None)
+    return found
+
+
 def _called(handler: Handler) -> Callable[[int, FrameType | None], None]:
     return lambda number, _frame: handler(number)
 
@@ -94,7 +104,8 @@ def _write_tasks() -> None:
     out = io.StringIO()
     out.write(f"penstock: process {os.getpid()} has {len(tasks)} asyncio tasks\n")
     for task in list(tasks)[:MOST_TASKS]:
-        task.print_stack(file=out)
+        out.write(f"{task.get_name()} (most recent call last):\n")
+        out.writelines(traceback.format_list(_frames(task)))
     if not tasks:
         traceback.print_stack(file=out)
     sys.stderr.write(out.getvalue())

@@ -1,0 +1,50 @@
+"""The application that supervised workers run in these tests. Handlers wait for files that the test writes."""
+
+SHOP = '''
+import asyncio
+import os
+import time
+
+from penstock import Penstock, current
+
+app = Penstock(
+    heartbeat_interval=0.3,
+    reap_after=3,
+    housekeeping_interval=0.2,
+    poll_interval=0.1,
+    shutdown_timeout=float(os.environ.get("PENSTOCK_TEST_SHUTDOWN", "1")),
+)
+
+
+@app.task
+async def quick(number: int) -> int:
+    return number
+
+
+@app.task
+async def hold(path: str) -> str:
+    """Run until the file is there."""
+    while not os.path.exists(path):
+        await asyncio.sleep(0.01)
+    return "done"
+
+
+@app.task
+def hold_in_thread(path: str) -> str:
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return "done"
+
+
+@app.task
+async def block(path: str) -> str:
+    """Hold the event loop itself: what no handler should do."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return "done"
+
+
+@app.task(max_crashes=2)
+def die() -> None:
+    os.kill(os.getpid(), 9)
+'''

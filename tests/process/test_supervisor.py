@@ -1,0 +1,112 @@
+"""The supervisor with real processes and real signals: who is replaced, what is redone, what is spent."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.process.conftest import Shop, alive
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+
+def test_a_killed_child_is_replaced_within_two_seconds_and_its_work_redone(shop: Shop) -> None:
+    shop.start(children=2)
+    job = shop.hold()
+    victim = shop.holder_of(job)
+    os.kill(victim.pid, signal.SIGKILL)
+    killed = time.monotonic()
+    eventually(lambda: len([w for w in shop.workers() if w.id != victim.id]) == 2)
+    assert time.monotonic() - killed < 2
+    assert shop.holder_of(job).id != victim.id
+    assert time.monotonic() - killed < 2, "its work waited for the heartbeat to be missed"
+    shop.open_gate()
+    assert job.result(timeout=10) == "done"
+    assert shop.outcomes(job) == ["crashed", "succeeded"]
+    assert shop.spent(job) == (0, 1)
+
+
+def test_the_children_of_a_killed_supervisor_stop_and_give_their_work_back(shop: Shop) -> None:
+    worker = shop.start(children=2)
+    job = shop.hold()
+    shop.holder_of(job)
+    pids = [row.pid for row in shop.workers()]
+    os.kill(worker.pid, signal.SIGKILL)
+    eventually(lambda: not any(alive(pid) for pid in pids), timeout=10)
+    assert shop.outcomes(job) == ["released"]
+    assert shop.spent(job) == (0, 0)
+    shop.start(children=1)
+    shop.open_gate()
+    assert job.result(timeout=10) == "done"
+    eventually(lambda: len(shop.processes()) == 2, timeout=10)  # the dead supervisor's row is reaped
+
+
+def test_a_frozen_child_is_killed_and_replaced(shop: Shop) -> None:
+    shop.start(children=1)
+    job = shop.hold()
+    victim = shop.holder_of(job)
+    os.kill(victim.pid, signal.SIGSTOP)
+    eventually(lambda: not alive(victim.pid), timeout=15)
+    shop.open_gate()
+    assert job.result(timeout=10) == "done"
+    assert shop.outcomes(job) == ["crashed", "succeeded"]
+    assert [worker.pid for worker in shop.workers()] != [victim.pid]
+
+
+def test_a_child_stopped_by_hand_is_replaced_and_nothing_is_spent(shop: Shop) -> None:
+    shop.start(children=1)
+    job = shop.hold()
+    victim = shop.holder_of(job)
+    os.kill(victim.pid, signal.SIGTERM)
+    eventually(lambda: shop.outcomes(job) == ["released"])
+    assert shop.holder_of(job).pid != victim.pid
+    assert shop.spent(job) == (0, 0)
+    shop.open_gate()
+    assert job.result(timeout=10) == "done"
+
+
+def test_a_poison_task_is_stopped_by_its_budget_while_the_others_go_on(shop: Shop) -> None:
+    poison = shop.enqueue("die")
+    others = [shop.enqueue("quick", number) for number in range(50)]
+    worker = shop.start_worker("--processes", "2")
+    assert [other.result(timeout=30) for other in others] == list(range(50))
+    eventually(lambda: poison.status == "failed")
+    assert shop.outcomes(poison) == ["crashed"] * 3
+    assert shop.story(poison).job.reason == "crashes_exhausted"
+    assert worker.running
+    assert [letter.id for letter in shop.app.dead_letters()] == [poison.id]
+
+
+def test_children_that_die_at_their_start_again_and_again_are_held_back(shop: Shop) -> None:
+    worker = shop.start_worker("--processes", "1", env={"PENSTOCK_CRASH_AT": "register.1:exit"})
+    eventually(lambda: "children in a row ended right after their start" in worker.log)
+    assert worker.running
+    assert worker.log.count(" started\n") < 30
+    assert worker.stop() == 0
+
+
+def test_two_supervisors_share_a_database_and_inherit_from_each_other(shop: Shop) -> None:
+    first = shop.start(children=1)
+    job = shop.hold()
+    shop.holder_of(job)
+    shop.start(children=1)
+    first.kill()
+    eventually(lambda: shop.outcomes(job) == ["crashed"], timeout=15)
+    shop.open_gate()
+    assert job.result(timeout=10) == "done"
+    eventually(lambda: len(shop.processes()) == 2, timeout=10)
+
+
+def test_a_supervisor_that_others_took_for_dead_comes_back_and_knows_its_children(shop: Shop) -> None:
+    worker = shop.start(children=1)
+    os.kill(worker.pid, signal.SIGSTOP)
+    eventually(lambda: [row.role for row in shop.processes()] == ["all"], timeout=15)
+    os.kill(worker.pid, signal.SIGCONT)
+    eventually(lambda: sorted(row.role for row in shop.processes()) == ["all", "supervisor"])
+    victim = shop.workers()[0]
+    os.kill(victim.pid, signal.SIGKILL)
+    eventually(lambda: [row.pid for row in shop.workers()] not in ([victim.pid], []))
+    assert worker.stop() == 0
+    assert shop.processes() == []

@@ -1,0 +1,101 @@
+"""Stopping: in order, at once, alone and under a supervisor. No budget is spent by any of them."""
+
+import os
+import signal
+
+import pytest
+
+from penstock.job import Job
+from tests.process.conftest import Shop, alive
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+PATIENT = {"PENSTOCK_TEST_SHUTDOWN": "60"}
+
+
+@pytest.mark.parametrize("children", [0, 1])
+def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, children: int) -> None:
+    finishing = [shop.hold() for _ in range(4)]
+    endless = [shop.enqueue("hold", "/nowhere/gate") for _ in range(4)]
+    waiting = [shop.enqueue("hold", "/nowhere/gate") for _ in range(6)]
+    worker = shop.start("--concurrency", "8", children=children)
+    running = finishing + endless
+    eventually(lambda: all(job.status == "running" for job in running))
+    worker.send(signal.SIGTERM)
+    shop.open_gate()
+    assert worker.wait(20) == 0
+    assert [shop.outcomes(job) for job in finishing] == [["succeeded"]] * 4
+    assert [shop.outcomes(job) for job in endless] == [["released"]] * 4
+    assert all(job.status == "available" for job in endless + waiting)
+    assert all(set(shop.outcomes(job)) <= {"released"} for job in waiting)
+    assert [shop.spent(job) for job in running + waiting] == [(0, 0)] * 14
+    assert shop.processes() == []
+    assert _claims(shop) == 0
+
+
+def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop) -> None:
+    worker = shop.start(env=PATIENT)
+    job = shop.hold()
+    shop.holder_of(job)
+    worker.send_all(signal.SIGTERM)
+    worker.send_all(signal.SIGCONT)
+    eventually(lambda: "stopping when running work is done" in worker.log)
+    shop.open_gate()
+    assert worker.wait(20) == 0
+    assert shop.outcomes(job) == ["succeeded"]
+
+
+@pytest.mark.parametrize("children", [0, 1])
+@pytest.mark.parametrize("task", ["hold", "hold_in_thread", "block"])
+def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, children: int, task: str) -> None:
+    worker = shop.start(children=children, env=PATIENT)
+    job = shop.hold(task)
+    shop.holder_of(job)
+    worker.send(signal.SIGTERM)
+    eventually(lambda: "stopping when running work is done" in worker.log)
+    worker.send(signal.SIGTERM)
+    assert worker.wait(8) == 128 + signal.SIGTERM
+    _is_given_back(shop, job)
+
+
+def test_a_child_that_will_not_stop_is_killed_in_the_end_and_its_work_given_back(shop: Shop) -> None:
+    worker = shop.start(children=1)
+    job = shop.hold("hold")
+    child = shop.holder_of(job)
+    os.kill(child.pid, signal.SIGSTOP)
+    worker.send(signal.SIGTERM)
+    assert worker.wait(30) == 0
+    assert not alive(child.pid)
+    assert "killed child" in worker.log
+    assert job.status == "available"
+    assert shop.processes() == []
+
+
+@pytest.mark.parametrize("children", [0, 1])
+def test_sigusr1_shows_all_stacks(shop: Shop, children: int) -> None:
+    worker = shop.start(children=children)
+    first, second = shop.hold("hold"), shop.hold("hold_in_thread")
+    shop.holder_of(first)
+    shop.holder_of(second)
+    worker.send(signal.SIGUSR1)
+    pids = {worker.pid, *(row.pid for row in shop.workers())}
+    eventually(lambda: all(f"process {pid} has " in worker.log for pid in pids))
+    assert "in hold_in_thread" in worker.log
+    assert "in hold\n" in worker.log
+    assert worker.log.count("most recent call first") >= len(pids)
+    shop.open_gate()
+    assert first.result(timeout=10) == second.result(timeout=10) == "done"
+
+
+def _is_given_back(shop: Shop, job: Job) -> None:
+    assert job.status == "available"
+    assert shop.outcomes(job) == ["released"]
+    assert shop.spent(job) == (0, 0)
+    assert shop.processes() == []
+
+
+def _claims(shop: Shop) -> int:
+    row = shop.app.database.read(lambda tx: tx.row("SELECT COUNT(*) FROM {claims}"))
+    assert row is not None
+    return int(row[0])
