@@ -49,6 +49,7 @@ class Crew:
         self.active: dict[str, Work] = {}
         self.waiting: deque[Work] = deque()
         self.overdue = 0
+        self.leaving = False
         self._accepted = 0
         self._average = 0.05
         self.executors: dict[str, Executor] = {
@@ -70,6 +71,8 @@ class Crew:
     def _accept(self, claims: Sequence[Claim]) -> None:
         self._accepted -= len(claims)
         self.waiting.extend(Work.of(claim, self.find_task(claim.task)) for claim in claims)
+        if self.leaving:
+            self.give_back_waiting()
         self._start_waiting()
 
     def _start_waiting(self) -> None:
@@ -141,7 +144,8 @@ class Crew:
         self.interrupt(list(self.active), Interruption.LOST)
 
     def give_back_waiting(self) -> None:
-        """What has not begun goes back to the queue; it spends nothing."""
+        """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""
+        self.leaving = True
         while self.waiting:
             self.finished(self.waiting.popleft().attempt(Released(), random.random))
 

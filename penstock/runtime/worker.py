@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.database.ears import ear_for
-from penstock.queue import reclaim
+from penstock.errors import DatabaseUnavailable
+from penstock.queue import family
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.wakeups import READY
 from penstock.runtime.crew import Crew
@@ -23,7 +24,7 @@ from penstock.runtime.service import Service
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Interruption
 from penstock.surroundings import Surroundings
-from penstock.telemetry.events import ProcessStopped
+from penstock.telemetry.events import ProcessStopped, TroubleBegan
 from penstock.values.units import QueueLimit
 
 if TYPE_CHECKING:
@@ -217,4 +218,8 @@ class Worker:
         self.app.events.emit(ProcessStopped(self.identity.id))
 
     def _deregister(self) -> None:
-        self.app.database.in_transaction(reclaim.remove_process, self.identity.id)
+        """Take the process row away, and give back whatever is still held: nobody was able to settle it."""
+        try:
+            self.app.database.in_transaction(family.leave, [self.identity.id])
+        except DatabaseUnavailable as error:
+            self.app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
