@@ -57,6 +57,7 @@ def dumping_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
         _write_tasks()
         also()
 
+    faulthandler.unregister(signal.SIGUSR1)  # a fork inherits the parent's
     with handling({signal.SIGUSR1: rest}):
         registered = _dump_threads_first()
         try:
@@ -106,7 +107,5 @@ def _write_tasks() -> None:
     for task in list(tasks)[:MOST_TASKS]:
         out.write(f"{task.get_name()} (most recent call last):\n")
         out.writelines(traceback.format_list(_frames(task)))
-    if not tasks:
-        traceback.print_stack(file=out)
     sys.stderr.write(out.getvalue())
     sys.stderr.flush()

@@ -59,6 +59,11 @@ class Shop:
         assert found is not None
         return found
 
+    def begun(self, *jobs: Job, attempt: int = 1) -> None:
+        """Wait until the handlers of these jobs really run."""
+        files = [self.start_worker.folder / f"began-{job.id}-{attempt}" for job in jobs]
+        eventually(lambda: all(file.exists() for file in files))
+
     def story(self, job: Job) -> Story:
         told = self.app.database.read(story, job.id)
         assert told is not None

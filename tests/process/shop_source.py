@@ -16,6 +16,12 @@ app = Penstock(
 )
 
 
+def begin() -> None:
+    """Let the test see that the handler runs, in which attempt."""
+    with open(f"began-{current().id}-{current().attempt}", "w"):
+        pass
+
+
 @app.task
 async def quick(number: int) -> int:
     return number
@@ -24,6 +30,7 @@ async def quick(number: int) -> int:
 @app.task
 async def hold(path: str) -> str:
     """Run until the file is there."""
+    begin()
     while not os.path.exists(path):
         await asyncio.sleep(0.01)
     return "done"
@@ -31,6 +38,7 @@ async def hold(path: str) -> str:
 
 @app.task
 def hold_in_thread(path: str) -> str:
+    begin()
     while not os.path.exists(path):
         time.sleep(0.01)
     return "done"
@@ -39,6 +47,7 @@ def hold_in_thread(path: str) -> str:
 @app.task
 async def block(path: str) -> str:
     """Hold the event loop itself: what no handler should do."""
+    begin()
     while not os.path.exists(path):
         time.sleep(0.01)
     return "done"

@@ -21,7 +21,7 @@ def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, childre
     waiting = [shop.enqueue("hold", "/nowhere/gate") for _ in range(6)]
     worker = shop.start("--concurrency", "8", children=children)
     running = finishing + endless
-    eventually(lambda: all(job.status == "running" for job in running))
+    shop.begun(*running)
     worker.send(signal.SIGTERM)
     shop.open_gate()
     assert worker.wait(20) == 0
@@ -37,7 +37,7 @@ def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, childre
 def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop) -> None:
     worker = shop.start(env=PATIENT)
     job = shop.hold()
-    shop.holder_of(job)
+    shop.begun(job)
     worker.send_all(signal.SIGTERM)
     worker.send_all(signal.SIGCONT)
     eventually(lambda: "stopping when running work is done" in worker.log)
@@ -51,7 +51,7 @@ def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop) -> Non
 def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, children: int, task: str) -> None:
     worker = shop.start(children=children, env=PATIENT)
     job = shop.hold(task)
-    shop.holder_of(job)
+    shop.begun(job)
     worker.send(signal.SIGTERM)
     eventually(lambda: "stopping when running work is done" in worker.log)
     worker.send(signal.SIGTERM)
@@ -76,8 +76,7 @@ def test_a_child_that_will_not_stop_is_killed_in_the_end_and_its_work_given_back
 def test_sigusr1_shows_all_stacks(shop: Shop, children: int) -> None:
     worker = shop.start(children=children)
     first, second = shop.hold("hold"), shop.hold("hold_in_thread")
-    shop.holder_of(first)
-    shop.holder_of(second)
+    shop.begun(first, second)
     worker.send(signal.SIGUSR1)
     pids = {worker.pid, *(row.pid for row in shop.workers())}
     eventually(lambda: all(f"process {pid} has " in worker.log for pid in pids))
