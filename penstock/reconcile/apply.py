@@ -24,7 +24,8 @@ from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Item
 from penstock.reconcile.now import resolve
-from penstock.reconcile.statements import UNLOCKED, Fetch, lock_rows, release
+from penstock.reconcile.renew import give_up
+from penstock.reconcile.statements import UNLOCKED, Fetch, lock_rows
 from penstock.reconcile.target import Key, Target
 from penstock.reconcile.writes import Writes
 
@@ -61,7 +62,9 @@ def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: S
         _plan(writes, reconciler, end, current, now, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)
-    _release_rest(statements, applied.lost, current)
+    for end in applied.lost:
+        # A lost item keeps nobody waiting: what still carries its token is free at once.
+        give_up(statements, end.item, now)
     _pass_on(statements, reconciler, fetch, applied, now)
     return applied
 
@@ -191,16 +194,6 @@ def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied)
         until = row["lock_wanted_until"]
         if until is not None and until > now and row["lock_wanted_by"]:
             applied.awaited.add(row["lock_wanted_by"].partition(":")[0])
-
-
-def _release_rest(statements: Statements, lost: Sequence[Ended], current: Current) -> None:
-    """A lost item keeps nobody waiting: what still carries its token is free at once."""
-    for end in lost:
-        item = end.item
-        for target, key in [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]:
-            row = current.get((target, key))
-            if row is not None and row["lock_token"] == item.token:
-                statements.run(release(target, [key], [item.token]))
 
 
 def _pass_on(

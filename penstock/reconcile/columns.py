@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, DateTime, Integer, String, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
-from sqlalchemy.orm import Mapped, declarative_mixin, mapped_column
+from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,7 +78,6 @@ def reconcilable_columns() -> list[Column[Any]]:
     return [Column(name, kind, **options) for name, kind, options in made]
 
 
-@declarative_mixin
 class Reconcilable:
     """A mixin for declarative models: `class Volume(Base, Reconcilable)`."""
 

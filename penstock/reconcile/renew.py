@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from penstock.database.statements import Statements
 from penstock.reconcile.columns import from_micros
@@ -66,7 +66,8 @@ class Holdings:
 
 def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> list[Item]:
     """Move the deadlines of these items. Returns those that have lost something: the rest of theirs is released."""
-    deadline = from_micros(statements.now()) + timedelta(seconds=lease)
+    now = from_micros(statements.now())
+    deadline = now + timedelta(seconds=lease)
     lost: list[Item] = []
     for target, holders in places(items).items():
         tokens = sorted({item.token for item in holders.values()})
@@ -74,7 +75,7 @@ def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> li
         if renewed != len(holders):
             lost += _lost(statements, target, holders)
     for item in lost:
-        give_up(statements, item)
+        give_up(statements, item, now)
     return lost
 
 
@@ -88,10 +89,11 @@ def places(items: Iterable[Item]) -> dict[Target, dict[Key, Item]]:
     return {target: found[target] for target in sorted(found, key=lambda target: target.name)}
 
 
-def give_up(statements: Statements, item: Item) -> None:
-    """Release whatever still carries this item's token."""
+def give_up(statements: Statements, item: Item, now: datetime) -> None:
+    """Release whatever still carries this item's token; its row, if that is among it, is to be visited anew."""
     for target, holders in places([item]).items():
-        statements.run(release(target, sorted(holders), [item.token]))
+        due = now if target is item.target else None
+        statements.run(release(target, sorted(holders), [item.token], due))
 
 
 def trust(items: Iterable[Item], began: float, lease: float) -> None:

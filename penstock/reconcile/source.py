@@ -15,6 +15,7 @@ from penstock.reconcile import apply as rows_apply
 from penstock.reconcile import claim as rows_claim
 from penstock.reconcile.apply import Applied
 from penstock.reconcile.claim import Taken
+from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.due import DueTimes
 from penstock.reconcile.ending import Ended, Kind, failed, released
@@ -117,8 +118,9 @@ class RowSource:
         tx.stage("recover_rows")
         tokens, statements = self._doubtful, Statements(self.database, tx)
         targets = {self.reconciler.target} | {lock.target() for lock in self.reconciler.locks}
+        due = from_micros(statements.now()) if tokens else None
         for target in sorted(targets, key=lambda target: target.name) if tokens else ():
-            statements.run(release(target, None, tokens))
+            statements.run(release(target, None, tokens, due if target is self.reconciler.target else None))
         self._given_back = tokens
 
     def blame(self, finished: Ended, error: Exception) -> Ended | None:

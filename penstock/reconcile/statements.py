@@ -7,6 +7,7 @@ somebody else is writing at this moment are skipped by claims and never waited f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -108,11 +109,14 @@ def tokens_of(target: Target, keys: Sequence[Key]) -> Select[Any]:
     return select(*target.key, target["lock_token"]).where(target.among(keys))
 
 
-def release(target: Target, keys: Sequence[Key] | None, tokens: Sequence[int]) -> Update:
-    """Unlock whatever still carries these tokens; among these rows, or wherever they are."""
+def release(
+    target: Target, keys: Sequence[Key] | None, tokens: Sequence[int], due: datetime | None = None
+) -> Update:
+    """Unlock whatever still carries these tokens; among these rows, or wherever they are. `due`: visit them then."""
     held = target["lock_token"].in_(list(tokens))
     among = true() if keys is None else target.among(keys)
-    return update(target.table).where(among, held).values(**UNLOCKED)
+    visit = {} if due is None else {"next_process_at": due}
+    return update(target.table).where(among, held).values(**UNLOCKED, **visit)
 
 
 @lru_cache(maxsize=500)

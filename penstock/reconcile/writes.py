@@ -68,7 +68,7 @@ class Writes:
     def perform(self, statements: Statements) -> None:
         """Rows that others refer to come into being first and go last."""
         for (target, _), rows in self.inserts.items():
-            statements.run(insert(target.table), rows)
+            statements.run(insert(target.table).inline(), rows)
         self._update(statements)
         for target, keys in self.unlocks.items():
             statements.run(change_rows(target, keys, **UNLOCKED))
