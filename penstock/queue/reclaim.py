@@ -7,7 +7,6 @@ frozen finds its claims gone: its tokens match no row any more.
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +103,7 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
         if cancelled:
             status, delay, reason = JobStatus.CANCELLED, 0.0, Reason.CANCELLED
         # Suspects come back one by one, so that the innocent get past the one that kills its process.
-        delay *= random.uniform(0.5, 1.5)
+        delay *= 1 + len(crashed) / len(held)
         crashed.append(Crashed(job_id, process, task, status, delay, reason))
         rows.append(
             {
