@@ -28,6 +28,12 @@ async def quick(number: int) -> int:
 
 
 @app.task
+async def nap(number: int) -> int:
+    await asyncio.sleep(0.2)
+    return number
+
+
+@app.task
 async def hold(path: str) -> str:
     """Run until the file is there."""
     begin()

@@ -113,3 +113,13 @@ def test_a_supervisor_that_others_took_for_dead_comes_back_and_knows_its_childre
     eventually(lambda: [row.pid for row in shop.workers()] not in ([victim.pid], []))
     assert worker.stop() == 0
     assert shop.processes() == []
+
+
+@pytest.mark.slow
+def test_those_who_ran_beside_a_poison_task_get_past_it(shop: Shop) -> None:
+    """Its neighbours crash with it, under the same budget; they must not fail with it."""
+    poison = shop.enqueue("die", max_crashes=4)
+    others = [shop.enqueue("nap", number, max_crashes=4) for number in range(20)]
+    shop.start_worker("--processes", "1")
+    assert [other.result(timeout=90) for other in others] == list(range(20))
+    eventually(lambda: poison.status == "failed", timeout=90)
