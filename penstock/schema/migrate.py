@@ -6,9 +6,10 @@ transaction-level lock; MySQL commits every DDL statement by itself, so there ea
 
 from __future__ import annotations
 
+import hashlib
 import io
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
@@ -60,8 +61,7 @@ def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
 
 
 def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
-    with database.engine.begin() as connection:
-        _lock(database, connection)
+    with database.engine.begin() as connection, _alone(database, connection):
         if database.schema:
             connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"'))
         versions.create(connection, checkfirst=True)
@@ -73,12 +73,26 @@ def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
     return LATEST - found
 
 
-def _lock(database: Database, connection: Connection) -> None:
-    """One upgrader at a time: SQLite's write lock, or PostgreSQL's lock that ends with the transaction."""
-    if database.dialect.name == "postgresql":
-        connection.execute(
-            text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": database.qualified("schema")}
-        )
+@contextmanager
+def _alone(database: Database, connection: Connection) -> Iterator[None]:
+    """One upgrader at a time.
+
+    SQLite has its write lock, PostgreSQL a lock that ends with the transaction. On MySQL every DDL statement ends
+    the transaction, so the lock is the connection's: given back here, or by the server when the connection dies.
+    """
+    name = {"name": hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()}
+    match database.dialect.name:
+        case "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), name)
+            yield
+        case "mysql":
+            connection.execute(text("SELECT GET_LOCK(:name, 3600)"), name)
+            try:
+                yield
+            finally:
+                connection.execute(text("SELECT RELEASE_LOCK(:name)"), name)
+        case _:
+            yield
 
 
 def _note(database: Database, connection: Connection, versions: Table, number: int) -> None:
@@ -97,6 +111,10 @@ def as_sql(database: Database, metadata: MetaData, since: int = 0) -> str:
     """The migrations as SQL, for those who run it by hand."""
     versions = version_table(database)
     dialect = database.engine.dialect
+    if database.dialect.name == "mysql":
+        # Whether it is MySQL or MariaDB, only the server can say; their collations differ.
+        with suppress(DBAPIError), database.engine.connect():
+            pass
     out = io.StringIO()
     context = MigrationContext.configure(
         dialect=dialect, opts={"as_sql": True, "output_buffer": out, "literal_binds": True}

@@ -1,0 +1,211 @@
+"""The database layer through the app's door: timeouts, passing errors, an unreachable or wrong database."""
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, Lock
+
+import pytest
+
+from penstock import Penstock
+from penstock.database.transaction import Transaction
+from penstock.errors import ConfigurationError, DatabaseUnavailable
+from penstock.testing import drain, travel
+from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at
+from tests.conformance.tasks.looking import count, rows
+
+AppOn = Callable[..., Penstock]
+
+
+def test_every_statement_has_its_timeouts(make_app: AppOn) -> None:
+    app = make_app(statement_timeout=7, lock_timeout=3)
+    app.prepare()
+    match app.database.dialect.name:
+        case "postgresql":
+            assert rows(app, "SHOW statement_timeout") == [("7s",)]
+            assert rows(app, "SHOW lock_timeout") == [("3s",)]
+            assert rows(app, "SHOW idle_in_transaction_session_timeout") == [("14s",)]
+        case "mysql":
+            found = rows(app, "SELECT @@max_statement_time, @@innodb_lock_wait_timeout, @@tx_isolation")
+            assert [(float(found[0][0]), *found[0][1:])] == [(7.0, 3, "READ-COMMITTED")]
+        case _:
+            assert rows(app, "PRAGMA busy_timeout") == [(3000,)]
+            assert rows(app, "PRAGMA journal_mode") == [("wal",)]
+            assert rows(app, "PRAGMA synchronous") == [(2,)]
+
+
+def test_a_statement_that_takes_too_long_is_ended(make_app: AppOn) -> None:
+    app = make_app(statement_timeout=0.2, lock_timeout=0.2)
+    if app.database.dialect.name == "sqlite":
+        pytest.skip("SQLite works in this very process: there is nobody to wait for but other writers")
+    slow = "SELECT pg_sleep(20)" if app.database.dialect.name == "postgresql" else "SELECT sleep(20)"
+    with pytest.raises(Exception, match=r"timeout|max_statement_time") as ended, app.database.reading() as tx:
+        tx.rows(slow)
+    assert app.database.is_passing(ended.value)
+
+
+@pytest.mark.parametrize("fault", [deadlocked, disconnected])
+@pytest.mark.parametrize("point", ["enqueue.1", "enqueue.commit"])
+def test_what_passes_by_itself_is_tried_again(
+    app: Penstock, fault: Callable[[Penstock], Exception], point: str
+) -> None:
+    @app.task
+    def note() -> None: ...
+
+    app.prepare()
+    with failing_at(point, fault(app), times=3) as struck:
+        note.enqueue()
+    assert len(struck) == 3
+    assert drain(app) == 1
+
+
+def test_what_does_not_pass_is_explained(app: Penstock) -> None:
+    @app.task
+    def note() -> None: ...
+
+    app.prepare()
+    with failing_at("enqueue.1", deadlocked(app), times=100):
+        with pytest.raises(DatabaseUnavailable, match="does not answer as it should"):
+            note.enqueue()
+    assert count(app, "jobs") == 0
+
+
+def test_a_real_deadlock_is_survived(make_app: AppOn) -> None:
+    app = make_app(pool_size=4)
+
+    @app.task
+    def note() -> None: ...
+
+    ids = [note.enqueue().id for _ in range(2)]
+    barrier, tries, lock = Barrier(2), [0], Lock()
+    touch = "UPDATE {job_states} SET retry_count = retry_count + 1 WHERE job_id = :id"
+
+    def cross(tx: Transaction, first: str, second: str) -> None:
+        with lock:
+            tries[0] += 1
+            meet = tries[0] <= 2 and app.database.dialect.name != "sqlite"
+        tx.count(touch, id=first)
+        if meet:
+            barrier.wait(10)
+        tx.count(touch, id=second)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [
+            threads.submit(app.database.in_transaction, cross, *ids),
+            threads.submit(app.database.in_transaction, cross, *reversed(ids)),
+        ]:
+            done.result(60)
+    found = rows(app, "SELECT retry_count FROM {job_states}")
+    assert found == [(2,), (2,)], "each transaction took effect exactly once"
+    assert tries[0] == (2 if app.database.dialect.name == "sqlite" else 3)
+
+
+def test_a_database_in_memory_has_it_all() -> None:
+    with Penstock("sqlite:///:memory:") as app:
+
+        @app.task(retries=1)
+        def flaky(text: str) -> str:
+            if len(job.attempts()) == 0:
+                raise ValueError
+            return text
+
+        job = flaky.options(delay=5, key="a").enqueue("done")
+        with travel(app, 3600):
+            drain(app)
+        with travel(app, 7200):
+            drain(app)
+        assert job.result(timeout=0) == "done"
+
+
+def test_two_databases_in_memory_are_two() -> None:
+    with Penstock("sqlite://") as one, Penstock("sqlite:///:memory:") as two:
+
+        @one.task
+        def note() -> None: ...
+
+        note.enqueue()
+        two.prepare()
+        assert count(two, "jobs") == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "database_url"),
+        ("oracle://localhost/shop", "database_url"),
+        ("postgresql", "database_url"),
+        ("mongodb://localhost", "database_url"),
+        ("sqlite://shop.db", r"sqlite:///|database_url"),
+        ("", "database_url"),
+        (7, "database_url"),
+    ],
+)
+def test_a_broken_url_is_refused_with_the_forms_that_work(url: object, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        Penstock(url)  # type: ignore[arg-type]
+    assert "sqlite://" in str(refused.value)
+
+
+def test_a_password_is_never_shown() -> None:
+    app = Penstock("postgresql://ann:secret@127.0.0.1:1/shop", connect_timeout=0.1)
+    assert "secret" not in repr(app)
+    assert "secret" not in repr(app.settings)
+    with pytest.raises(ConfigurationError) as refused:
+        Penstock("postgres//ann:secret@127.0.0.1/shop")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://ann@127.0.0.1:1/shop", "mysql://ann@127.0.0.1:1/shop"])
+def test_a_server_that_is_not_there_is_explained(url: str) -> None:
+    app = Penstock(url, connect_timeout=0.1)
+
+    @app.task
+    def note() -> None: ...
+
+    with pytest.raises(DatabaseUnavailable, match="127.0.0.1"):
+        note.enqueue()
+
+
+def test_a_folder_that_is_not_there_is_explained(tmp_path: Path) -> None:
+    app = Penstock(f"sqlite:///{tmp_path}/no/such/folder/shop.db")
+
+    @app.task
+    def note() -> None: ...
+
+    with pytest.raises(DatabaseUnavailable, match="unable to open"):
+        note.enqueue()
+
+
+def test_a_missing_driver_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "sqlalchemy.dialects.postgresql.psycopg", raising=False)
+    with pytest.raises((ConfigurationError, ImportError), match="psycopg"):
+        Penstock("postgresql://localhost/shop").prepare()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"heartbeet_interval": 5}, "there is no setting 'heartbeet_interval'.*heartbeat_interval"),
+        ({"batch": "many"}, "batch"),
+        ({"pool_size": 0}, "pool_size"),
+        ({"schema": "a;b", "database_url_": 1}, "there is no setting"),
+        ({"table_prefix": "a b"}, "table_prefix"),
+        ({"heartbeat_interval": 30, "reap_after": 30}, "reap_after"),
+    ],
+)
+def test_a_wrong_setting_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Penstock("sqlite://", **settings)
+
+
+def test_a_typo_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_ULR", "sqlite://")
+    with pytest.raises(ConfigurationError, match="PENSTOCK_DATABASE_ULR.*PENSTOCK_DATABASE_URL"):
+        Penstock()
+
+
+def test_bad_queues_for_a_worker_are_refused(app: Penstock) -> None:
+    with pytest.raises(ConfigurationError, match="queues='mail:many'"):
+        app.worker(queues="mail:many")
