@@ -90,7 +90,7 @@ class Cloud:
 
     def all(self, model: Any) -> list[Any]:
         with self.engine.begin() as connection:
-            return list(connection.execute(select(model)).all())
+            return list(connection.execute(select(model).order_by(_key(model))).all())
 
     def locked(self, model: Any) -> list[Any]:
         return sorted(row[0] for row in self.all(model) if row.lock_token is not None)
