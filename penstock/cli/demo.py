@@ -1,4 +1,5 @@
-"""`penstock demo`: real workers on a SQLite file, two of them killed in the middle, and the books in order at the end.
+"""`penstock demo`: real workers on a SQLite file, two of them killed in the middle, and the books in order at the
+end.
 
 The demo is a play in scenes. Each scene does something, waits until the database shows it, and says what was seen;
 the last one audits the result. The exit code is 0 only if everything was as promised.

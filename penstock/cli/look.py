@@ -10,6 +10,7 @@ from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import instant, show_json, show_table, span, when
 from penstock.operate import jobs as operate_jobs
+from penstock.operate.gauges import gauges
 from penstock.operate.jobs import JobFilter, Story
 from penstock.operate.overview import Overview, overview
 from penstock.operate.processes import ProcessRow, list_processes
@@ -17,13 +18,18 @@ from penstock.values.readers import nearest
 from penstock.values.status import JobStatus, Reason
 
 
-def status(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def status(
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+    prometheus: Annotated[bool, typer.Option("--prometheus", help="print metrics for Prometheus")] = False,
+) -> None:
     """Queues, how much waits in each and for how long, and who is at work."""
     with opened(app, database) as found:
         seen = found.database.read(overview, found.settings.reap_after)
         where = found.settings.shown_url
-    if as_json:
-        show_json(seen)
+    if as_json or prometheus:
+        show_json(seen) if as_json else out.print(gauges(seen), markup=False, end="")
         return
     columns = ["queue", "available #", "scheduled #", "running #", "failed #", "oldest waits #"]
     rows = [

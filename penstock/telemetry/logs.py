@@ -42,6 +42,8 @@ def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
 def configure(level: str, form: str, context: Context = dict, out: TextIO | None = None) -> None:
     """Send everything logged in this process to stderr, unless the application has set up logging itself."""
     log.setLevel(level.upper())
+    # Of every connection that is lost it warns by itself; our loops say the same once.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
     root = logging.getLogger()
     if root.handlers:
         return

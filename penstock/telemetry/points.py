@@ -18,7 +18,7 @@ Watcher = Callable[[str], None]
 
 STAGES = frozenset(
     "beat bury cancel children claim discard discover effects enqueue forget_cancellations lease leave marker "
-    "progress promote prune reap reclaim register release release_unknown retry settle transaction".split()
+    "progress promote prune reap reclaim register release release_unknown retry settle transaction".split()  # noqa: SIM905
 )
 """What `Transaction.stage` is called with: the first part of a point's name."""
 OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})
@@ -54,7 +54,7 @@ def check(point: str) -> None:
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    global watched
+    global watched  # noqa: PLW0603 - one truth test per point is the whole price in production
     _watchers.append(watcher)
     watched = True
     try:
@@ -68,7 +68,7 @@ def watch_environment() -> None:
     """Obey PENSTOCK_CRASH_AT=`point[:visit][:kill|stop|exit|raise]` for as long as the process lives."""
     wanted = os.environ.get("PENSTOCK_CRASH_AT")
     if wanted:
-        global watched
+        global watched  # noqa: PLW0603 - as above
         _watchers.append(crasher(wanted))
         watched = True
 

@@ -1,0 +1,149 @@
+"""Metrics: what happened in this process, counted from its events, in the text format that Prometheus reads.
+
+    metrics = Metrics(app.events)
+    ...
+    return Response(metrics.text(), media_type="text/plain; version=0.0.4")
+
+Nothing is counted unless somebody asks for it, so a process without metrics pays nothing. Counts are of one process;
+what is true of all of them together, such as the length of a queue, is in the database: `penstock status
+--prometheus`.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.telemetry import events
+from penstock.telemetry.events import Event, Stream
+from penstock.telemetry.exposition import Family, Labels, expose, labelled
+
+SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+PREFIX = "penstock_"
+
+
+@dataclass(slots=True)
+class Histogram:
+    """How often, how much in all, and how often up to each bound."""
+
+    bounds: Sequence[float] = SECONDS
+    counts: list[int] = field(default_factory=list)
+    total: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.counts = [0] * (len(self.bounds) + 1)
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def samples(self, labels: Labels) -> Iterable[tuple[str, Labels, float]]:
+        below = 0
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            below += count
+            text = "+Inf" if bound == float("inf") else f"{bound:g}"
+            yield "_bucket", (*labels, ("le", text)), below
+        yield "_sum", labels, self.total
+        yield "_count", labels, below
+
+
+class Metrics:
+    """Counters and histograms over the events of one app, in one process."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._lock = threading.Lock()
+        self._counters: dict[str, dict[Labels, float]] = {name: defaultdict(float) for name in COUNTERS}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {
+            name: defaultdict(Histogram) for name in HISTOGRAMS
+        }
+        self._stops = [stream.on(kind, self._heard(count)) for kind, count in COUNTING.items()]
+
+    def text(self) -> str:
+        """Everything counted so far."""
+        with self._lock:
+            return expose([*self._counter_families(), *self._histogram_families()])
+
+    def stop(self) -> None:
+        """Count no more."""
+        for stop in self._stops:
+            stop()
+
+    def count(self, name: str, by: float = 1.0, **labels: object) -> None:
+        self._counters[name][labelled(labels)] += by
+
+    def observe(self, name: str, seconds: float, **labels: object) -> None:
+        self._histograms[name][labelled(labels)].add(seconds)
+
+    def _heard(self, count: Counting) -> Callable[[Event], None]:
+        def heard(event: Event) -> None:
+            with self._lock:
+                count(self, event)
+
+        return heard
+
+    def _counter_families(self) -> Iterable[Family]:
+        for name, meaning in COUNTERS.items():
+            samples = [("", labels, value) for labels, value in sorted(self._counters[name].items())]
+            yield Family(f"{PREFIX}{name}", "counter", meaning, samples)
+
+    def _histogram_families(self) -> Iterable[Family]:
+        for name, meaning in HISTOGRAMS.items():
+            found = sorted(self._histograms[name].items(), key=lambda item: item[0])
+            samples = [sample for labels, histogram in found for sample in histogram.samples(labels)]
+            yield Family(f"{PREFIX}{name}", "histogram", meaning, samples)
+
+
+Counting = Callable[[Metrics, Event], None]
+
+COUNTERS = {
+    "jobs_enqueued_total": "Jobs enqueued by this process.",
+    "jobs_claimed_total": "Jobs claimed by this process.",
+    "attempts_total": "Attempts settled by this process, by outcome.",
+    "jobs_ended_total": "Jobs that ended in this process, by status.",
+    "jobs_crashed_total": "Jobs that this process took back from dead ones.",
+    "results_dropped_total": "Results that came too late: their claim was lost.",
+    "handlers_overdue_total": "Threads that went on after their timeout.",
+    "children_ended_total": "Children of this supervisor that ended.",
+    "troubles_total": "Times a loop of this process got into trouble.",
+}
+HISTOGRAMS = {
+    "attempt_seconds": "How long attempts took.",
+    "claim_seconds": "How long claims took.",
+}
+
+
+def _claimed(metrics: Metrics, event: Event) -> None:
+    assert isinstance(event, events.JobsClaimed)
+    metrics.count("jobs_claimed_total", event.count)
+    metrics.observe("claim_seconds", event.seconds)
+
+
+def _settled(metrics: Metrics, event: Event) -> None:
+    assert isinstance(event, events.AttemptSettled)
+    metrics.count("attempts_total", task=event.task, queue=event.queue, outcome=event.outcome)
+    metrics.observe("attempt_seconds", event.seconds, task=event.task)
+    if event.status not in ("available", "scheduled"):
+        metrics.count("jobs_ended_total", task=event.task, queue=event.queue, status=event.status)
+
+
+def _counted(name: str, *labels: str, by: str | None = None) -> Counting:
+    def count(metrics: Metrics, event: Event) -> None:
+        amount = getattr(event, by) if by else 1
+        metrics.count(name, amount, **{label: getattr(event, label) for label in labels})
+
+    return count
+
+
+COUNTING: dict[type[Event], Counting] = {
+    events.JobsEnqueued: _counted("jobs_enqueued_total", "task", "queue", by="count"),
+    events.JobsClaimed: _claimed,
+    events.AttemptSettled: _settled,
+    events.JobCrashed: _counted("jobs_crashed_total", "task"),
+    events.ClaimLost: _counted("results_dropped_total", "task"),
+    events.HandlerOverdue: _counted("handlers_overdue_total", "task"),
+    events.ChildEnded: _counted("children_ended_total", "expected"),
+    events.TroubleBegan: _counted("troubles_total", "loop"),
+}
