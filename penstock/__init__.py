@@ -2,6 +2,8 @@
 
 from penstock.app import Penstock
 from penstock.context import current
+from penstock.pipelines.fluent import flow
+from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.reconcile.columns import Reconcilable
 from penstock.reconcile.locks import Children, Shared
 from penstock.reconcile.now import NOW
@@ -17,6 +19,11 @@ __all__ = [  # noqa: RUF022 - in plain order
     "Retry",
     "Shared",
     "Snooze",
+    "barrier",
     "current",
+    "first",
+    "flow",
+    "switch",
+    "wait_for",
 ]
 __version__ = "0.1.0"

@@ -18,13 +18,17 @@ from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.options import TaskOptions, read_options
+from penstock.pipelines import reading
+from penstock.pipelines.declaring import Pipelines
+from penstock.pipelines.run import Run
 from penstock.queue import enqueue as queue_enqueue
-from penstock.queue.jobs import Claim, Ended, Follow, NewJob, tier_of
+from penstock.queue.jobs import Follow, NewJob, tier_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.reconcile import visits
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import target_of
 from penstock.reconcile.writer import RowLock
+from penstock.runtime.job_source import Hydrate
 from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.schema import catalog, migrate
@@ -38,7 +42,7 @@ R = TypeVar("R")
 TaskName = str | Task[Any, Any] | None
 
 
-class Penstock:
+class Penstock(Pipelines):
     """Durable tasks, pipelines and reconcilers on one database."""
 
     def __init__(self, database_url: str | None = None, /, **settings: Any) -> None:
@@ -50,9 +54,10 @@ class Penstock:
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.reconcilers: dict[str, Reconciler] = {}
-        self.chores: tuple[Callable[[], bool], ...] = ()
-        self.hydrate: Callable[[Transaction, list[Claim]], list[Claim]] | None = None
-        self.follow: Follow = self._follow
+        self._open_pipelines()
+        self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
+        self.hydrate: Hydrate | None = self.engine.hydrate
+        self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
         self._prepared = False
         self._lock = threading.Lock()
@@ -103,7 +108,8 @@ class Penstock:
 
     @property
     def task_names(self) -> list[str]:
-        return list(self.tasks)
+        """What this process can run: tasks, and pipelines as steps of others."""
+        return [*self.tasks, *self.pipelines]
 
     def find_task(self, name: str) -> Task[Any, Any] | None:
         return self.tasks.get(name)
@@ -179,8 +185,32 @@ class Penstock:
         """The job with this id."""
         return Job(self, id)
 
+    def run(self, id: str) -> Run:
+        """The run with this id."""
+        return Run(self, id)
+
+    async def run_async(self, id: str) -> Run:
+        return self.run(id)
+
+    def runs(
+        self, pipeline: Any = None, status: str | None = None, key: str | None = None, limit: int = 100
+    ) -> list[Run]:
+        """Runs, the newest first."""
+        self.prepare()
+        name = getattr(pipeline, "name", pipeline)
+        return [Run(self, id) for id in self.database.read(reading.ids_of_runs, name, status, key, limit)]
+
+    async def runs_async(
+        self, pipeline: Any = None, status: str | None = None, key: str | None = None, limit: int = 100
+    ) -> list[Run]:
+        return await self.doors.run(self.runs, pipeline, status, key, limit)
+
     def dead_letters(
-        self, task: TaskName = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+        self,
+        task: TaskName = None,
+        queue: str | None = None,
+        reason: str | None = None,
+        limit: int | None = 100,
     ) -> DeadLetters:
         """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
         self.prepare()
@@ -188,7 +218,11 @@ class Penstock:
         return DeadLetters(self, self.database.read(dead_ids, name, queue, reason, limit))
 
     async def dead_letters_async(
-        self, task: TaskName = None, queue: str | None = None, reason: str | None = None, limit: int | None = 100
+        self,
+        task: TaskName = None,
+        queue: str | None = None,
+        reason: str | None = None,
+        limit: int | None = 100,
     ) -> DeadLetters:
         return await self.doors.run(self.dead_letters, task, queue, reason, limit)
 
@@ -236,9 +270,6 @@ class Penstock:
                 ear = ear_for(self.database, self.wakeups.channel_of(ENDED))
                 self._relay = Relay(ear, self.wakeups, self.events)
                 self._relay.start()
-
-    def _follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
-        """What follows from ended steps; without pipelines, nothing."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -62,12 +62,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A definition made ready for planning. `order` has every node behind those it waits for."""
+    """A definition made ready for planning. `order` has every node behind those it waits for.
+
+    `ranks` numbers all nodes in that order, ends of scopes included: what fires has a lower rank than what it
+    leads to.
+    """
 
     definition: Definition
     places: Mapping[str, Place]
     roots: tuple[str, ...]
     order: tuple[str, ...]
+    ranks: Mapping[str, int]
 
 
 def wire(definition: Definition) -> Wiring:
@@ -83,7 +88,9 @@ def wire(definition: Definition) -> Wiring:
         out[edge.source].append(edge)
     places = {key: _place(node, nodes, into[key], out[key]) for key, node in nodes.items()}
     roots = tuple([key for key in order if not into[key]])
-    return Wiring(definition, places, roots, order)
+    # Ends of scopes come after everything, the innermost first, and the end of the run is last.
+    last = [*order, *[node.key for node in ends]]
+    return Wiring(definition, places, roots, order, {key: rank for rank, key in enumerate(last)})
 
 
 @lru_cache(maxsize=512)

@@ -17,6 +17,7 @@ LAYERS = [
     "job",
     "surroundings",
     "effects",
+    "run_context",
     "context",
     "task",
     "pipelines",

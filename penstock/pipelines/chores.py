@@ -1,0 +1,67 @@
+"""Looking after runs: timers that are due, and large expands. Every process does it; each piece is done once.
+
+Each piece of work is a row that is locked, worked on and removed or moved on in one transaction, and skipped by
+everybody else meanwhile. Whoever dies in the middle has done nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
+from penstock.pipelines import deadline, signals, sweep, timers, trigger
+from penstock.pipelines.closing import follow
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.expand import Advancer
+from penstock.queue.jobs import Ended
+
+
+class Host(Protocol):
+    """What the chores need of an app."""
+
+    @property
+    def database(self) -> Database: ...
+
+
+class Chores:
+    """One turn looks at every kind of work once."""
+
+    def __init__(self, desk: Desk, host: Host) -> None:
+        self.desk = desk
+        self.host = host
+        self.advancer = Advancer(desk)
+
+    def turn(self) -> bool:
+        """True if there was something to do."""
+        database = self.host.database
+        worked = database.in_transaction(self.timer)
+        return database.in_transaction(self.advancer.turn) or worked
+
+    def timer(self, tx: Transaction) -> bool:
+        """One timer that is due."""
+        tx.stage("timer")
+        row = tx.row(timers.NEXT)
+        if row is None:
+            return False
+        due, id, kind, run, job, data = row
+        tx.run(timers.REMOVE, due=due, id=id)
+        match kind:
+            case timers.START:
+                trigger.start(self.desk, tx, run)
+            case timers.SIGNAL:
+                self._follow(tx, signals.deliver(self.desk, tx, run, data))
+            case timers.WAIT:
+                self._follow(tx, signals.time_out(self.desk, tx, run, job, data))
+            case timers.DEADLINE:
+                deadline.exceed(tx, run)
+            case timers.INTERRUPT:
+                deadline.interrupt(self.desk, tx, run)
+            case timers.SWEEP:
+                self._follow(tx, sweep.sweep(tx, run, data))
+        return True
+
+    def _follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
+        if ended:
+            follow(self.desk, tx, ended)

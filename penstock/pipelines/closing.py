@@ -1,0 +1,191 @@
+"""The rows of runs: failures, changes of mode, and the end, with everything that belongs into the same transaction.
+
+A run is over when its last join fires, and that happens in one transaction only: there its row is locked, its
+status derived, its callbacks enqueued, its parent's step ended and what follows it started. Invariants 4 and 7.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines import callbacks, signals, timers
+from penstock.pipelines.apply import Application, RunChange
+from penstock.pipelines.changes import RunMode
+from penstock.pipelines.definition import Strategy
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.ending import RunState, status_of
+from penstock.pipelines.results import result_text
+from penstock.pipelines.runs import RunView
+from penstock.pipelines.waiting import Conclusion, conclude
+from penstock.queue.jobs import Ended
+from penstock.values.jsontext import dumps, loads
+from penstock.values.status import JobStatus, Reason, RunStatus
+
+LOCK = """
+SELECT id, mode, failed, halted, reasons, paused_at, ended_at, parent_job_id FROM {runs}
+WHERE id {among:ids:uuid} ORDER BY id {lock}
+"""
+WRITE = """
+UPDATE {runs} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons
+WHERE id {among:ids:uuid}
+"""
+CLOSE = """
+UPDATE {runs} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons,
+  ended_at = {now}
+WHERE id {among:ids:uuid}
+"""
+KEEP_RESULT = "UPDATE {runs} SET result = :result WHERE id = :id"
+
+
+class RunEnd(NamedTuple):
+    """A run that this transaction ends."""
+
+    run: RunView
+    status: RunStatus
+    reasons: tuple[str, ...]
+    parent_job: str | None
+
+
+class _Row(NamedTuple):
+    mode: RunMode
+    failed: int
+    halted: bool
+    reasons: tuple[str, ...]
+    paused: bool
+    ended: bool
+    parent_job: str | None
+
+    def status(self, ended: bool) -> RunStatus:
+        cancelled = self.mode is RunMode.CANCELLED
+        return status_of(
+            RunState(
+                ended=ended,
+                failed=self.failed,
+                halted=self.halted,
+                paused=self.paused,
+                cancelled=cancelled,
+            )
+        )
+
+
+def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended]) -> None:
+    """Everything that follows from ended steps, in this transaction."""
+    tx.stage("advance")
+    application = Application(desk, tx)
+    application.ended(ended)
+    finish(application)
+
+
+def finish(application: Application) -> None:
+    """Work off, write runs, and go on with what that has ended, until nothing is left."""
+    while True:
+        application.work_off()
+        ended = _settle_runs(application)
+        if not ended:
+            return
+        application.ended(ended)
+
+
+def _settle_runs(application: Application) -> list[Ended]:
+    changes, application.changes = application.changes, {}
+    if not changes:
+        return []
+    tx = application.tx
+    groups: dict[tuple[_Row, RunStatus, bool], list[str]] = defaultdict(list)
+    ends: list[RunEnd] = []
+    for id, *stored in tx.rows(LOCK, ids=sorted(changes)):
+        row, change, run = _read(stored), changes[id], application.runs[id]
+        if row.ended:
+            continue
+        after = _changed(row, change)
+        _note_mode(tx, row, after, id, change)
+        status = after.status(change.ended)
+        groups[after._replace(parent_job=None), status, change.ended].append(id)
+        if change.ended:
+            ends.append(RunEnd(run, status, after.reasons, after.parent_job))
+    for (row, status, ended), ids in groups.items():
+        _write(tx, row, status, ended, ids)
+    more = signals.arrange(application, {id: change.waits for id, change in changes.items() if change.waits})
+    return more + _end(application, ends)
+
+
+def _read(stored: Sequence[object]) -> _Row:
+    mode, failed, halted, reasons, paused, ended, parent = stored
+    known = loads(str(reasons))
+    assert isinstance(known, list)
+    return _Row(
+        RunMode(str(mode)),
+        int(str(failed)),
+        bool(halted),
+        tuple([str(reason) for reason in known]),
+        paused is not None,
+        ended is not None,
+        None if parent is None else str(parent),
+    )
+
+
+def _changed(row: _Row, change: RunChange) -> _Row:
+    counted = [failed for failed in change.failures if failed.strategy is not Strategy.OPTIONAL]
+    mode = change.mode if change.mode is not None and row.mode is RunMode.RUNNING else row.mode
+    return row._replace(
+        mode=mode,
+        failed=row.failed + len(counted),
+        halted=row.halted or any(failed.strategy is Strategy.HALT for failed in counted),
+        reasons=tuple(dict.fromkeys([*row.reasons, *[failed.reason.value for failed in counted]])),
+    )
+
+
+def _note_mode(tx: Transaction, before: _Row, after: _Row, id: str, change: RunChange) -> None:
+    if after.mode is before.mode:
+        return
+    if change.result is not None:
+        tx.run(KEEP_RESULT, id=id, result=change.result)
+    if not change.ended:
+        timers.set(tx, timers.SWEEP, id)
+
+
+def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequence[str]) -> None:
+    tx.run(
+        CLOSE if ended else WRITE,
+        mode=row.mode.value,
+        status=status.value,
+        failed=row.failed,
+        halted=row.halted,
+        reasons=dumps(list(row.reasons)),
+        ids=ids,
+    )
+
+
+def _end(application: Application, ends: Sequence[RunEnd]) -> list[Ended]:
+    if not ends:
+        return []
+    desk, tx = application.desk, application.tx
+    for end in ends:
+        callbacks.enqueue(desk, tx, end.run, end.status, end.reasons)
+    for hook in desk.on_run_end:
+        hook(application, ends)
+    desk.tell_ended(tx)
+    return conclude(
+        tx, {end.parent_job: _as_step(application, end) for end in ends if end.parent_job is not None}
+    )
+
+
+def _as_step(application: Application, end: RunEnd) -> Conclusion:
+    """How the end of a child run looks to the step that it is."""
+    match end.status:
+        case RunStatus.SUCCEEDED:
+            return Conclusion(JobStatus.SUCCEEDED, _output(application, end.run))
+        case RunStatus.CANCELLED:
+            return Conclusion(JobStatus.CANCELLED, reason=Reason.CANCELLED)
+    error = f"run {end.run.id} of {end.run.pipeline} ended {end.status}: {', '.join(end.reasons)}"
+    return Conclusion(JobStatus.FAILED, reason=Reason.CHILD_RUN_FAILED, error=error)
+
+
+def _output(application: Application, run: RunView) -> str:
+    if run.mode is RunMode.STOPPED:
+        row = application.tx.row("SELECT result FROM {runs} WHERE id = :id", id=run.id)
+        return str(row[0]) if row is not None else "null"
+    return result_text(application.desk, application.tx, run, application.values)

@@ -1,0 +1,46 @@
+"""A run that takes too long is halted, and what still runs in it is told to stop.
+
+The run's row is written first, in a transaction that locks nothing else; telling the steps is another one.
+"""
+
+from __future__ import annotations
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines import timers
+from penstock.pipelines.closing import follow
+from penstock.pipelines.desk import Desk
+from penstock.queue.control import cancel
+from penstock.values.jsontext import dumps, loads
+from penstock.values.status import Reason
+
+LOCK = "SELECT mode, reasons FROM {runs} WHERE id = :id AND ended_at IS NULL {lock}"
+HALT = "UPDATE {runs} SET mode = :mode, failed = failed + 1, halted = true, reasons = :reasons WHERE id = :id"
+RUNNING = """
+SELECT j.id FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running'
+"""
+
+
+def exceed(tx: Transaction, run: str) -> None:
+    """The deadline of a run has come."""
+    tx.stage("deadline")
+    row = tx.row(LOCK, id=run)
+    if row is None:
+        return
+    mode, reasons = row
+    known = loads(reasons)
+    assert isinstance(known, list)
+    tx.run(
+        HALT,
+        id=run,
+        mode="halted" if mode == "running" else mode,
+        reasons=dumps([*known, Reason.DEADLINE_EXCEEDED.value]),
+    )
+    timers.set(tx, timers.SWEEP, run)
+    timers.set(tx, timers.INTERRUPT, run)
+
+
+def interrupt(desk: Desk, tx: Transaction, run: str) -> None:
+    """Tell the steps that are running to stop."""
+    running = [str(id) for (id,) in tx.rows(RUNNING, run=run)]
+    if running:
+        cancel(tx, running, lambda tx, ended: follow(desk, tx, ended))

@@ -1,0 +1,55 @@
+"""Declaring pipelines: the part of an app that knows them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from penstock.errors import DefinitionError
+from penstock.pipelines.engine import Engine
+from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
+from penstock.pipelines.settings import pipeline_settings
+
+
+class Pipelines:
+    """An app's pipelines."""
+
+    tasks: dict[str, Any]
+
+    def _open_pipelines(self) -> None:
+        self.pipelines: dict[str, Pipeline] = {}
+        self.engine = Engine(cast(Host, self))
+
+    def pipeline(self, function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
+        """Declare a pipeline by a function that describes it: `@app.pipeline`, `@app.pipeline(max_fanout=100)`."""
+
+        def declare(function: Callable[..., Any]) -> GraphPipeline:
+            options = dict(given)
+            name = str(options.pop("name", None) or f"{function.__module__}.{function.__qualname__}")
+            made = GraphPipeline(cast(Host, self), function, name, pipeline_settings(name, options))
+            self.declare_pipeline(made)
+            return made
+
+        return declare if function is None else declare(function)
+
+    def flow(self, name: str, /, **given: Any) -> FlowPipeline:
+        """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
+        made = FlowPipeline(cast(Host, self), name, pipeline_settings(name, given))
+        self.declare_pipeline(made)
+        return made
+
+    def declare_pipeline(self, pipeline: Pipeline) -> None:
+        """Know it by its name: child runs name their pipelines. Of a flow, the last verb said counts."""
+        known = self.pipelines.get(pipeline.name)
+        if pipeline.name in self.tasks:
+            raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")
+        if isinstance(known, GraphPipeline) and isinstance(pipeline, GraphPipeline):
+            old, new = known.function, pipeline.function
+            if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
+                raise DefinitionError(
+                    f"there are two pipelines named {pipeline.name!r}; give one of them another name="
+                )
+        self.pipelines[pipeline.name] = pipeline
+
+    def find_pipeline(self, name: str) -> Pipeline | None:
+        return self.pipelines.get(name)

@@ -1,0 +1,148 @@
+"""What the storage half of pipelines needs of its app, and what it remembers between transactions.
+
+Only what never changes is remembered: definitions by their hash, and of a run its pipeline, definition and arguments.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines.definition import Kind, Node
+from penstock.pipelines.wiring import Wiring
+from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.settings import Settings
+from penstock.telemetry.events import Stream
+from penstock.values.jsontext import dumps
+
+MOST_RUNS = 5000
+LONGEST_ARGS = 4096
+STORED_OPTIONS = ("timeout", "executor", "retries")
+
+
+class Host(Protocol):
+    """An app, seen from the storage of pipelines."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def wakeups(self) -> Wakeups: ...
+
+    @property
+    def events(self) -> Stream: ...
+
+    def find_task(self, name: str) -> Any: ...
+
+    def find_pipeline(self, name: str) -> Any: ...
+
+
+class Mould(NamedTuple):
+    """What all steps of one node have in common as jobs."""
+
+    task: str
+    queue: str
+    priority: int
+    options: str | None
+    max_crashes: int | None
+
+
+class Origin(NamedTuple):
+    """What never changes of a run."""
+
+    pipeline: str
+    definition: str
+    args: str
+
+
+@dataclass(slots=True)
+class Trace:
+    """What one transaction has made so far, for what comes later in the same one."""
+
+    tx: Transaction
+    outputs: dict[tuple[str, str, str], str | None] = field(default_factory=dict)
+    modes: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    made: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Steps that are ready, by id, with their lanes."""
+    tells: bool = False
+
+
+class Desk:
+    """The app's pipelines at work: its host, its memory, and the trace of the transaction under way."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.wirings: dict[str, Wiring] = {}
+        self.stored: set[str] = set()
+        self.on_run_end: list[Callable[..., None]] = []
+        """Called as (application, ended runs) in the transaction that ends them."""
+        self._origins: OrderedDict[str, Origin] = OrderedDict()
+        self._moulds: dict[tuple[str, str], Mould] = {}
+        self._lock = threading.Lock()
+        self._here = threading.local()
+
+    # runs
+
+    def origin(self, run: str) -> Origin | None:
+        return self._origins.get(run)
+
+    def remember(self, run: str, origin: Origin) -> None:
+        if len(origin.args) > LONGEST_ARGS:
+            return
+        with self._lock:
+            self._origins[run] = origin
+            while len(self._origins) > MOST_RUNS:
+                self._origins.popitem(last=False)
+
+    # steps
+
+    def mould(self, definition: str, node: Node) -> Mould:
+        """How steps of a node are enqueued: as its task says, where the step does not say otherwise."""
+        found = self._moulds.get((definition, node.key))
+        if found is None:
+            task = self.host.find_task(node.target) if node.kind is Kind.TASK else None
+            found = _mould(node, task)
+            if task is not None:
+                self._moulds[definition, node.key] = found
+        return found
+
+    # the transaction under way
+
+    def trace(self, tx: Transaction) -> Trace:
+        """The trace of this transaction. One thread has one transaction at a time."""
+        trace: Trace | None = getattr(self._here, "trace", None)
+        if trace is None or trace.tx is not tx:
+            trace = self._here.trace = Trace(tx)
+        return trace
+
+    def tell_ready(self, tx: Transaction) -> None:
+        """After the commit, wake workers for what was made ready and not claimed in the same transaction."""
+        trace = self.trace(tx)
+        if not trace.tells:
+            trace.tells = True
+            tx.after_commit(lambda: self._tell(trace))
+
+    def tell_ended(self, tx: Transaction) -> None:
+        tx.after_commit(lambda: self.host.wakeups.tell(ENDED))
+
+    def _tell(self, trace: Trace) -> None:
+        for queue, tier in sorted(set(trace.made.values())):
+            self.host.wakeups.tell(ready(queue, tier))
+
+
+def _mould(node: Node, task: Any) -> Mould:
+    said: Mapping[str, Any] = node.options.job
+    stored = {name: said[name] for name in STORED_OPTIONS if name in said}
+    settings = task.settings if task is not None else None
+    crashes = settings.max_crashes if settings is not None else 10
+    return Mould(
+        task=node.target if node.kind in (Kind.TASK, Kind.CHILD) else f"@{node.kind}.{node.target}"[:200],
+        queue=said.get("queue") or (settings.queue if settings is not None else "default"),
+        priority=said.get("priority", settings.priority if settings is not None else 0),
+        options=dumps(stored) if stored else None,
+        max_crashes=said.get("max_crashes", crashes),
+    )

@@ -1,0 +1,158 @@
+"""Expands: the first step of every element. Small ones in the transaction that met them, large ones in chunks.
+
+A large expand is a row in `advancements`, written with everything else that follows from the settled step; from then
+on it is work for whoever looks after it next, a chunk per transaction, in two phases. *Stage*: the jobs of a chunk are
+written as available, but with no place in the queue, so nobody can claim them. When all are there, *release*: chunk
+by chunk they get their places. The row is locked while a chunk is written, moved on in the same transaction, and
+skipped by everybody else; so each chunk is written once, whoever does it, and a process that dies in the middle
+leaves the row where its last commit put it. One that was frozen finds its connection closed, or still holds the lock:
+in neither case has anybody done the same chunk. Nobody sees half a fan-out: nothing runs before all of it is staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
+from penstock.pipelines import runs, steps
+from penstock.pipelines.changes import Fan
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.inputs import asked_value, inputs_of
+from penstock.pipelines.paths import path_of, path_text
+from penstock.pipelines.plan import elements
+from penstock.pipelines.runs import RunView
+from penstock.pipelines.steps import NewStep
+from penstock.pipelines.stored import Values, fetch
+from penstock.queue.jobs import tier_of
+from penstock.values.ids import new_id, new_ids
+from penstock.values.jsontext import dumps
+from penstock.values.status import JobStatus
+from penstock.values.tags import raw_elements
+
+CHUNK = 2000
+STAGE = "stage"
+RELEASE = "release"
+
+NEXT = """
+SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} ORDER BY id LIMIT 1 {lock_skip}
+"""
+MOVE = """
+UPDATE {advancements} SET phase = :phase, next_index = :next, updated_at = {now}
+WHERE id = :id AND phase = :before AND next_index = :at
+"""
+DONE = "DELETE FROM {advancements} WHERE id = :id"
+STAGED = """
+SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND j.node = :node AND j.path >= :first AND j.path < :last AND s.status = 'available'
+ORDER BY j.path
+"""
+
+
+def begin(tx: Transaction, run: RunView, fan: Fan) -> None:
+    """Leave a large expand to whoever looks after advancements."""
+    row = {
+        "id": new_id(),
+        "run_id": run.id,
+        "node": fan.node,
+        "path": path_text(fan.path),
+        "width": fan.width,
+        "phase": STAGE,
+        "next_index": 0,
+    }
+    tx.insert("advancements", [row], created_at="{now}", updated_at="{now}")
+
+
+def first_steps(
+    desk: Desk,
+    run: RunView,
+    fan: Fan,
+    value: object,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    queued: bool = True,
+) -> list[NewStep]:
+    """The first steps inside an expand, each with its element, for a chunk of them."""
+    found = raw_elements(value)
+    assert isinstance(found, list)
+    mould = desk.mould(run.definition, run.wiring.places[fan.entry].node)
+    begun = list(elements(run.wiring, fan, start, stop))
+    return [
+        NewStep(
+            id,
+            run.id,
+            fan.entry,
+            one.path,
+            mould,
+            JobStatus.SCHEDULED if one.delay > 0 and queued else JobStatus.AVAILABLE,
+            dumps(found[one.path[-1]]),
+            delay=one.delay,
+            queued=queued,
+        )
+        for id, one in zip(new_ids(len(begun)), begun, strict=True)
+    ]
+
+
+class Advancer:
+    """Works on large expands, one chunk a turn. The value it expands over is kept from one chunk to the next."""
+
+    def __init__(self, desk: Desk, chunk: int = CHUNK) -> None:
+        self.desk = desk
+        self.chunk = chunk
+        self._value: tuple[str, object] | None = None
+
+    def turn(self, tx: Transaction) -> bool:
+        """One chunk of one expand; False if there is none to work on."""
+        tx.stage("expand")
+        row = tx.row(NEXT)
+        if row is None:
+            self._value = None
+            return False
+        id, run_id, node, path, width, phase, index = row
+        run = runs.views(self.desk, tx, [run_id]).get(run_id)
+        if run is None:
+            tx.run(DONE, id=id)
+            return True
+        fan = Fan(node, run.wiring.places[node].entry, path_of(path), width)
+        stop = min(index + self.chunk, width)
+        if phase == STAGE:
+            self._stage(tx, id, run, fan, index, stop)
+        else:
+            self._release(tx, run, fan, index, stop)
+        self._move(tx, row, stop)
+        return True
+
+    def _stage(self, tx: Transaction, id: str, run: RunView, fan: Fan, start: int, stop: int) -> None:
+        value = self._elements(tx, id, run, fan)
+        steps.write(self.desk, tx, first_steps(self.desk, run, fan, value, start, stop, queued=False))
+
+    def _release(self, tx: Transaction, run: RunView, fan: Fan, start: int, stop: int) -> None:
+        first, last = path_text((*fan.path, start)), path_text((*fan.path, stop))
+        staged = tx.rows(STAGED, run=run.id, node=fan.entry, first=first, last=last)
+        rows: Sequence[dict[str, object]] = [
+            {"job_id": job, "task": task, "queue": queue, "tier": tier_of(priority)}
+            for job, task, queue, priority in staged
+        ]
+        tx.insert("availabilities", rows)
+        made = {str(row["job_id"]): (str(row["queue"]), tier_of(staged[0][3])) for row in rows[:1]}
+        self.desk.trace(tx).made.update(made)
+        self.desk.tell_ready(tx)
+
+    def _move(self, tx: Transaction, row: Row, stop: int) -> None:
+        id, _run, _node, _path, width, phase, index = row
+        if stop < width:
+            tx.run(MOVE, id=id, before=phase, at=index, phase=phase, next=stop)
+        elif phase == STAGE:
+            tx.run(MOVE, id=id, before=phase, at=index, phase=RELEASE, next=0)
+            self._value = None
+        else:
+            tx.run(DONE, id=id)
+
+    def _elements(self, tx: Transaction, id: str, run: RunView, fan: Fan) -> object:
+        if self._value is None or self._value[0] != id:
+            values = Values()
+            fetch(self.desk, tx, values, [(run.id, inputs_of(run.wiring, fan.node, fan.path))])
+            value = asked_value(run.wiring, fan.node, fan.path, values.of(run))
+            self._value = (id, raw_elements(value))
+        return self._value[1]

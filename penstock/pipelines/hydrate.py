@@ -1,0 +1,171 @@
+"""Steps that have just been claimed: their inputs, and whether they may start at all.
+
+A claim is where the mode of a run is looked at, because a settle may have read an old one. Steps of a run that starts
+nothing more end here, unstarted, and what follows from that follows; steps of a paused run go back to being available,
+without a place in the queue, until the run is resumed. A child run is opened here: its step waits, and holds nobody.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from penstock.database.transaction import Transaction
+from penstock.errors import PenstockError
+from penstock.pipelines import runs
+from penstock.pipelines.changes import RunMode
+from penstock.pipelines.closing import follow
+from penstock.pipelines.definition import Kind, Node
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.inputs import arguments, inputs_of
+from penstock.pipelines.paths import path_of
+from penstock.pipelines.runs import RunView
+from penstock.pipelines.stored import Values, fetch
+from penstock.pipelines.trigger import NewRun, open_runs
+from penstock.queue.jobs import Attempt, Claim, Ended
+from penstock.queue.settle import record
+from penstock.values.failure import Failure
+from penstock.values.ids import new_id
+from penstock.values.jsontext import loads
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+SKIP = """
+UPDATE {job_states} SET status = :status, reason = :reason, token = NULL, process_id = NULL, finished_at = {now}
+WHERE job_id {among:ids:uuid}
+"""
+PARK = """
+UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
+"""
+FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
+
+NOT_STARTED = {
+    RunMode.HALTED: (JobStatus.SKIPPED, Reason.RUN_HALTED),
+    RunMode.STOPPED: (JobStatus.SKIPPED, Reason.RUN_STOPPED),
+    RunMode.CANCELLED: (JobStatus.CANCELLED, Reason.CANCELLED),
+}
+
+
+def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
+    """The claims that are to run, steps with their arguments."""
+    tx.stage("hydrate")
+    found = runs.views(desk, tx, list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None])))
+    trace = desk.trace(tx)
+    for claim in claims:
+        trace.made.pop(claim.job_id, None)
+    going, refused, paused, children = [], [], [], []
+    for claim in claims:
+        run = found.get(claim.run_id or "")
+        if claim.run_id is None:
+            going.append(claim)
+        elif run is None or run.mode is not RunMode.RUNNING:
+            refused.append(claim)
+        elif run.paused:
+            paused.append(claim)
+        elif _node(run, claim).kind is Kind.CHILD:
+            children.append(claim)
+        else:
+            going.append(claim)
+    ready = gather(desk, tx, found, going + children)
+    if len(going) < len(claims):
+        kept = {claim.token for claim in going}
+        dropped = sorted({claim.token for claim in claims} - kept)
+        if dropped:
+            tx.run(FORGET_CLAIMS, tokens=dropped)
+        _park(tx, paused, JobStatus.AVAILABLE)
+        _open_children(desk, tx, ready[len(going) :])
+        _refuse(desk, tx, found, refused)
+    return ready[: len(going)]
+
+
+def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> list[Claim]:
+    """The claims, steps with the arguments that their inputs make."""
+    places = [
+        (found[claim.run_id], str(claim.node), path_of(claim.path or ""))
+        for claim in claims
+        if claim.run_id is not None
+    ]
+    values = Values()
+    fetch(desk, tx, values, [(run.id, inputs_of(run.wiring, node, path)) for run, node, path in places])
+    ready = []
+    at = iter(places)
+    for claim in claims:
+        if claim.run_id is None:
+            ready.append(claim)
+            continue
+        run, node, path = next(at)
+        element = loads(claim.payload) if run.wiring.places[node].node.is_entry else None
+        call = arguments(run.wiring, node, path, values.of(run), element)
+        ready.append(claim._replace(call=call))
+    return ready
+
+
+def not_started(tx: Transaction, mode: RunMode, steps: Iterable[tuple[str, str, str, str]]) -> list[Ended]:
+    """End steps (job, run, node, path) that have not started, because of their run's mode; what is to follow."""
+    status, reason = NOT_STARTED[mode]
+    ended = [Ended(job, run, node, path, status, reason, None) for job, run, node, path in steps]
+    ids = sorted([step.job_id for step in ended])
+    if ids:
+        tx.run(SKIP, status=status.value, reason=reason.value, ids=ids)
+    return ended
+
+
+def _refuse(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
+    groups: dict[RunMode, list[Claim]] = defaultdict(list)
+    for claim in claims:
+        run = found.get(claim.run_id or "")
+        groups[run.mode if run is not None else RunMode.CANCELLED].append(claim)
+    ended: list[Ended] = []
+    for mode, group in sorted(groups.items()):
+        ended += not_started(tx, mode, [(c.job_id, str(c.run_id), str(c.node), c.path or "") for c in group])
+    if ended:
+        follow(desk, tx, ended)
+
+
+def _park(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
+    if claims:
+        tx.run(PARK, status=status.value, ids=sorted([claim.job_id for claim in claims]))
+
+
+def _open_children(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> None:
+    if not claims:
+        return
+    opened: list[NewRun] = []
+    wrong: list[Attempt] = []
+    for claim in claims:
+        pipeline = desk.host.find_pipeline(claim.task)
+        args, kwargs = claim.call or ((), {})
+        try:
+            text = pipeline.encode_raw(args, kwargs)
+        except PenstockError as error:
+            outcome = Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.ARGUMENTS_INVALID)
+            wrong.append(Attempt(claim, outcome))
+            continue
+        opened.append(
+            NewRun(new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id)
+        )
+    parents = {new.parent_job for new in opened}
+    _park(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
+    open_runs(desk, tx, opened)
+    _fail(desk, tx, wrong)
+
+
+def _fail(desk: Desk, tx: Transaction, attempts: Sequence[Attempt]) -> None:
+    """Children that cannot be opened with what they are given."""
+    if not attempts:
+        return
+    record(tx, attempts, None)
+    reason = Reason.ARGUMENTS_INVALID
+    ended = [
+        Ended(
+            c.job_id, str(c.run_id), str(c.node), c.path or "", JobStatus.FAILED, reason, None, str(o.failure)
+        )
+        for c, o, *_ in attempts
+    ]
+    ids = sorted([step.job_id for step in ended])
+    tx.run(SKIP, status=JobStatus.FAILED.value, reason=reason.value, ids=ids)
+    follow(desk, tx, ended)
+
+
+def _node(run: RunView, claim: Claim) -> Node:
+    return run.wiring.places[str(claim.node)].node

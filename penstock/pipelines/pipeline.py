@@ -1,0 +1,120 @@
+"""Pipelines as their users have them: a blueprint that belongs to an app and can be triggered."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol, Self, cast
+
+from penstock.errors import ConfigurationError
+from penstock.options import read_options
+from penstock.pipelines.blueprint import Blueprint
+from penstock.pipelines.engine import Engine
+from penstock.pipelines.engine import Host as EngineHost
+from penstock.pipelines.fluent import FlowBlueprint
+from penstock.pipelines.graph import GraphBlueprint
+from penstock.pipelines.run import Run
+from penstock.pipelines.settings import PipelineSettings
+from penstock.pipelines.trigger import NewRun
+from penstock.values.ids import new_id
+from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.readers import nearest
+from penstock.values.signature import Signature
+
+TRIGGER_OPTIONS = ("key", "delay", "connection")
+
+
+class Host(EngineHost, Protocol):
+    """What a pipeline needs of its app."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def declare_pipeline(self, pipeline: Any) -> None: ...
+
+
+class Pipeline(Blueprint):
+    """What both spellings can do."""
+
+    host: Host
+
+    @property
+    def codec(self) -> Signature:
+        """The arguments of a run, as typed JSON."""
+        raise NotImplementedError
+
+    def trigger(self, *args: Any, **kwargs: Any) -> Run:
+        """Start a run; durable from the moment this returns."""
+        new, connection = self._new_run(args, kwargs)
+        return Run(self.host, self.host.engine.trigger(new, connection))
+
+    async def trigger_async(self, *args: Any, **kwargs: Any) -> Run:
+        """`trigger` for async callers."""
+        new, connection = self._new_run(args, kwargs)
+        return Run(self.host, await self.host.engine.trigger_async(new, connection))
+
+    def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        """The arguments of a run as stored: every parameter by name, defaults included."""
+        text = self.codec.encode_arguments(args, kwargs)
+        raw = cast("dict[str, object]", loads(text))
+        for parameter in self.signature.parameters.values():
+            if parameter.name not in raw and parameter.default is not parameter.empty:
+                raw[parameter.name] = loads(self.codec.encode_value_for(parameter.name, parameter.default))
+        return limited(dumps(raw), self.host.settings.payload_limit, f"the argument list of {self.name}")
+
+    def encode_raw(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+        """The same from raw values, such as outputs of other steps."""
+        return self.encode(*self.codec.decode_call(args, kwargs))
+
+    def _new_run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[NewRun, object | None]:
+        for name in self.overrides:
+            if name not in TRIGGER_OPTIONS:
+                raise ConfigurationError(
+                    f"{self.name}.trigger(): there is no option {name!r}{nearest(name, TRIGGER_OPTIONS)}. "
+                    "Options of steps are given where the step is"
+                )
+        given = read_options(self.name, self.overrides)
+        new = NewRun(
+            new_id(),
+            self.definition,
+            self.encode(args, kwargs),
+            cast("str | None", given.get("key")),
+            cast(float, given.get("delay") or 0.0),
+        )
+        return new, given.get("connection")
+
+    def __repr__(self) -> str:
+        return f"<pipeline {self.name}>"
+
+
+class GraphPipeline(Pipeline, GraphBlueprint):
+    """A pipeline described by a function."""
+
+    def __init__(
+        self, host: Host, function: Callable[..., Any], name: str, settings: PipelineSettings
+    ) -> None:
+        super().__init__(function, name, settings)
+        self.host = host
+        self.__doc__ = inspect.getdoc(function)
+
+    @cached_property
+    def codec(self) -> Signature:
+        return Signature.of(self.function, self.name)
+
+
+class FlowPipeline(Pipeline, FlowBlueprint):
+    """A pipeline described by verbs. The last one said counts."""
+
+    def __init__(self, host: Host, name: str, settings: PipelineSettings) -> None:
+        super().__init__(name, settings)
+        self.host = host
+
+    @property
+    def codec(self) -> Signature:
+        return cast(Signature, cast(Any, self.first_step).codec)
+
+    def _copy(self) -> Self:
+        same = super()._copy()
+        self.host.declare_pipeline(same)
+        return same

@@ -1,0 +1,78 @@
+"""Looking at runs: where one stands, its steps, its attempts, and lists of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.values.jsontext import loads
+from penstock.values.status import RunStatus
+
+STANDING = """
+SELECT id, pipeline, definition, run_key, args, status, mode, reasons, result, parent_run_id, revived_from,
+  created_at, started_at, ended_at
+FROM {runs} WHERE id {among:ids:uuid}
+"""
+STEPS = """
+SELECT j.id, j.node, j.path, j.task, s.status, s.reason, s.claimed_at, s.finished_at, j.created_at
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run
+"""
+ATTEMPTS = """
+SELECT e.job_id, e.generation, e.process_id, e.started_at, e.finished_at, e.outcome, e.error_type, e.error,
+  e.traceback, e.output
+FROM {jobs} j JOIN {executions} e ON e.job_id = j.id WHERE j.run_id = :run
+"""
+COUNTS = """
+SELECT j.node, s.status, COUNT(*) FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run GROUP BY j.node, s.status
+"""
+LIST = "SELECT id FROM {runs} WHERE id < :before"
+BY_PIPELINE = " AND pipeline = :pipeline"
+BY_STATUS = " AND status = :status"
+BY_KEY = " AND run_key = :key"
+NEWEST = " ORDER BY id DESC LIMIT :limit"
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+class RunStanding(NamedTuple):
+    """A run's row."""
+
+    id: str
+    pipeline: str
+    definition: str
+    key: str | None
+    args: str
+    status: RunStatus
+    mode: str
+    reasons: tuple[str, ...]
+    result: str | None
+    parent_run: str | None
+    revived_from: str | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+def standings(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStanding]:
+    """The runs with these ids."""
+    found = {}
+    for row in tx.rows(STANDING, ids=ids):
+        known = loads(row[7])
+        assert isinstance(known, list)
+        values = [*row[:5], RunStatus(row[5]), row[6], tuple(known), *row[8:]]
+        found[str(row[0])] = RunStanding(*values)
+    return found
+
+
+def ids_of_runs(
+    tx: Transaction, pipeline: str | None, status: str | None, key: str | None, limit: int
+) -> list[str]:
+    """The newest runs first."""
+    template = LIST
+    template += BY_PIPELINE if pipeline is not None else ""
+    template += BY_STATUS if status is not None else ""
+    template += BY_KEY if key is not None else ""
+    given = {"pipeline": pipeline, "status": status, "key": key}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    return [str(id) for (id,) in tx.rows(template + NEWEST, before=LAST_ID, limit=limit, **wanted)]

@@ -1,0 +1,46 @@
+"""A run's result: put together from the outputs of its steps when somebody asks. Stored only if the run was stopped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines.definition import Kind
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.expressions import Output
+from penstock.pipelines.inputs import result_of, value_of
+from penstock.pipelines.paths import TOP
+from penstock.pipelines.runs import RunView
+from penstock.pipelines.stored import Values, fetch
+from penstock.values import tags
+from penstock.values.jsontext import dumps
+
+
+def raw_result(desk: Desk, tx: Transaction, run: RunView, values: Values | None = None) -> object:
+    """The raw value of a run that has ended well."""
+    values = values or Values()
+    fetch(desk, tx, values, [(run.id, result_of(run.wiring))])
+    return value_of(run.wiring, run.wiring.definition.result, TOP, values.of(run))
+
+
+def result_text(desk: Desk, tx: Transaction, run: RunView, values: Values | None = None) -> str:
+    return dumps(raw_result(desk, tx, run, values))
+
+
+def natural_result(desk: Desk, run: RunView, raw: object) -> Any:
+    """The value as its task's annotation says, where it is the value of a task, or of all elements of one."""
+    expr = run.wiring.definition.result
+    if isinstance(expr, Output):
+        node = run.wiring.places[expr.node].node
+        if node.kind is Kind.TASK:
+            return _decoded(desk, node.target, raw)
+        if node.kind is Kind.COLLECT and isinstance(node.args[0], Output) and isinstance(raw, list):
+            inner = run.wiring.places[node.args[0].node].node
+            if inner.kind is Kind.TASK:
+                return [None if item is None else _decoded(desk, inner.target, item) for item in raw]
+    return tags.read(raw)
+
+
+def _decoded(desk: Desk, task: str, raw: object) -> object:
+    found = desk.host.find_task(task)
+    return tags.read(raw) if found is None else found.codec.decode_result(dumps(raw))

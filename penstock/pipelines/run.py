@@ -1,0 +1,216 @@
+"""A run as its users see it: where it stands, its result, its steps, and the means to steer it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import PenstockError, ResultTimeout, RunFailed
+from penstock.job import AttemptRecord, Patience, instant
+from penstock.pipelines import reading, results, signals
+from penstock.pipelines.changes import RunMode
+from penstock.pipelines.closing import follow
+from penstock.pipelines.desk import Origin
+from penstock.pipelines.engine import Engine
+from penstock.pipelines.engine import Host as EngineHost
+from penstock.pipelines.paths import path_of
+from penstock.pipelines.picture import Graph, graph_of
+from penstock.pipelines.reading import RunStanding
+from penstock.pipelines.runs import view, wiring_for
+from penstock.run_context import RunContext
+from penstock.values.codec import decode, encode
+from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+
+if TYPE_CHECKING:
+    from penstock.database.transaction import Transaction
+
+
+class Host(EngineHost, Protocol):
+    """What a run needs of its app."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a run. `path` has the element's index in each enclosing expand."""
+
+    id: str
+    key: str
+    path: tuple[int, ...]
+    task: str
+    status: JobStatus
+    reason: Reason | None
+    error: str | None
+    output: Any
+    started_at: datetime | None
+    finished_at: datetime | None
+    _attempts: tuple[AttemptRecord, ...] = ()
+
+    def attempts(self) -> list[AttemptRecord]:
+        """Every finished attempt, in order."""
+        return list(self._attempts)
+
+
+class Run:
+    """A handle: it holds an id and asks the database."""
+
+    def __init__(self, host: Host, id: str) -> None:
+        self._host = host
+        self.id = id
+
+    # looking
+
+    @property
+    def status(self) -> RunStatus:
+        return self._standing().status
+
+    async def status_async(self) -> RunStatus:
+        return await self._host.doors.run(lambda: self.status)
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """Why it did not end well: the reasons of the steps that failed, each once."""
+        return [Reason(reason) for reason in self._standing().reasons]
+
+    async def reasons_async(self) -> list[Reason]:
+        return await self._host.doors.run(lambda: self.reasons)
+
+    @property
+    def pipeline(self) -> str:
+        return self._standing().pipeline
+
+    @property
+    def context(self) -> RunContext:
+        """Values that all steps of the run share."""
+        return RunContext(self._host.database, self.id, self._host.doors.run)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
+        patience = Patience(self._host, timeout)
+        with patience:
+            while not (standing := self._standing()).status.terminal:
+                if not patience.wait():
+                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, standing.status)
+        return self._value(standing)
+
+    async def result_async(self, timeout: float | None = None) -> Any:
+        """`result` for async callers; no thread is held while waiting."""
+        patience = Patience(self._host, timeout)
+        with patience:
+            while not (standing := await self._host.doors.run(self._standing)).status.terminal:
+                if not await patience.wait_async():
+                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, standing.status)
+        return await self._host.doors.run(self._value, standing)
+
+    def steps(self) -> list[Step]:
+        """Every step that was reached, oldest first."""
+        return self._host.database.read(self._steps)
+
+    async def steps_async(self) -> list[Step]:
+        return await self._host.doors.run(self.steps)
+
+    def graph(self) -> Graph:
+        """The definition, with how many steps of each node stand where."""
+        return self._host.database.read(self._graph)
+
+    async def graph_async(self) -> Graph:
+        return await self._host.doors.run(self.graph)
+
+    # steering
+
+    def signal(self, name: str, value: object = None) -> bool:
+        """Give a signal that a step waits for, now or later. False: it was given before, and that one stands."""
+        text = encode(value, limit=self._host.settings.payload_limit, name=f"the signal {name!r}")
+        given = self._host.database.in_transaction(signals.record, self.id, name, text)
+        self._host.database.in_transaction(self._deliver, name)
+        if self._host.inline is not None:
+            self._host.inline([])
+        return given
+
+    async def signal_async(self, name: str, value: object = None) -> bool:
+        return await self._host.doors.run(self.signal, name, value)
+
+    def _deliver(self, tx: Transaction, name: str) -> None:
+        desk = self._host.engine.desk
+        ended = signals.deliver(desk, tx, self.id, name)
+        if ended:
+            follow(desk, tx, ended)
+
+    # reading
+
+    def _standing(self) -> RunStanding:
+        found = self._host.database.read(reading.standings, [self.id]).get(self.id)
+        if found is None:
+            raise PenstockError(
+                f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
+            )
+        return found
+
+    def _value(self, standing: RunStanding) -> Any:
+        if standing.status is not RunStatus.SUCCEEDED:
+            raise RunFailed(self.id, standing.status, standing.reasons)
+        if standing.mode == RunMode.STOPPED:
+            return decode(standing.result or "null")
+        return self._host.database.read(self._result, standing)
+
+    def _result(self, tx: Transaction, standing: RunStanding) -> Any:
+        desk = self._host.engine.desk
+        origin = Origin(standing.pipeline, standing.definition, standing.args)
+        run = view(desk, tx, self.id, origin)
+        return results.natural_result(desk, run, results.raw_result(desk, tx, run))
+
+    def _steps(self, tx: Transaction) -> list[Step]:
+        attempts: dict[str, list[Sequence[Any]]] = {}
+        for job, *attempt in sorted(tx.rows(reading.ATTEMPTS, run=self.id), key=lambda row: (row[0], row[1])):
+            attempts.setdefault(str(job), []).append(attempt)
+        rows = sorted(tx.rows(reading.STEPS, run=self.id), key=lambda row: str(row[0]))
+        return [_step(row, attempts.get(str(row[0]), [])) for row in rows]
+
+    def _graph(self, tx: Transaction) -> Graph:
+        standing = reading.standings(tx, [self.id]).get(self.id)
+        if standing is None:
+            raise PenstockError(f"there is no run {self.id}")
+        wiring = wiring_for(self._host.engine.desk, tx, standing.definition)
+        return graph_of(wiring, standing.status, tx.rows(reading.COUNTS, run=self.id))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+def _step(row: Sequence[Any], attempts: list[Sequence[Any]]) -> Step:
+    id, node, path, task, status, reason, claimed, finished, _created = row
+    records = tuple([_attempt(attempt) for attempt in attempts])
+    succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
+    errors = [record.error for record in records if record.error]
+    done = JobStatus(status) is JobStatus.SUCCEEDED
+    return Step(
+        id=str(id),
+        key=node,
+        path=path_of(path or ""),
+        task=task,
+        status=JobStatus(status),
+        reason=Reason(reason) if reason else None,
+        error=errors[-1] if errors and not done else None,
+        output=decode(succeeded[-1] or "null") if succeeded and done else None,
+        started_at=instant(claimed) if claimed else None,
+        finished_at=instant(finished) if finished else None,
+        _attempts=records,
+    )
+
+
+def _attempt(row: Sequence[Any]) -> AttemptRecord:
+    number, process, started, finished, outcome, error_type, error, traceback, _output = row
+    text = f"{error_type}: {error}" if error_type and error else error_type or error
+    return AttemptRecord(
+        number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback
+    )

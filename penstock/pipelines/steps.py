@@ -1,0 +1,144 @@
+"""Steps as rows: a job with a place in a run. All steps of a transaction are written by a few statements."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.database.dialect import TableWrite
+from penstock.database.transaction import Transaction
+from penstock.pipelines.desk import Desk, Mould
+from penstock.pipelines.paths import Path, path_text
+from penstock.queue.jobs import tier_of
+from penstock.values.status import JobStatus, Reason
+
+SHARED_FROM = 20
+"""From so many steps of one node on, what they have in common is sent once."""
+
+NO_PAYLOAD = "null"
+COMMON = ("run_id", "node", "task", "queue", "priority", "options", "max_crashes", "tier", "status", "reason")
+JOB = {
+    "id": ":id",
+    "task": ":task",
+    "queue": ":queue",
+    "priority": ":priority",
+    "payload": ":payload",
+    "options": ":options",
+    "max_crashes": ":max_crashes",
+    "origin_id": ":origin_id",
+    "run_id": ":run_id",
+    "node": ":node",
+    "path": ":path",
+    "created_at": "{now}",
+}
+STATE = {
+    "job_id": ":id",
+    "status": ":status",
+    "generation": "0",
+    "retry_count": "0",
+    "crash_count": "0",
+    "cancel_requested": "false",
+}
+ENDED = STATE | {"reason": ":reason", "finished_at": "{now}"}
+QUEUED = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
+
+
+class NewStep(NamedTuple):
+    """A step to be written. `error` is there for a node without a job that failed."""
+
+    id: str
+    run_id: str
+    node: str
+    path: Path
+    mould: Mould
+    status: JobStatus
+    payload: str = NO_PAYLOAD
+    reason: Reason | None = None
+    delay: float = 0.0
+    error: str | None = None
+    origin_id: str | None = None
+    queued: bool = True
+    """False: nothing makes it claimable yet, although it is available."""
+
+
+def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
+    """Write the steps, each where its status puts it."""
+    groups: dict[tuple[str, object], list[NewStep]] = defaultdict(list)
+    sizes: dict[tuple[str, str], int] = defaultdict(int)
+    for step in steps:
+        sizes[step.run_id, step.node] += 1
+    for step in steps:
+        many = sizes[step.run_id, step.node] >= SHARED_FROM
+        common = (step.run_id, step.node, step.status, step.reason) if many else None
+        groups[_place(step), common].append(step)
+    for (place, alike), group in groups.items():
+        _write_group(tx, place, group, alike is not None)
+    ready = {
+        step.id: (step.mould.queue, tier_of(step.mould.priority)) for step in steps if _place(step) == "ready"
+    }
+    if ready:
+        desk.trace(tx).made.update(ready)
+        desk.tell_ready(tx)
+    _write_errors(tx, [step for step in steps if step.error is not None])
+
+
+def _place(step: NewStep) -> str:
+    match step.status:
+        case JobStatus.AVAILABLE:
+            return "ready" if step.queued else "parked"
+        case JobStatus.SCHEDULED:
+            return "delayed"
+        case JobStatus.WAITING:
+            return "parked"
+    return "ended"
+
+
+def _write_group(tx: Transaction, place: str, steps: Sequence[NewStep], alike: bool) -> None:
+    writes = [TableWrite("jobs", JOB), TableWrite("job_states", ENDED if place == "ended" else STATE)]
+    if place == "ready":
+        writes.append(TableWrite("availabilities", QUEUED))
+    elif place == "delayed":
+        writes.append(TableWrite("scheduled", QUEUED | {"due_at": "{now} + :wait"}))
+    rows = [_fields(step, place) for step in steps]
+    shared = {name: rows[0][name] for name in COMMON} if alike else {}
+    if alike:
+        rows = [{name: value for name, value in row.items() if name not in shared} for row in rows]
+    tx.insert_together(writes, rows, shared)
+
+
+def _fields(step: NewStep, place: str) -> dict[str, object]:
+    mould = step.mould
+    fields: dict[str, object] = {
+        "id": step.id,
+        "run_id": step.run_id,
+        "node": step.node,
+        "path": path_text(step.path),
+        "task": mould.task,
+        "queue": mould.queue,
+        "priority": mould.priority,
+        "tier": tier_of(mould.priority),
+        "payload": step.payload,
+        "options": mould.options,
+        "max_crashes": mould.max_crashes,
+        "origin_id": step.origin_id,
+        "status": step.status.value,
+        "reason": step.reason.value if step.reason is not None else None,
+    }
+    if place == "delayed":
+        fields["wait"] = int(step.delay * 1_000_000)
+    return fields
+
+
+def _write_errors(tx: Transaction, steps: Sequence[NewStep]) -> None:
+    rows = [
+        {
+            "job_id": step.id,
+            "generation": 0,
+            "outcome": "errored",
+            "error_type": step.reason.value if step.reason is not None else None,
+            "error": step.error,
+        }
+        for step in steps
+    ]
+    tx.insert("executions", rows, started_at="{now}", finished_at="{now}")

@@ -1,0 +1,52 @@
+"""Things to do for a run at a time, or as soon as possible but not in the transaction that found them necessary.
+
+A timer is a row. Whoever looks after the runs takes one that is due, does what it says in a transaction of its own,
+and removes it in the same transaction: it is done once, and done again by somebody else if that transaction fails.
+Leftover timers of ended runs are harmless: they find nothing to do.
+"""
+
+from __future__ import annotations
+
+from penstock.database.transaction import Transaction
+from penstock.values.ids import new_id
+
+WAIT = "wait"
+"""A step has waited for its signal long enough."""
+DEADLINE = "deadline"
+"""A run has taken too long."""
+START = "start"
+"""A delayed run is due."""
+SIGNAL = "signal"
+"""A signal was recorded and is to be delivered."""
+SWEEP = "sweep"
+"""A run starts nothing more: what has not started is to be skipped."""
+
+INTERRUPT = "interrupt"
+"""What still runs in a run is to be told to stop."""
+
+NEXT = """
+SELECT due_at, id, kind, run_id, job_id, data FROM {timers}
+WHERE due_at <= {now} ORDER BY due_at, id LIMIT 1 {lock_skip}
+"""
+REMOVE = "DELETE FROM {timers} WHERE due_at = :due AND id = :id"
+NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {timers}"
+
+
+def set(  # noqa: A001 - one sets a timer
+    tx: Transaction,
+    kind: str,
+    run: str,
+    *,
+    after: float = 0.0,
+    job: str | None = None,
+    data: str | None = None,
+) -> None:
+    """Have something done for a run, after so many seconds."""
+    row = {"id": new_id(), "kind": kind, "run_id": run, "job_id": job, "data": data}
+    tx.insert("timers", [row | {"wait": int(after * 1_000_000)}], due_at="{now} + :wait")
+
+
+def next_due(tx: Transaction) -> float | None:
+    """Seconds until a timer is due; None when there is none."""
+    row = tx.row(NEXT_DUE)
+    return None if row is None or row[0] is None else max(0.0, float(row[0]) / 1_000_000)

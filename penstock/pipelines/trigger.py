@@ -1,0 +1,121 @@
+"""New runs: the row, the definition, and the first steps, in one transaction; or the run that has the key already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines import timers
+from penstock.pipelines.apply import Application
+from penstock.pipelines.closing import finish
+from penstock.pipelines.definition import Definition
+from penstock.pipelines.desk import Desk, Origin
+from penstock.pipelines.runs import view, views
+from penstock.pipelines.wiring import wiring_of
+from penstock.values.status import RunStatus
+
+KEY_HOLDER = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key {lock}"
+WRITTEN = "SELECT 1 FROM {runs} WHERE id = :id"
+DUE = "SELECT status FROM {runs} WHERE id = :id {lock}"
+STARTED = "UPDATE {runs} SET status = 'running', started_at = {now} WHERE id = :id"
+
+
+class NewRun(NamedTuple):
+    """A run to be written."""
+
+    id: str
+    definition: Definition
+    args: str
+    key: str | None = None
+    delay: float = 0.0
+    parent_run: str | None = None
+    parent_job: str | None = None
+    revived_from: str | None = None
+    waits: bool = False
+    """It does not start by itself, but when those that it follows have ended."""
+
+    @property
+    def starts_now(self) -> bool:
+        return not self.waits and self.delay <= 0
+
+
+def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
+    """Write a run and begin it; the id under which it exists."""
+    tx.stage("trigger")
+    if new.key is not None:
+        row = {"pipeline": new.definition.name, "run_key": new.key, "run_id": new.id}
+        tx.insert("run_keys", [row], ignore_duplicates=True)
+        holder = tx.row(KEY_HOLDER, pipeline=new.definition.name, key=new.key)
+        if holder is not None and holder[0] != new.id:
+            return str(holder[0])
+    open_runs(desk, tx, [new])
+    return new.id
+
+
+def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
+    """Write runs, and begin those that are due now."""
+    _store(desk, tx, {new.definition.hash: new.definition for new in news})
+    begun, later = [new for new in news if new.starts_now], [new for new in news if not new.starts_now]
+    tx.insert("runs", [_row(new) for new in begun], created_at="{now}", started_at="{now}")
+    tx.insert("runs", [_row(new) for new in later], created_at="{now}")
+    application = Application(desk, tx)
+    trace = desk.trace(tx)
+    for new in news:
+        deadline = new.definition.deadline
+        if deadline is not None and not new.waits:
+            timers.set(tx, timers.DEADLINE, new.id, after=new.delay + deadline)
+        if new.starts_now:
+            origin = Origin(new.definition.name, new.definition.hash, new.args)
+            trace.modes[new.id] = ("running", False)
+            application.begin(view(desk, tx, new.id, origin))
+        elif not new.waits:
+            timers.set(tx, timers.START, new.id, after=new.delay)
+    finish(application)
+
+
+def start(desk: Desk, tx: Transaction, run: str) -> None:
+    """Begin a run that was waiting for its time, once."""
+    tx.stage("start")
+    row = tx.row(DUE, id=run)
+    if row is None or row[0] != RunStatus.PENDING:
+        return
+    tx.run(STARTED, id=run)
+    application = Application(desk, tx)
+    found = views(desk, tx, [run]).get(run)
+    if found is not None:
+        application.begin(found)
+        finish(application)
+
+
+def is_written(tx: Transaction, run: str) -> bool:
+    return tx.row(WRITTEN, id=run) is not None
+
+
+def _store(desk: Desk, tx: Transaction, definitions: dict[str, Definition]) -> None:
+    for key, definition in definitions.items():
+        if key not in desk.wirings:
+            desk.wirings[key] = wiring_of(definition.text)
+    fresh = [key for key in sorted(definitions) if key not in desk.stored]
+    rows = [{"hash": key, "name": definitions[key].name, "text": definitions[key].text} for key in fresh]
+    tx.insert("definitions", rows, ignore_duplicates=True, created_at="{now}")
+    if fresh:
+        tx.after_commit(lambda: desk.stored.update(fresh))
+
+
+def _row(new: NewRun) -> dict[str, object]:
+    return {
+        "id": new.id,
+        "pipeline": new.definition.name,
+        "definition": new.definition.hash,
+        "run_key": new.key,
+        "args": new.args,
+        "status": (RunStatus.RUNNING if new.starts_now else RunStatus.PENDING).value,
+        "mode": "running",
+        "failed": 0,
+        "halted": False,
+        "reasons": "[]",
+        "parent_run_id": new.parent_run,
+        "parent_job_id": new.parent_job,
+        "revived_from": new.revived_from,
+    }
