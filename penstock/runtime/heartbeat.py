@@ -41,6 +41,8 @@ class Heartbeat(Service):
         self.cancelled = cancelled
         self.declared_dead = declared_dead
         self.interval = database.settings.heartbeat_interval
+        # After an outage we must be heard of before the patience of others ends.
+        self.longest_backoff = min(self.longest_backoff, self.interval)
         self.link = Link(database)
         self.last_beat = -self.interval
         self.reports: dict[str, tuple[float, str]] = {}

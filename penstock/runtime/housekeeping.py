@@ -13,6 +13,7 @@ from penstock.database.engine import Database
 from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.runtime.contact import Contact
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
 
@@ -43,12 +44,14 @@ class Housekeeping(Service):
         self.chores = chores
         self.settings = database.settings
         self.next_due: float | None = None
+        self.contact = Contact(self.settings.reap_after)
         self._reap_at = 0.0
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = retention.FIRST_ID
 
     def turn(self) -> Turn:
-        worked = self.promote()
+        with self.contact.exchange():
+            worked = self.promote()
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + min(
                 self.settings.heartbeat_interval, self.settings.reap_after / 10
@@ -72,10 +75,14 @@ class Housekeeping(Service):
 
     def reap(self) -> bool:
         """Declare silent processes dead, and take back what the dead held."""
+        silent = self._declare_dead() if self.contact.may_judge else []
+        return self.reclaim() or bool(silent)
+
+    def _declare_dead(self) -> list[str]:
         silent = self.database.in_transaction(reclaim.reap_silent, self.settings.reap_after, self.process())
         for process in silent:
             self.stream.emit(ProcessReaped(process))
-        return self.reclaim() or bool(silent)
+        return silent
 
     def reclaim(self) -> bool:
         crashed = self.database.in_transaction(reclaim.reclaim, self.follow)

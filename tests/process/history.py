@@ -19,13 +19,13 @@ def declare_dead(app: Penstock) -> None:
     app.database.in_transaction(lambda tx: tx.run("UPDATE {processes} SET heartbeat_at = 0"))
 
 
-def recover(app: Penstock, timeout: float = 30) -> None:
+def recover(app: Penstock) -> None:
     """A fresh worker does what is left to do, and leaves."""
     failure: list[BaseException] = []
 
     def live() -> None:
         try:
-            asyncio.run(asyncio.wait_for(work_until_over(app), timeout))
+            asyncio.run(work_until_over(app))
         except BaseException as error:
             failure.append(error)
 
@@ -63,6 +63,11 @@ def check(
 def settled(app: Penstock, timeout: float = 60) -> None:
     """Wait until every job is over and all processes have left."""
     eventually(lambda: unfinished(app) == 0, timeout)
+
+
+def done(app: Penstock) -> int:
+    """How many jobs have succeeded."""
+    return int(rows(app, "SELECT count(*) FROM {job_states} WHERE status = 'succeeded'")[0][0])
 
 
 def rows(app: Penstock, sql: str, **parameters: object) -> list[tuple[Any, ...]]:

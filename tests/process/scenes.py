@@ -17,6 +17,7 @@ from penstock.telemetry import points
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.servers.child import die_with_parent
+from tests.waiting import eventually
 
 QUICK = {"poll_interval": 0.05, "sweep_interval": 0.05, "housekeeping_interval": 0.02}
 TERMINAL = tuple(status.value for status in JobStatus if status.terminal)
@@ -87,6 +88,12 @@ def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **sett
         job = penstock.current()
         return Snooze(0.01) if job.attempt - job.crash_count == 1 else number * 2
 
+    @app.task(name="linger", retries=0)
+    async def linger(number: int) -> int:
+        note()
+        await asyncio.sleep(0.05)
+        return number * 2
+
     @app.task(name="hang", retries=0)
     async def hang(number: int) -> int:
         """Runs until its process is gone, where the scene wants that; elsewhere it is quick."""
@@ -105,8 +112,7 @@ def unfinished(app: Penstock, queue: str = "") -> int:
 async def work_until_over(app: Penstock, queue: str = "") -> None:
     """A worker that stops, in order, when its queue has nothing unfinished."""
     async with app.worker(queues=queue or None, concurrency=8):
-        while await app.doors.run(unfinished, app, queue):
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue))
 
 
 # Scenes
@@ -148,8 +154,7 @@ def stop(app: Penstock, part: Part) -> None:
     async def live() -> None:
         worker = app.worker(queues=part.queue, concurrency=2)
         await worker.start()
-        while not _running(part):
-            await asyncio.sleep(0.005)
+        await asyncio.to_thread(eventually, lambda: _running(part))
         with beginning(part):
             await worker.stop(timeout=0.05)
 
@@ -173,8 +178,7 @@ def reap(app: Penstock, part: Part) -> None:
 
     async def live() -> None:
         async with app.worker(queues="nothing"):
-            while await app.doors.run(_claims, app):
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(eventually, lambda: not _claims(app))
 
     with beginning(part):
         asyncio.run(live())

@@ -1,0 +1,42 @@
+"""Who was cut off from the database must not, once back, judge others by their silence: they were cut off too.
+
+Invariant 11: an outage spends nothing. A process that could not write its heartbeat because the database was away
+looks dead to whoever comes back first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SLOW = 0.25
+"""An exchange that takes so much of the patience with silence is as good as none."""
+
+
+class Contact:
+    """How well this process reaches the database, as far as that matters for judging others."""
+
+    def __init__(self, silence: float) -> None:
+        self.silence = silence
+        self._judge_from = 0.0
+        self._cut_off = False
+
+    @property
+    def may_judge(self) -> bool:
+        """Everybody else has had time enough to be heard."""
+        return not self._cut_off and time.monotonic() >= self._judge_from
+
+    @contextmanager
+    def exchange(self) -> Iterator[None]:
+        """Around something that asks the database."""
+        began = time.monotonic()
+        try:
+            yield
+        except Exception:
+            self._cut_off = True
+            raise
+        now = time.monotonic()
+        if self._cut_off or now - began > self.silence * SLOW:
+            self._cut_off = False
+            self._judge_from = now + self.silence
