@@ -43,7 +43,7 @@ def take_ready(
     picked = _pick(tx, lanes, tasks, limit)
     if not picked:
         return []
-    ids = [job_id for _, _, _, job_id in picked]
+    ids = list(dict.fromkeys(job_id for _, _, _, job_id in picked))
     tx.run(REMOVE, seqs=[seq for _, _, seq, _ in picked])
     tx.run(HOLD, ids=ids, token=token, process=process)
     held = {row[0]: row[1:] for row in tx.rows(HELD, ids=ids, token=token)}

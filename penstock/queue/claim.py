@@ -26,9 +26,12 @@ def claim(
     rows = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process) if lanes and tasks else []
     floors: dict[tuple[str, int], int] = {}
     claims: list[Claim] = []
+    # A job that was cancelled and retried may still have its old place in the queue beside the new one.
+    met: set[str] = set()
     for job_id, queue, tier, seq, generation, retries, crashes, claimed_at, *described in rows:
         floors[queue, tier] = max(seq, floors.get((queue, tier), 0))
-        if generation is not None:
+        if generation is not None and job_id not in met:
+            met.add(job_id)
             task, payload, options, *place = described
             claims.append(
                 Claim(

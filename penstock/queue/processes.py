@@ -6,10 +6,6 @@ from collections.abc import Sequence
 
 from penstock.database.transaction import Transaction
 
-REGISTER = """
-INSERT INTO {processes} (id, host, pid, role, supervisor_id, details, started_at, heartbeat_at)
-VALUES (:id, :host, :pid, :role, :supervisor_id, :details, {now}, {now})
-"""
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
 CANCELLATIONS = "SELECT job_id FROM {cancellations} WHERE process_id = :id"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
@@ -22,8 +18,17 @@ WHERE name = :name AND (holder = :holder OR expires_at < {now})
 def register(
     tx: Transaction, id: str, host: str, pid: int, role: str, supervisor_id: str | None, details: str
 ) -> None:
+    """Write the row; may be repeated after a lost answer."""
     tx.stage("register")
-    tx.run(REGISTER, id=id, host=host, pid=pid, role=role, supervisor_id=supervisor_id, details=details)
+    row = {
+        "id": id,
+        "host": host,
+        "pid": pid,
+        "role": role,
+        "supervisor_id": supervisor_id,
+        "details": details,
+    }
+    tx.insert("processes", [row], ignore_duplicates=True, started_at="{now}", heartbeat_at="{now}")
 
 
 def beat(tx: Transaction, id: str) -> bool:
