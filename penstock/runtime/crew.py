@@ -93,10 +93,10 @@ class Crew:
             self._start_waiting()
 
     def _done_elsewhere(self, work: Work, event: Event | Died | None) -> None:
-        """From a thread: settle at once, tidy up on the loop."""
+        """From a thread: settle at once, but have the loop tidy up first, or the job may be back before."""
+        self._on_loop(self._tidy, work, event is None)
         if event is not None:
             self.finished(work.attempt(event, random.random))
-        self._on_loop(self._tidy, work, event is None)
 
     def _tidy(self, work: Work, lost: bool) -> None:
         if self.active.pop(work.claim.job_id, None) is not None:

@@ -67,6 +67,20 @@ class Work:
         self.started = True
         return CurrentJob(self.claim, self.task.codec, around, self.signals)
 
+    def begin_once(self) -> bool:
+        """False when it was over before it began: what was given back must not run after all."""
+        with _ENDING:
+            if not self._over:
+                self.began = time.monotonic()
+                self.started = True
+            return self.started
+
+    def time_left(self) -> float | None:
+        """Seconds until its timeout, which counts from when it began. None: there is no limit, or it is over."""
+        if self.timeout is None or self._over:
+            return None
+        return self.timeout - (time.monotonic() - self.began) if self.started else self.timeout
+
     def arguments(self) -> Arguments:
         if self.claim.call is not None:
             return self.task.codec.decode_call(*self.claim.call)  # type: ignore[no-any-return]

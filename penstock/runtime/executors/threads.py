@@ -45,15 +45,19 @@ class ThreadExecutor:
 
     def _serve(self) -> None:
         while (work := self._inbox.get()) is not None:
-            event = call_sync(work, self.around)
-            if work.end_once():
-                self.done(work, event)
+            if work.begin_once():
+                event = call_sync(work, self.around)
+                if work.end_once():
+                    self.done(work, event)
             with self._lock:
                 self._idle += 1
             self.vacated(work)
 
     def _overdue(self, work: Work) -> None:
-        if work.end_once():
+        left = work.time_left()
+        if left is not None and left > 0:
+            asyncio.get_running_loop().call_later(left, self._overdue, work)
+        elif work.end_once():
             work.signals.cancelled = True
             self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
             self.done(work, TimedOut(work.timeout or 0.0))
