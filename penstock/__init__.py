@@ -1,7 +1,7 @@
 """Penstock: durable pipelines on the database you already have."""
 
 from penstock.app import Penstock
-from penstock.context import current
+from penstock.context import current, stop_run
 from penstock.pipelines.fluent import flow
 from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.reconcile.columns import Reconcilable
@@ -23,6 +23,7 @@ __all__ = [  # noqa: RUF022 - in plain order
     "current",
     "first",
     "flow",
+    "stop_run",
     "switch",
     "wait_for",
 ]

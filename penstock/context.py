@@ -7,15 +7,17 @@ import inspect
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from penstock.effects import TransactionScope
 from penstock.errors import PenstockError, SerializationError
 from penstock.queue import markers
+from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
 from penstock.values import tags
 from penstock.values.failure import clean
 from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.outcome import StopRun
 from penstock.values.shape import Mismatch, Shape
 
 if TYPE_CHECKING:
@@ -63,6 +65,13 @@ class CurrentJob:
     @property
     def run_id(self) -> str | None:
         return self._claim.run_id
+
+    @property
+    def context(self) -> RunContext:
+        """Values that all steps of the run share."""
+        if self.run_id is None:
+            raise PenstockError("this job is not a step of a run, so there is no context")
+        return RunContext(self._around.database, self.run_id, _in_thread, self.idempotency_key)
 
     @property
     def attempt(self) -> int:
@@ -173,6 +182,13 @@ def current() -> CurrentJob:
     if job is None:
         raise PenstockError("no job is running here: penstock.current() works inside a task's handler only")
     return job
+
+
+def stop_run(value: object = None) -> NoReturn:
+    """Inside a step: end the whole run, early and successfully, with this value. What has not started is skipped."""
+    if current().run_id is None:
+        raise PenstockError("stop_run() ends the run that a step belongs to; this job is not a step of a run")
+    raise StopRun(value)
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

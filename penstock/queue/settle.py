@@ -79,7 +79,11 @@ def _fused(
     tx: Transaction, attempts: Sequence[Attempt], process: str, finished_tokens: Sequence[int]
 ) -> Settled:
     """Successes in one statement; the rest, and what the fence held back, the general way."""
-    simple = {a.claim.job_id: a for a in attempts if a.outcome.kind is OutcomeKind.SUCCEEDED}
+    simple = {
+        a.claim.job_id: a
+        for a in attempts
+        if a.outcome.kind is OutcomeKind.SUCCEEDED and a.outcome.reason is None
+    }
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
     rows = [

@@ -94,7 +94,7 @@ class Work:
 
     def attempt(self, event: Event | Died, random: Callable[[], float]) -> Attempt:
         if type(event) is Returned:
-            outcome = Outcome(OutcomeKind.SUCCEEDED, event.output)
+            outcome = Outcome(OutcomeKind.SUCCEEDED, event.output, reason=event.reason)
         elif isinstance(event, Died):
             outcome = self._crashed(event)
         else:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.errors import ConfigurationError, PayloadTooLarge, PenstockError
+from penstock.values.codec import encode as encode_anything
 from penstock.values.failure import Failure
 from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -37,11 +38,25 @@ class Cancel:
     reason: str = ""
 
 
+class StopRun(BaseException):
+    """What `stop_run()` raises: not an error, so nothing that handles errors may swallow it."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__("stop_run() was called")
+        self.value = value
+
+
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The handler returned a value; `output` is its JSON text."""
+    """The handler returned a value; `output` is its JSON text. `stops_run`: with it, the whole run is to end."""
 
     output: str
+    stops_run: bool = False
+
+    @property
+    def reason(self) -> Reason | None:
+        """What the step's row says beside its success."""
+        return Reason.RUN_STOPPED if self.stops_run else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,9 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
     if isinstance(value, (Snooze, Cancel)):
         return value
     try:
+        if isinstance(value, StopRun):
+            # The run's value, which need not be of the type that the step returns.
+            return Returned(encode_anything(value.value, name="the value given to stop_run()"), stops_run=True)
         return Returned(encode(value))
     except PayloadTooLarge as error:
         return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
@@ -144,7 +162,7 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
     """The outcome of an attempt, `retry_count` retries spent before it; `random` in [0, 1) is for jitter."""
     match event:
         case Returned(output):
-            return Outcome(OutcomeKind.SUCCEEDED, output=output)
+            return Outcome(OutcomeKind.SUCCEEDED, output=output, reason=event.reason)
         case Snooze(seconds):
             return Outcome(OutcomeKind.SNOOZED, delay=float(seconds))
         case Cancel(reason) | Stopped(reason):

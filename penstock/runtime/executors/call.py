@@ -13,7 +13,7 @@ from penstock.runtime.work import Arguments, Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
-from penstock.values.outcome import Event, TimedOut, interpret, raised
+from penstock.values.outcome import Event, StopRun, TimedOut, interpret, raised
 
 
 async def call_async(work: Work, around: Surroundings) -> Event | None:
@@ -32,6 +32,8 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
                 value = await _awaited(work, *arguments)
     except SimulatedCrash:
         raise
+    except StopRun as stop:
+        value = stop
     except TimeoutError as error:
         return TimedOut(work.timeout or 0.0) if limit is not None and limit.expired() else raised(error)
     except asyncio.CancelledError as error:
@@ -57,6 +59,8 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
         value = _called(work.task.function, *arguments)
     except SimulatedCrash:
         raise
+    except StopRun as stop:
+        value = stop
     except BaseException as error:
         return raised(error)
     finally:
