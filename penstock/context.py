@@ -15,6 +15,7 @@ from penstock.queue import markers
 from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
 from penstock.values import tags
+from penstock.values.codec import encode
 from penstock.values.failure import clean
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.outcome import StopRun
@@ -186,9 +187,10 @@ def current() -> CurrentJob:
 
 def stop_run(value: object = None) -> NoReturn:
     """Inside a step: end the whole run, early and successfully, with this value. What has not started is skipped."""
-    if current().run_id is None:
+    job = current()
+    if job.run_id is None:
         raise PenstockError("stop_run() ends the run that a step belongs to; this job is not a step of a run")
-    raise StopRun(value)
+    raise StopRun(encode(value, limit=job.payload_limit, name="the value given to stop_run()"))
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

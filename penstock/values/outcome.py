@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.errors import ConfigurationError, PayloadTooLarge, PenstockError
-from penstock.values.codec import encode as encode_anything
 from penstock.values.failure import Failure
 from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -39,11 +38,14 @@ class Cancel:
 
 
 class StopRun(BaseException):
-    """What `stop_run()` raises: not an error, so nothing that handles errors may swallow it."""
+    """What `stop_run()` raises: not an error, so nothing that handles errors may swallow it.
 
-    def __init__(self, value: object) -> None:
+    `output` is the run's value as JSON text; it need not be of the type that the step returns.
+    """
+
+    def __init__(self, output: str) -> None:
         super().__init__("stop_run() was called")
-        self.value = value
+        self.output = output
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,9 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
     """What a handler's return value asks for; `encode` is `Signature.encode_result`, with its limit."""
     if isinstance(value, (Snooze, Cancel)):
         return value
+    if isinstance(value, StopRun):
+        return Returned(value.output, stops_run=True)
     try:
-        if isinstance(value, StopRun):
-            # The run's value, which need not be of the type that the step returns.
-            return Returned(encode_anything(value.value, name="the value given to stop_run()"), stops_run=True)
         return Returned(encode(value))
     except PayloadTooLarge as error:
         return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
