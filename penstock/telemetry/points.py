@@ -16,10 +16,13 @@ from contextlib import contextmanager
 
 Watcher = Callable[[str], None]
 
-STAGES = frozenset(
-    "beat bury cancel children claim discard discover effects enqueue forget_cancellations lease leave marker "
-    "progress promote prune reap reclaim register release release_unknown retry settle transaction".split()  # noqa: SIM905
-)
+# fmt: off
+STAGES = frozenset((
+    "beat", "bury", "cancel", "children", "claim", "discard", "discover", "effects", "enqueue",
+    "forget_cancellations", "lease", "leave", "marker", "progress", "promote", "prune", "reap", "reclaim",
+    "register", "release", "release_unknown", "retry", "settle", "transaction",
+))
+# fmt: on
 """What `Transaction.stage` is called with: the first part of a point's name."""
 OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})
 

@@ -1,0 +1,130 @@
+"""The doctor finds what is wrong, and only that, and says what to do."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock import Penstock
+from penstock.database import vitals
+from penstock.errors import PenstockError
+from penstock.operate import doctor
+from penstock.operate.doctor import Finding, Level, Patient, examine
+from penstock.operate.processes import list_processes
+from penstock.testing import drain, travel
+from tests.conformance.operate.helpers import enqueue, register, take
+
+
+def findings(app: Penstock) -> dict[str, Finding]:
+    """The worst of each check."""
+    app.prepare()
+    found = examine(Patient(app.database, app.metadata, frozenset(app.tasks)))
+    return {finding.check: finding for finding in sorted(found, key=lambda f: list(Level).index(f.level))}
+
+
+def bad(app: Penstock) -> dict[str, Finding]:
+    return {name: finding for name, finding in findings(app).items() if finding.level is not Level.OK}
+
+
+def test_a_healthy_installation_has_no_findings(app: Penstock) -> None:
+    app.prepare()
+    register(app)
+    assert bad(app) == {}
+    assert {"database", "schema", "clock", "processes", "claims", "waiting", "tasks"} <= findings(app).keys()
+
+
+def test_each_finding_comes_with_advice(app: Penstock) -> None:
+    enqueue(app, "fail", 1)
+    drain(app)
+    enqueue(app, "quick", 1)
+    with travel(app, 100):
+        found = bad(app)
+    assert {"processes", "waiting", "dead letters"} <= found.keys()
+    assert all(finding.advice for finding in found.values())
+
+
+def test_silent_processes_and_orphaned_claims_are_found(app: Penstock) -> None:
+    enqueue(app, "quick", 1)
+    process = register(app)
+    take(app, process)
+    with travel(app, 100):
+        assert "silent" in bad(app)["processes"].message
+        app.database.in_transaction(lambda tx: tx.run("DELETE FROM {processes}"))
+        assert "1 claims" in bad(app)["claims"].message
+
+
+def test_due_work_that_nobody_promotes_is_found(app: Penstock) -> None:
+    enqueue(app, "quick", 1, delay=10)
+    with travel(app, 100):
+        assert bad(app)["scheduled"].level is Level.PROBLEM
+
+
+def test_waiting_work_for_unknown_tasks_is_found(app: Penstock, make_app: Callable[..., Penstock]) -> None:
+    other = make_app()
+
+    @other.task(name="elsewhere")
+    def elsewhere() -> None: ...
+
+    elsewhere.enqueue()
+    assert "'elsewhere'" in bad(app)["tasks"].message
+    assert "tasks" not in bad(other)
+
+
+def test_a_missing_index_or_table_is_found(app: Penstock) -> None:
+    app.prepare()
+    assert bad(app).keys() <= {"processes"}
+    app.database.in_transaction(lambda tx: tx.run("DROP TABLE {markers}"))
+    assert bad(app)["schema"].level is Level.PROBLEM
+    assert "markers" in bad(app)["schema"].message
+
+
+def test_a_clock_that_is_off_is_found(app: Penstock) -> None:
+    app.prepare()
+    with travel(app, -3600):
+        assert "3600" in bad(app)["clock"].message
+
+
+def test_an_unreachable_database_ends_the_examination(app_on: Callable[..., Penstock]) -> None:
+    app = app_on("postgresql://nobody@127.0.0.1:1/nothing", connect_timeout=1)
+    (only,) = examine(Patient(app.database, app.metadata, frozenset()))
+    assert (only.check, only.level) == ("database", Level.PROBLEM)
+
+
+def test_a_database_without_tables_ends_the_examination(
+    app_on: Callable[..., Penstock], empty_database_url: str
+) -> None:
+    app = app_on(empty_database_url)
+    found = examine(Patient(app.database, app.metadata, frozenset()))
+    assert [finding.check for finding in found] == ["database", "schema"]
+    assert "penstock migrate" in found[-1].advice
+
+
+def test_an_old_snapshot_is_found(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On servers; SQLite has none to hold."""
+    app.prepare()
+    monkeypatch.setattr(vitals, "OLD_SNAPSHOT", -1.0)
+    with app.database.engine.connect() as connection, connection.begin():
+        connection.exec_driver_sql(f"SELECT 1 FROM {app.database.qualified('jobs')}")
+        found = bad(app)
+    assert ("oldest snapshot" in found) == (
+        app.database.dialect.pushes_wakeups or not app.database.dialect.transactional_ddl
+    )
+
+
+def test_a_check_that_cannot_be_made_is_a_finding(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Patient) -> list[Finding]:
+        raise PenstockError("the row is gone")
+
+    monkeypatch.setattr(doctor, "CHECKS", [broken])
+    assert bad(app)["broken"].message == "the row is gone"
+
+
+def test_processes_are_listed_with_what_they_hold(app: Penstock) -> None:
+    app.tasks["quick"].enqueue_many([(n,) for n in range(5)])
+    supervisor = register(app, "supervisor")
+    lonely = register(app)
+    worker = register(app, supervisor=supervisor, details='{"queues": "all"}')
+    take(app, worker, limit=3)
+    rows = app.database.read(list_processes)
+    assert [(row.id, row.holding) for row in rows] == [(supervisor, 0), (worker, 3), (lonely, 0)]
+    assert rows[1].details == {"queues": "all"}
+    assert 0 <= rows[1].silence < 5
