@@ -281,7 +281,13 @@ def _write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
 
     @event.listens_for(engine, "commit")
     def commit(connection: Connection) -> None:
-        dialect.commit(connection.connection.driver_connection)
+        driver = connection.connection.driver_connection
+        try:
+            dialect.commit(driver)
+        except BaseException:
+            # SQLAlchemy takes a refused commit for the end and would pool the connection as it is.
+            _quietly(dialect.rollback, driver)
+            raise
 
     @event.listens_for(engine, "rollback")
     def rollback(connection: Connection) -> None:

@@ -101,6 +101,8 @@ class Sqlite:
         self.in_memory = path is None
         self.gate = Gate(f"{path}-penstock" if path else None, timeout)
         self.timeout = timeout
+        self.inside: set[int] = set()
+        """Connections that have passed the gate."""
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         return {"connect_args": {"check_same_thread": False, "timeout": settings.lock_timeout}}
@@ -146,12 +148,19 @@ class Sqlite:
         except BaseException:
             self.gate.leave()
             raise
+        self.inside.add(id(driver))
+
+    def _leave(self, driver: Any) -> None:
+        """Whatever has become of its transaction: SQLite rolls back by itself when a disk is full."""
+        if id(driver) in self.inside:
+            self.inside.discard(id(driver))
+            self.gate.leave()
 
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
 
-    def begin_single(self, driver: Any) -> object:
-        return self.begin(driver)
+    def begin_single(self, driver: Any) -> None:
+        self.begin(driver)
 
     def begin_reading(self, driver: Any) -> None:
         if self.in_memory:
@@ -160,14 +169,14 @@ class Sqlite:
     def commit(self, driver: Any, opened: object = None, farewells: Sequence[Farewell] = ()) -> None:
         if driver.in_transaction:
             driver.execute("COMMIT")
-            self.gate.leave()
+            self._leave(driver)
 
     def rollback(self, driver: Any, opened: object = None) -> None:
-        if driver.in_transaction:
-            try:
+        try:
+            if driver.in_transaction:
                 driver.execute("ROLLBACK")
-            finally:
-                self.gate.leave()
+        finally:
+            self._leave(driver)
 
     def write(
         self,

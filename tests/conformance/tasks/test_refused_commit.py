@@ -1,0 +1,49 @@
+"""A commit that the database refuses leaves nothing behind: no open transaction in the pool, no closed gate."""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from penstock.database.sqlite import Sqlite
+
+
+def test_a_refused_commit_does_not_keep_others_from_writing(
+    app_on: Callable[..., Penstock], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_on(sqlite_url)
+    with monkeypatch.context() as broken:
+        broken.setattr(Sqlite, "commit", _refuse)
+        with pytest.raises(sqlite3.OperationalError), app.database.sqlalchemy() as (connection, _):
+            connection.exec_driver_sql("CREATE TABLE refused (x INTEGER)")
+
+    assert _written_by_another_thread(app)
+
+
+def test_a_transaction_that_the_database_rolled_back_by_itself_frees_the_gate(
+    app_on: Callable[..., Penstock], sqlite_url: str
+) -> None:
+    app = app_on(sqlite_url)
+    with pytest.raises(RuntimeError), app.database.transaction() as tx:
+        tx.driver.execute("ROLLBACK")  # as SQLite does when the disk is full
+        raise RuntimeError
+
+    assert _written_by_another_thread(app)
+
+
+def _refuse(_dialect: Sqlite, _driver: Any, *_: object) -> None:
+    raise sqlite3.OperationalError("database is locked")
+
+
+def _written_by_another_thread(app: Penstock) -> bool:
+    done = threading.Event()
+
+    def write() -> None:
+        app.database.in_transaction(lambda tx: tx.run("DELETE FROM {leases}"))
+        done.set()
+
+    threading.Thread(target=write, daemon=True).start()
+    return done.wait(5)
