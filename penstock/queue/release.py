@@ -18,7 +18,12 @@ RELEASE = """
 UPDATE {job_states} SET status = 'available', token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
-OWN_CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id = :process ORDER BY token {lock}"
+# Once our process row is gone, everything under it is an orphan and the reaper's business.
+OWN_CLAIMS = """
+SELECT token, job_ids FROM {claims}
+WHERE process_id = :process AND EXISTS (SELECT 1 FROM {processes} WHERE id = :process)
+ORDER BY token {lock}
+"""
 
 
 def release(

@@ -40,12 +40,13 @@ class Holdings:
                 self.busy[claim.queue] += 1
 
     def emptied_by(self, claims: Sequence[Claim]) -> list[int]:
-        """The tokens of which nothing is left once these are gone."""
+        """The tokens of which nothing is left once these are gone. Of those we know nothing about, nobody can say."""
         with self.lock:
             going: dict[int, set[str]] = {}
             for claim in claims:
                 going.setdefault(claim.token, set()).add(claim.job_id)
-            return [token for token, ids in going.items() if self.tokens.get(token, set()) <= ids]
+            known = self.tokens
+            return [token for token, ids in going.items() if token in known and known[token] <= ids]
 
     def remove(self, claims: Sequence[Claim]) -> None:
         with self.lock:
@@ -122,6 +123,9 @@ class JobSource:
         ids = {claim.job_id for claim in kept}
         self._dropped = [claim for claim in claims if claim.job_id not in ids]
         return kept
+
+    def forget(self, claims: Sequence[Claim]) -> None:
+        self.holdings.remove(claims)
 
     def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
         began = time.monotonic()
