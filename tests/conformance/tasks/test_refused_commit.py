@@ -9,6 +9,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.database.sqlite import Sqlite
+from penstock.database.transaction import Transaction
 
 
 def test_a_refused_commit_does_not_keep_others_from_writing(
@@ -28,14 +29,19 @@ def test_a_transaction_that_the_database_rolled_back_by_itself_frees_the_gate(
 ) -> None:
     app = app_on(sqlite_url)
     with pytest.raises(RuntimeError), app.database.transaction() as tx:
-        tx.driver.execute("ROLLBACK")  # as SQLite does when the disk is full
-        raise RuntimeError
+        _fill_the_disk(tx)
 
     assert _written_by_another_thread(app)
 
 
 def _refuse(_dialect: Sqlite, _driver: Any, *_: object) -> None:
     raise sqlite3.OperationalError("database is locked")
+
+
+def _fill_the_disk(tx: Transaction) -> None:
+    """SQLite rolls the transaction back by itself, then says so."""
+    tx.driver.execute("ROLLBACK")
+    raise RuntimeError
 
 
 def _written_by_another_thread(app: Penstock) -> bool:
