@@ -80,7 +80,7 @@ class Lanes:
 
     def swept(self, found: Iterable[tuple[str, int]], seconds: float) -> None:
         """A look at everything is done: remember the lanes that exist, and wait according to what it cost."""
-        self.floors = {lane: self.floors.get(lane, 0) for lane in {*found, *self.floors}}
+        self.floors = {lane: self.floors.get(lane, 0) for lane in [*self.floors, *found]}
         interval = min(max(seconds * SWEEP_SHARE, SHORTEST_SWEEP_INTERVAL), self.longest_interval)
         self._next_sweep = time.monotonic() + interval
         self._forced = False
