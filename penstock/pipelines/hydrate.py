@@ -37,6 +37,9 @@ WHERE job_id {among:ids:uuid}
 PARK = """
 UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
+STILL_OURS = """
+SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
+"""
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 NOT_STARTED = {
@@ -68,13 +71,11 @@ def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
             going.append(claim)
     ready = gather(desk, tx, found, going + children)
     if len(going) < len(claims):
-        kept = {claim.token for claim in going}
-        dropped = sorted({claim.token for claim in claims} - kept)
-        if dropped:
-            tx.run(FORGET_CLAIMS, tokens=dropped)
-        _park(tx, paused, JobStatus.AVAILABLE)
-        _open_children(desk, tx, ready[len(going) :])
-        _refuse(desk, tx, found, refused)
+        _forget(tx, claims, going)
+        ours = _still_ours(tx, [*paused, *children, *refused])
+        _park(tx, [claim for claim in paused if claim.job_id in ours], JobStatus.AVAILABLE)
+        _open_children(desk, tx, [claim for claim in ready[len(going) :] if claim.job_id in ours])
+        _refuse(desk, tx, found, [claim for claim in refused if claim.job_id in ours])
     return ready[: len(going)]
 
 
@@ -108,6 +109,20 @@ def not_started(tx: Transaction, mode: RunMode, steps: Iterable[tuple[str, str, 
     if ids:
         tx.run(SKIP, status=status.value, reason=reason.value, ids=ids)
     return ended
+
+
+def _forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> None:
+    """The receipts of claims of which nothing is left."""
+    tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
+    if tokens:
+        tx.run(FORGET_CLAIMS, tokens=sorted(tokens))
+
+
+def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> set[str]:
+    """The claim may have been committed before this transaction: what was lost since then is not ours to end."""
+    tokens = {claim.job_id: claim.token for claim in claims}
+    rows = tx.rows(STILL_OURS, ids=sorted(tokens))
+    return {str(job) for job, token in rows if tokens[str(job)] == token}
 
 
 def _refuse(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:

@@ -85,6 +85,9 @@ class RowSource:
     def is_complete(self, claims: Sequence[Item]) -> bool:
         return True
 
+    def forget(self, claims: Sequence[Item]) -> None:
+        """Never needed: claims are complete as they are."""
+
     def complete(self, tx: Transaction, claims: Sequence[Item]) -> list[Item]:
         return list(claims)
 

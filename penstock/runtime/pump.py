@@ -23,6 +23,9 @@ from penstock.telemetry.events import Stream
 C = TypeVar("C")
 F = TypeVar("F")
 
+MOST_COLLISIONS = 5
+"""So many races may be lost in a row before that counts as trouble."""
+
 
 class Pump(Service, Generic[C, F]):
     """Moves work from a source to executors, and outcomes back."""
@@ -52,6 +55,7 @@ class Pump(Service, Generic[C, F]):
         self._outbox: deque[F] = deque()
         self._empty_turns = 0
         self._doubtful = False
+        self._collisions = 0
         self._one_at_a_time = threading.Lock()
 
     def finished(self, work: F) -> None:
@@ -65,7 +69,15 @@ class Pump(Service, Generic[C, F]):
 
     def turn(self) -> Turn:
         with self._one_at_a_time:
-            return self._turn()
+            turn = self._turn()
+            self._collisions = 0
+            return turn
+
+    def _trouble(self, error: Exception) -> None:
+        """A deadlock or the like is a race lost, no trouble: go again at once, unless that does not help."""
+        self._collisions += 1
+        if self._collisions > MOST_COLLISIONS or not self.database.dialect.is_transient(error):
+            super()._trouble(error)
 
     def _turn(self) -> Turn:
         if self._doubtful:
@@ -103,7 +115,13 @@ class Pump(Service, Generic[C, F]):
     def _claim_alone(self, limit: int) -> list[C]:
         """The short way for an idle worker: one journey to the database."""
         claims = self._transact(self.source.claim, limit, single=True)
-        return claims if self.source.is_complete(claims) else self._transact(self.source.complete, claims)
+        if self.source.is_complete(claims):
+            return claims
+        try:
+            return self._transact(self.source.complete, claims)
+        except BaseException:
+            self.source.forget(claims)
+            raise
 
     def _transact(self, work: Callable[..., list[C] | None], *args: object, single: bool = False) -> list[C]:
         try:

@@ -31,6 +31,9 @@ class Source(Protocol[C, F]):
     def complete(self, tx: Transaction, claims: Sequence[C]) -> list[C]:
         """Fetch what is missing, in the claim's transaction or in one after it; the claims that are to be run."""
 
+    def forget(self, claims: Sequence[C]) -> None:
+        """Claims that could not be completed: they are not held here, so `recover` gives them back."""
+
     def committed(self) -> None:
         """The transaction of the last settle and claim is durable: now tell, count and forget."""
 

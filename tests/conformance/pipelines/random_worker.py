@@ -1,0 +1,69 @@
+"""A worker that does everything in random order: claims some, runs some, settles some of them together."""
+
+from __future__ import annotations
+
+from random import Random
+
+from penstock import Penstock
+from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime.executors.call import call_sync
+from penstock.runtime.identity import Identity
+from penstock.runtime.job_source import JobSource
+from penstock.runtime.lanes import Lanes
+from penstock.runtime.work import Work
+from penstock.surroundings import Surroundings
+
+
+class RandomWorker:
+    """Works until there is nothing left to do."""
+
+    def __init__(self, app: Penstock, seed: int) -> None:
+        app.prepare()
+        self.app = app
+        self.random = Random(seed)
+        self.identity = Identity(app.database, app.events, "all")
+        self.identity.register()
+        self.around = Surroundings(
+            app.database, self.identity.id, app.follow, app.settings.payload_limit, lambda *_: None
+        )
+        lanes = Lanes(None, 0.0, uses_floor=False)
+        self.source = JobSource(
+            lambda: self.identity.id,
+            lambda: app.task_names,
+            lanes,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.hydrate,
+        )
+        self.held: list[Claim] = []
+
+    def run(self) -> None:
+        while self.turn():
+            pass
+
+    def turn(self) -> bool:
+        """Settle and claim in one transaction, as a pump does; False when nothing is left."""
+        self.random.shuffle(self.held)
+        some = self.random.randint(1, 6)
+        done, self.held = self.held[:some], self.held[some:]
+        finished = [self.execute(claim) for claim in done]
+        limit = self.random.choice([0, 1, 1, 3, 10])
+        if not finished and not self.held:
+            limit = 5
+        with self.app.database.transaction() as tx:
+            if finished:
+                self.source.settle(tx, finished)
+            self.source.lanes.force_sweep()
+            claims = self.source.claim(tx, limit) if limit else []
+            if not self.source.is_complete(claims):
+                claims = self.source.complete(tx, claims)
+        self.source.committed()
+        self.held += claims
+        return bool(finished or self.held or self.app.engine.chores.turn())
+
+    def execute(self, claim: Claim) -> Attempt:
+        work = Work.of(claim, self.app.find_task(claim.task))
+        event = call_sync(work, self.around)
+        assert event is not None
+        return work.attempt(event, lambda: 0.0)

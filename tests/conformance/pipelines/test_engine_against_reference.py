@@ -1,0 +1,133 @@
+"""Random pipelines, random failures, random order and batches: the engine ends where the reference interpreter does."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, current
+from penstock.pipelines.closing import follow
+from penstock.pipelines.paths import Path, path_of
+from penstock.pipelines.trigger import NewRun
+from penstock.pipelines.waiting import Conclusion, conclude
+from penstock.values.ids import new_id
+from penstock.values.jsontext import dumps
+from penstock.values.status import JobStatus, Reason, RunStatus
+from tests.conformance.pipelines.random_worker import RandomWorker
+from tests.conformance.tasks.looking import rows
+from tests.pure.pipelines.machine import Boom
+from tests.pure.pipelines.programs import Program, program
+from tests.pure.pipelines.reference import BLOCKED, IGNORED, PRUNED, RAN, Reference
+
+PROGRAMS = {"sqlite": 150, "postgres": 60, "mariadb": 30}
+
+
+class Bench:
+    """An app whose tasks do what the program of the run says."""
+
+    def __init__(self, app: Penstock) -> None:
+        self.app = app
+        self.made: Program | None = None
+
+        def body(*values: Any) -> Any:
+            claim = current()._claim
+            assert self.made is not None
+            return self.made.outcome(str(claim.node), path_of(claim.path or ""), list(values), {})
+
+        for name in ("value", "list", "label"):
+            app.task(name=f"tests.{name}", retries=0)(body)
+
+    def run(self, made: Program, order: int) -> str:
+        self.made = made
+        new = NewRun(new_id(), made.definition, '{"given":"hello"}')
+        self.app.engine.trigger(new, None)
+        worker = RandomWorker(self.app, order)
+        while True:
+            worker.run()
+            if not self.end_a_wait(new.id, worker.random):
+                return new.id
+
+    def end_a_wait(self, run: str, random: Random) -> bool:
+        """A signal for each waiting step of its own: the reference has one value per step."""
+        waiting = [step for step in self.app.run(run).steps() if step.status is JobStatus.WAITING]
+        if not waiting:
+            return False
+        step = random.choice(waiting)
+        assert self.made is not None
+        try:
+            how = Conclusion(JobStatus.SUCCEEDED, dumps(self.made.outcome(step.key, step.path, [], {})))
+        except Boom:
+            how = Conclusion(JobStatus.FAILED, reason=Reason.RETRIES_EXHAUSTED, error="boom")
+        with self.app.database.transaction() as tx:
+            follow(self.app.engine.desk, tx, conclude(tx, {step.id: how}))
+        return True
+
+    def reference(self, made: Program, run: str) -> Reference:
+        stored = rows(self.app, "SELECT node, path, winner FROM {joins} WHERE run_id = :run", run=run)
+        winners = {(node, path_of(path)): winner for node, path, winner in stored}
+
+        def winner(key: str, path: Path) -> str | None:
+            return winners.get((key, path))
+
+        return Reference(made.definition, made.outcome, {"given": "hello"}, winner)
+
+
+@pytest.fixture
+def bench(app: Penstock) -> Bench:
+    return Bench(app)
+
+
+def expected(how: str, failed: bool) -> tuple[JobStatus, Reason | None]:
+    if failed:
+        return JobStatus.FAILED, Reason.RETRIES_EXHAUSTED
+    return {
+        RAN: (JobStatus.SUCCEEDED, None),
+        BLOCKED: (JobStatus.SKIPPED, Reason.UPSTREAM_FAILED),
+        PRUNED: (JobStatus.SKIPPED, Reason.BRANCH_NOT_TAKEN),
+        IGNORED: (JobStatus.FAILED, Reason.RETRIES_EXHAUSTED),
+    }[how]
+
+
+def check_ended(app: Penstock, run: str) -> None:
+    """Invariants 6 and 7: all joins have fired, nothing is left, and the run is terminal like all its steps."""
+    assert app.run(run).status.terminal
+    left = rows(app, "SELECT node, path, still_open FROM {joins} WHERE run_id = :run AND still_open <> 0", run=run)
+    assert left == []
+    assert all(step.status.terminal for step in app.run(run).steps())
+
+
+def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str) -> None:
+    for seed in range(PROGRAMS[database_kind]):
+        failing = (0.0, 0.1, 0.3)[seed % 3]
+        made = program(seed, failing, "ignore" if seed % 2 else "continue")
+        run = bench.run(made, seed)
+        check_ended(bench.app, run)
+        handle = bench.app.run(run)
+        if handle.status is RunStatus.HALTED:
+            continue
+        reference = bench.reference(made, run)
+        steps = {(s.key, s.path): s for s in handle.steps() if not s.key.startswith("@")}
+        ends = {at: reference.end(*at) for at in reference.steps()}
+        assert {at: (s.status, s.reason) for at, s in steps.items()} == {
+            at: expected(end.how, end.failed) for at, end in ends.items()
+        }, seed
+        for at, end in ends.items():
+            assert steps[at].output == end.value, (seed, at)
+        if handle.status is RunStatus.SUCCEEDED:
+            assert handle.result(0) == reference.result, seed
+        else:
+            assert handle.status is RunStatus.FAILED
+
+
+def test_a_halted_run_ends_and_what_ran_in_it_is_right(bench: Bench, database_kind: str) -> None:
+    for seed in range(1000, 1000 + PROGRAMS[database_kind] // 2):
+        made = program(seed, 0.1, "halt")
+        run = bench.run(made, seed)
+        check_ended(bench.app, run)
+        reference = bench.reference(made, run)
+        for step in bench.app.run(run).steps():
+            if step.status in (JobStatus.SUCCEEDED, JobStatus.FAILED) and not step.key.startswith("@"):
+                end = reference.end(step.key, step.path)
+                assert (step.status, step.output) == (expected(end.how, end.failed)[0], end.value)
