@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import cached_property, update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.context import building
 from penstock.errors import ArgumentError, DefinitionError
@@ -18,6 +18,8 @@ from penstock.values.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
+V = TypeVar("V")
+Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
 
 class Host(JobHost, Protocol):
@@ -68,24 +70,50 @@ class Task(Generic[P, R]):
         read_options(self.name, merged)
         return Task(self.host, self.function, self.defaults, merged)
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    @overload
+    def enqueue(self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
         job = self._job(new_id(), self.settings, args, kwargs)
         (id,) = self.host.submit([job], self.settings.connection)
         return Job(self.host, id, self)
 
-    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+    @overload
+    async def enqueue_async(
+        self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+    ) -> Job[V]: ...
+
+    @overload
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+
+    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
         job = self._job(new_id(), self.settings, args, kwargs)
         (id,) = await self.host.submit_async([job], self.settings.connection)
         return Job(self.host, id, self)
 
-    def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+    @overload
+    def enqueue_many(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    def enqueue_many(self, calls: Calls) -> list[Job[R]]: ...
+
+    def enqueue_many(self, calls: Calls) -> list[Job[Any]]:
         """Write a job for each call: a tuple of arguments, or a mapping of keyword arguments. All or none."""
         ids = self.host.submit(self._jobs(calls), self.settings.connection)
         return [Job(self.host, id, self) for id in ids]
 
-    async def enqueue_many_async(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Job[R]]:
+    @overload
+    async def enqueue_many_async(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    async def enqueue_many_async(self, calls: Calls) -> list[Job[R]]: ...
+
+    async def enqueue_many_async(self, calls: Calls) -> list[Job[Any]]:
         """`enqueue_many` for async callers."""
         ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
         return [Job(self.host, id, self) for id in ids]
@@ -119,7 +147,7 @@ class Task(Generic[P, R]):
             kept["retries"] = self.settings.retries.to_dict()
         return dumps(kept) if kept else None
 
-    def _jobs(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[NewJob]:
+    def _jobs(self, calls: Calls) -> list[NewJob]:
         if self.settings.key is not None:
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"

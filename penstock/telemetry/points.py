@@ -18,9 +18,16 @@ Watcher = Callable[[str], None]
 
 # fmt: off
 STAGES = frozenset((
+    # jobs and processes
     "beat", "bury", "cancel", "children", "claim", "discard", "discover", "effects", "enqueue",
     "forget_cancellations", "lease", "leave", "marker", "progress", "promote", "prune", "reap", "reclaim",
     "register", "release", "release_unknown", "retry", "settle", "transaction",
+    # runs
+    "advance", "cancel_children", "cancel_run", "chain", "chain_start", "context", "deadline", "deliver", "expand",
+    "give_up", "hydrate", "pause", "requeue", "resume", "signal", "start", "sweep", "timer", "trigger",
+    "wait_timeout",
+    # rows
+    "apply_rows", "claim_rows", "recover_rows", "renew_rows", "request_visits", "sweep_rows", "tally_rows",
 ))
 # fmt: on
 """What `Transaction.stage` is called with: the first part of a point's name."""

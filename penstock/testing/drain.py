@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from penstock.database.dialect import Lane
 from penstock.database.ears import DeafEar
 from penstock.errors import PenstockError
 from penstock.queue import progress, reclaim
@@ -85,7 +86,7 @@ class Hand:
         self.around = Surroundings(app.database, "", app.follow, app.settings.payload_limit, self._report)
         self._taken: list[Claim] = []
         self._room = 1
-        lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_leave_in_order)
+        lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_in_order)
         self.source = JobSource(
             self._name, lambda: app.task_names, lanes, app.wakeups, app.events, app.follow, app.hydrate
         )
@@ -176,8 +177,9 @@ class Hand:
         return self.identity.id
 
 
-def _leave_in_order(_lanes: object) -> None:
+def _in_order(lanes: list[Lane]) -> None:
     """A worker takes queues of one priority in turns, at random; a test wants the same order every time."""
+    lanes.sort(key=lambda lane: lane.queue)
 
 
 def _refuse_inside_a_loop() -> None:

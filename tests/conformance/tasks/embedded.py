@@ -23,5 +23,5 @@ def beside_a_worker(app: Penstock, main: Callable[[Worker], Awaitable[T]], **opt
 async def until(look: Callable[[], object], seconds: float = 20) -> None:
     """Yield to the loop until there is something true to see."""
     async with asyncio.timeout(seconds):
-        while not look():
+        while not look():  # noqa: ASYNC110 - what is looked at lies in the database, and cannot set an event
             await asyncio.sleep(0.005)

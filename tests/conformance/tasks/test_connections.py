@@ -114,8 +114,13 @@ def native(url: str, plain_rows: bool) -> Iterator[Any]:
             yield connection
     elif kind == "mysql":
         cursor = pymysql.cursors.Cursor if plain_rows else pymysql.cursors.DictCursor
-        where = {"host": parts.host, "port": parts.port, "user": parts.username, "database": parts.database}
-        with pymysql.connect(cursorclass=cursor, **where) as connection:  # type: ignore[arg-type]
+        where: Any = {
+            "host": parts.host,
+            "port": parts.port,
+            "user": parts.username,
+            "database": parts.database,
+        }
+        with pymysql.connect(cursorclass=cursor, **where) as connection:
             yield connection
     else:
         with closing(sqlite3.connect(str(parts.database))) as connection:

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 import penstock
-import penstock.testing
 from penstock import Penstock, Retry
 from penstock.errors import JobFailed
+from penstock.telemetry import points
 from penstock.telemetry.events import JobCrashed, ProcessReaped
-from penstock.testing import crash_at, drain, travel
+from penstock.testing import SimulatedCrash, crash_at, drain, travel
 from tests.conformance.tasks.looking import count, counts, state
 
 ONCE, TWICE = ["succeeded"], ["crashed", "succeeded"]
@@ -161,7 +161,7 @@ def test_without_a_cap_crashes_never_fail_a_job(app: Penstock) -> None:
 def test_poison_does_not_take_the_others_down(app: Penstock) -> None:
     @app.task(max_crashes=3)
     def poison() -> None:
-        penstock.telemetry.points.reach("execute.poison")
+        points.reach("execute.poison")
 
     @app.task
     def fine(number: int) -> None: ...
@@ -170,11 +170,11 @@ def test_poison_does_not_take_the_others_down(app: Penstock) -> None:
     good = fine.enqueue_many([(n,) for n in range(5)])
     for _ in range(4):
         with (
-            penstock.telemetry.points.watching(_die_of_poison),
-            pytest.raises(penstock.testing.SimulatedCrash),
+            points.watching(_die_of_poison),
+            pytest.raises(SimulatedCrash),
+            travel(app, 3600),
         ):
-            with travel(app, 3600):
-                drain(app)
+            drain(app)
     with travel(app, 7200):
         drain(app)
     assert {job.status for job in good} == {"succeeded"}
@@ -183,7 +183,7 @@ def test_poison_does_not_take_the_others_down(app: Penstock) -> None:
 
 def _die_of_poison(point: str) -> None:
     if point == "execute.poison":
-        raise penstock.testing.SimulatedCrash(point)
+        raise SimulatedCrash(point)
 
 
 def test_errors_after_crashes_still_have_their_retries(app: Penstock) -> None:

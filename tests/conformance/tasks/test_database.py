@@ -65,9 +65,11 @@ def test_what_does_not_pass_is_explained(app: Penstock) -> None:
     def note() -> None: ...
 
     app.prepare()
-    with failing_at("enqueue.1", deadlocked(app), times=100):
-        with pytest.raises(DatabaseUnavailable, match="does not answer as it should"):
-            note.enqueue()
+    with (
+        failing_at("enqueue.1", deadlocked(app), times=100),
+        pytest.raises(DatabaseUnavailable, match="does not answer as it should"),
+    ):
+        note.enqueue()
     assert count(app, "jobs") == 0
 
 
@@ -92,8 +94,8 @@ def test_a_real_deadlock_is_survived(make_app: AppOn) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         for done in [
-            threads.submit(app.database.in_transaction, cross, *ids),
-            threads.submit(app.database.in_transaction, cross, *reversed(ids)),
+            threads.submit(lambda: app.database.in_transaction(cross, ids[0], ids[1])),
+            threads.submit(lambda: app.database.in_transaction(cross, ids[1], ids[0])),
         ]:
             done.result(60)
     found = rows(app, "SELECT retry_count FROM {job_states}")

@@ -55,9 +55,9 @@ def test_a_job_is_there_if_and_only_if_the_atomic_block_commits(
         return order * 2
 
     app.prepare()
-    with pytest.raises(ZeroDivisionError), transaction.atomic(using="shop"):
+    with transaction.atomic(using="shop"):
         send.options(connection=connection).enqueue(1)
-        _ = 1 / 0
+        transaction.set_rollback(True, using="shop")
     assert count(app, "jobs") == 0
     with transaction.atomic(using="shop"):
         job = send.options(connection=connection).enqueue(2)

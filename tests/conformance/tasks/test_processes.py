@@ -58,7 +58,7 @@ def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> Non
         assert [attempt.outcome for attempt in job.attempts()] == ["timed_out"]
         again = await shop.render.enqueue_async(1)
         assert (await again.result_async(timeout=30))["pages"] == 1
-        await until(lambda: job.progress())
+        await until(job.progress)
         return int(job.progress()[1])
 
     assert shop.gone(beside_a_worker(shop.app, main))
@@ -67,7 +67,7 @@ def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> Non
 def test_a_running_handler_process_is_killed_by_a_cancel(shop: Any) -> None:
     async def main(_: Worker) -> int:
         job = await shop.wait.enqueue_async()
-        await until(lambda: job.progress())
+        await until(job.progress)
         pid = int(job.progress()[1])
         await job.cancel_async()
         await until(lambda: job.status == "cancelled")

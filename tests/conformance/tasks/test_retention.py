@@ -19,11 +19,8 @@ def prune(app: Penstock, age: float = 14 * DAY, limit: int = 100) -> int:
 
 
 def test_old_finished_jobs_go_and_the_rest_stays(app: Penstock) -> None:
-    import_order: list[str] = []
-
     @app.task(retries=0)
     def note(fails: bool = False) -> None:
-        import_order.append("x")
         if fails:
             raise ValueError
 
@@ -86,4 +83,4 @@ def test_one_of_many_does_it(app: Penstock) -> None:
 
 
 def _leases(app: Penstock) -> list[tuple[str]]:
-    return app.database.read(lambda tx: tx.rows("SELECT holder FROM {leases}"))  # type: ignore[return-value]
+    return app.database.read(lambda tx: tx.rows("SELECT holder FROM {leases}"))

@@ -22,7 +22,7 @@ def seen(app: Penstock) -> dict[str, Any]:
     """Tables, columns, keys and indexes as the database tells them."""
     with app.database.engine.connect() as connection:
         look = inspect(connection)
-        found = {
+        return {
             table: {
                 "columns": [
                     (column["name"], str(column["type"]), column["nullable"], column.get("autoincrement"))
@@ -38,7 +38,6 @@ def seen(app: Penstock) -> dict[str, Any]:
             for table in look.get_table_names(schema=app.database.schema)
             if table.startswith(app.database.prefix)
         }
-    return found
 
 
 def _options(connection: Connection, app: Penstock, table: str) -> object:

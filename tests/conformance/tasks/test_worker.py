@@ -36,8 +36,8 @@ def test_async_and_thread_handlers_run_side_by_side(app: Penstock) -> None:
         return threading.current_thread().name
 
     async def main(_: Worker) -> list[str]:
-        jobs = [await on_loop.enqueue_async(), await in_thread.enqueue_async()]
-        return [await job.result_async(timeout=30) for job in jobs]
+        first, second = await on_loop.enqueue_async(), await in_thread.enqueue_async()
+        return [await first.result_async(timeout=30), await second.result_async(timeout=30)]
 
     loop_thread, handler_thread = beside_a_worker(app, main)
     assert loop_thread == threading.main_thread().name
@@ -85,7 +85,8 @@ def test_an_async_handler_is_really_ended_by_its_timeout(app: Penstock) -> None:
 
 
 def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) -> None:
-    let_go, overdue = threading.Event(), []
+    let_go = threading.Event()
+    overdue: list[HandlerOverdue] = []
     told: list[bool] = []
 
     @app.task(timeout=0.05, retries=0)
@@ -189,7 +190,8 @@ def test_a_process_taken_for_dead_finds_out_and_goes_on(app: Penstock) -> None:
 
 def test_a_stale_thread_changes_nothing(app: Penstock) -> None:
     """It cannot be stopped; but its result is dropped, and its successor's stands."""
-    begun, let_go, lost = threading.Event(), threading.Event(), []
+    begun, let_go = threading.Event(), threading.Event()
+    lost: list[ClaimLost] = []
     app.events.on(ClaimLost, lost.append)
 
     @app.task(retries=0)

@@ -1,0 +1,71 @@
+"""Named points: nobody watches in production; a watcher sees every one, and a crasher strikes once."""
+
+import re
+
+import pytest
+
+from penstock.telemetry import points
+from penstock.telemetry.points import SimulatedCrash
+from tests.architecture.source import modules
+
+STAGE = re.compile(r'\.stage\("([a-z_]+)"\)')
+REACHED = re.compile(r'points\.reach\("([a-z_.]+)"\)')
+
+
+def test_nobody_watches() -> None:
+    assert not points.watched
+    points.reach("claim.1")
+
+
+def test_a_watcher_sees_every_point_while_it_watches() -> None:
+    first: list[str] = []
+    second: list[str] = []
+    with points.watching(first.append):
+        assert points.watched
+        points.reach("claim.1")
+        with points.watching(second.append):
+            points.reach("claim.2")
+        assert points.watched
+    points.reach("claim.3")
+    assert (first, second) == (["claim.1", "claim.2"], ["claim.2"])
+    assert not points.watched
+
+
+def test_a_crasher_strikes_at_the_visit_it_was_told() -> None:
+    strike = points.crasher("claim.1:3:raise")
+    for point in ("claim.1", "claim.2", "claim.1"):
+        strike(point)
+    with pytest.raises(SimulatedCrash, match=r"claim\.1") as crash:
+        strike("claim.1")
+    assert crash.value.point == "claim.1"
+    strike("claim.1")
+
+
+def test_the_environment_decides_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "_watchers", [])
+    monkeypatch.setattr(points, "watched", False)
+    monkeypatch.setenv("PENSTOCK_CRASH_AT", "settle.commit:raise")
+    points.watch_environment()
+    assert points.watched
+    with pytest.raises(SimulatedCrash):
+        points.reach("settle.commit")
+
+
+def test_an_unknown_action_or_point_is_refused() -> None:
+    with pytest.raises(ValueError, match="use kill, stop, exit or raise"):
+        points.crasher("claim.1:explode")("claim.1")
+    with pytest.raises(ValueError, match=r"Did you mean 'claim\.1'"):
+        points.crasher("clam.1")
+
+
+def test_a_crash_is_not_an_exception_that_code_would_catch() -> None:
+    assert not issubclass(SimulatedCrash, Exception)
+
+
+def test_every_stage_and_point_of_the_code_is_known() -> None:
+    """Add what is missing to `points.STAGES` or `points.OTHERS`, or tests cannot name it."""
+    stages = {name for module in modules() for name in STAGE.findall(module.text)}
+    others = {name for module in modules() for name in REACHED.findall(module.text)}
+    assert stages - points.STAGES == set()
+    assert others - points.OTHERS == set()
+    assert "settle" in stages
