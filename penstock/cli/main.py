@@ -12,6 +12,7 @@ from penstock.cli import frame
 from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
+from penstock.cli.reconcilers import reconcilers
 from penstock.cli.steer import cancel, retry
 from penstock.cli.upkeep import check, doctor, migrate, prune
 from penstock.cli.worker import worker
@@ -22,6 +23,7 @@ COMMANDS: list[Callable[..., None]] = [
     jobs,
     show,
     processes,
+    reconcilers,
     cancel,
     retry,
     migrate,

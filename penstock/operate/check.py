@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from penstock.errors import PenstockError
+from penstock.operate.reconcilers import lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +43,16 @@ def check_tasks(app: Any) -> Iterable[Problem]:
             )
 
 
-CHECKS: list[Check] = [check_tasks]
+def check_reconcilers(app: Any) -> Iterable[Problem]:
+    """Every table has the columns and the index it needs. Without a database there is nothing to compare with."""
+    if not app.reconcilers:
+        return
+    try:
+        missing = lacks(app.database.engine, app.reconcilers.values())
+    except SQLAlchemyError:
+        return
+    for lack in missing:
+        yield Problem(lack.table, f"lacks {lack.what}. Add it: {lack.sql}")
+
+
+CHECKS: list[Check] = [check_tasks, check_reconcilers]

@@ -19,7 +19,9 @@ from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError
 from penstock.operate import dead_letters, overview
 from penstock.operate.processes import list_processes
+from penstock.operate.reconcilers import lacks, look
 from penstock.queue import claim
+from penstock.reconcile.definition import Reconciler
 from penstock.schema import migrate
 
 SKEW = 5.0
@@ -62,6 +64,7 @@ class Patient:
     database: Database
     metadata: MetaData
     tasks: frozenset[str]
+    reconcilers: tuple[Reconciler, ...] = ()
 
 
 Check = Callable[[Patient], Iterable[Finding]]
@@ -184,6 +187,27 @@ def unknown_tasks(patient: Patient) -> Iterable[Finding]:
         yield Finding("tasks", Level.OK, f"all waiting work is for the app's {len(patient.tasks)} tasks")
 
 
+def reconciled_tables(patient: Patient) -> Iterable[Finding]:
+    """The user's own tables: their columns, their index, and rows that nobody comes for."""
+    if not patient.reconcilers:
+        return
+    missing = lacks(patient.database.engine, patient.reconcilers)
+    for lack in missing:
+        yield Finding("reconcilers", Level.PROBLEM, f"{lack.table} lacks {lack.what}", f"Run: {lack.sql}")
+    if missing:
+        return
+    for row in look(patient.database, patient.reconcilers):
+        if row.expired:
+            message = f"{row.expired} rows of {row.table} are held by processes of {row.name} that are gone"
+            advice = "Start a worker with --role reconciler or all: it takes them over by itself."
+            yield Finding("reconcilers", Level.WARNING, message, advice)
+        elif row.lag is not None and row.lag > LAG:
+            message = f"the oldest due row of {row.table} has waited for {row.lag:.0f} s for {row.name}"
+            yield Finding("reconcilers", Level.WARNING, message, "Is one running? If so, more workers=.")
+        else:
+            yield Finding("reconcilers", Level.OK, f"{row.name}: {row.eligible} rows due, {row.locked} held")
+
+
 def letters(patient: Patient) -> Iterable[Finding]:
     found = patient.database.read(dead_letters.by_reason)
     if not found:
@@ -218,4 +242,4 @@ def _waiting_tasks(tx: Transaction) -> list[tuple[str, int]]:
 
 
 FIRST_CHECKS: list[Check] = [database, schema]
-CHECKS: list[Check] = [clock, processes, claims, waiting, unknown_tasks, letters, database_vitals]
+CHECKS: list[Check] = [clock, processes, claims, waiting, unknown_tasks, letters, reconciled_tables, database_vitals]

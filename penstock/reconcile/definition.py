@@ -90,17 +90,22 @@ class Reconciler:
         short = re.sub(r"\W+", "_", self.name.rpartition(".")[2])
         return f"ix_{self.target.table.name}_{short}_due"[:60]
 
+    @property
+    def index_names(self) -> tuple[str, str]:
+        """For databases with partial indexes, and for those without."""
+        return self.index_name, f"{self.index_name}2"
+
     def _add_index(self) -> None:
         """Beside the table, so that `create_all` and migration tools find it there."""
         table = self.target.table
-        if any(index.name in (self.index_name, f"{self.index_name}2") for index in table.indexes):
+        if any(index.name in self.index_names for index in table.indexes):
             return
         due = table.c.next_process_at
         only = self.where if self._is_indexable() else None
         partial = Index(self.index_name, due, postgresql_where=only, sqlite_where=only)
         partial.ddl_if(dialect=("postgresql", "sqlite"))  # type: ignore[arg-type]  # a tuple is fine
         leading = self._leading_columns() if only is not None else []
-        whole = Index(f"{self.index_name}2", *leading, due)
+        whole = Index(self.index_names[1], *leading, due)
         whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
 
     def _is_indexable(self) -> bool:

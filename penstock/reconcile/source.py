@@ -91,6 +91,11 @@ class RowSource:
     def complete(self, tx: Transaction, claims: Sequence[Item]) -> list[Item]:
         return list(claims)
 
+    def forget(self, claims: Sequence[Item]) -> None:
+        for item in claims:
+            self.holdings.remove(item)
+        self._doubtful += sorted({item.token for item in claims})
+
     def settle(self, tx: Transaction, finished: Sequence[Ended]) -> None:
         tx.stage("apply_rows")
         self._applied = rows_apply.apply(Statements(self.database, tx), self.reconciler, self.fetch, finished)

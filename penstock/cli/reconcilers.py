@@ -1,0 +1,42 @@
+"""`penstock reconcilers`: what is due, held and failing in the tables that are reconciled."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.cli.frame import out
+from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.output import show_json, show_table, span, when
+from penstock.operate.reconcilers import ReconcilerRow, failing, look
+
+
+def reconcilers(
+    limit: Annotated[int, typer.Option(min=1, help="at most so many failing rows")] = 20,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reconcilers: rows that are due and held, how long they wait, and which fail and why."""
+    with opened(app, database) as found:
+        rows = look(found.database, found.reconcilers.values())
+        failures = found.database.read(failing, limit)
+    if as_json:
+        show_json({"reconcilers": rows, "failing": failures})
+        return
+    columns = ["reconciler", "table", "eligible #", "locked #", "expired #", "lag #", "oldest visit #"]
+    columns += ["visits/s #", "processed #", "failed #", "lost #"]
+    show_table(columns, [_cells(row) for row in rows], empty="the app has no reconcilers")
+    if failures:
+        out.print()
+        cells = [
+            (f.reconciler, f.row, f.attempts, when(f.failed_at), " ".join(f.error.split())[:100])
+            for f in failures
+        ]
+        show_table(["reconciler", "row", "attempts #", "failed (UTC)", "error"], cells)
+
+
+def _cells(row: ReconcilerRow) -> tuple[object, ...]:
+    counts = (row.eligible, row.locked, row.expired, span(row.lag), span(row.oldest_visit), f"{row.rate:.1f}")
+    return row.name, row.table, *counts, row.processed, row.failed, row.lost
