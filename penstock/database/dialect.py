@@ -111,7 +111,7 @@ class Dialect(Protocol):
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> set[str]:
         """Settle successes through the fence; the jobs that were still held by these very tokens."""
 

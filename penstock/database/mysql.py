@@ -67,6 +67,8 @@ class MySql:
             seconds = self.statement_timeout
             if "mariadb" in driver.get_server_info().lower():
                 cursor.execute(f"SET SESSION max_statement_time = {seconds}")
+                # Whoever freezes in the middle of a transaction must not keep its locks for ever.
+                cursor.execute(f"SET SESSION idle_transaction_timeout = {max(1, int(seconds * 2))}")
             else:
                 cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
 
@@ -126,7 +128,7 @@ class MySql:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> set[str]:
         """Not in one statement here: the general way does it."""
         return set()

@@ -218,7 +218,7 @@ class Postgres:
         )
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> set[str]:
         tokens = self.list_value(finished_tokens, "int")
         done = tx.rows(SUCCEED, batch=to_json(rows).decode(), process=process, tokens=tokens)
@@ -243,6 +243,10 @@ def _timeouts(settings: Settings) -> dict[str, int]:
         "statement_timeout": statement,
         "lock_timeout": int(settings.lock_timeout * 1000),
         "idle_in_transaction_session_timeout": statement * 2,
+        # A host that vanished in the middle of a transaction must not keep its locks for hours.
+        "tcp_keepalives_idle": 10,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
     }
 
 

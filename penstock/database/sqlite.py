@@ -203,7 +203,7 @@ class Sqlite:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str, finished_tokens: Sequence[int]
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> set[str]:
         """Not in one statement here: the general way does it."""
         return set()

@@ -144,7 +144,10 @@ class Transaction:
         return bound
 
     def _fetch(self, rendered: Rendered, parameters: Mapping[str, object]) -> list[Row]:
-        return list(self.execute_rendered(rendered, parameters).fetchall())
+        cursor = self.execute_rendered(rendered, parameters)
+        # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
+        self.dialect.wait(self.opened)
+        return list(cursor.fetchall())
 
     def _reach(self) -> None:
         if points.watched:

@@ -43,7 +43,8 @@ WHERE database = current_database()
 SLOTS_PG = "SELECT slot_name FROM pg_replication_slots WHERE NOT active"
 VERSION_MY = "SELECT VERSION()"
 OLDEST_MY = """
-SELECT TIMESTAMPDIFF(SECOND, trx_started, NOW()), trx_mysql_thread_id FROM information_schema.innodb_trx
+SELECT TIMESTAMPDIFF(SECOND, CONVERT_TZ(trx_started, 'SYSTEM', '+00:00'), UTC_TIMESTAMP()), trx_mysql_thread_id
+FROM information_schema.innodb_trx
 WHERE trx_mysql_thread_id <> CONNECTION_ID() ORDER BY trx_started LIMIT 1
 """
 HISTORY_MY = """

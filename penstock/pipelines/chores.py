@@ -11,7 +11,7 @@ from typing import Protocol
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.pipelines import deadline, signals, sweep, timers, trigger
+from penstock.pipelines import chains, deadline, signals, steering, sweep, timers, trigger
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expand import Advancer
@@ -32,6 +32,7 @@ class Chores:
         self.desk = desk
         self.host = host
         self.advancer = Advancer(desk)
+        desk.on_run_end.append(chains.ended)
 
     def turn(self) -> bool:
         """True if there was something to do."""
@@ -60,7 +61,22 @@ class Chores:
                 deadline.interrupt(self.desk, tx, run)
             case timers.SWEEP:
                 self._follow(tx, sweep.sweep(tx, run, data))
+            case _:
+                self._steer(tx, kind, run, data)
         return True
+
+    def _steer(self, tx: Transaction, kind: str, run: str, data: str) -> None:
+        match kind:
+            case timers.CANCEL:
+                steering.cancel_child(self.desk, tx, run, data)
+            case timers.CHILDREN:
+                steering.cancel_children(tx, run, data)
+            case timers.GIVE_UP:
+                self._follow(tx, steering.give_up(tx, run))
+            case timers.REQUEUE:
+                steering.requeue(self.desk, tx, run, data)
+            case timers.CHAIN:
+                chains.decide(self.desk, tx, run)
 
     def _follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
         if ended:

@@ -9,6 +9,7 @@ from penstock.errors import DefinitionError
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
 from penstock.pipelines.settings import pipeline_settings
+from penstock.task import Task
 
 
 class Pipelines:
@@ -50,6 +51,15 @@ class Pipelines:
                     f"there are two pipelines named {pipeline.name!r}; give one of them another name="
                 )
         self.pipelines[pipeline.name] = pipeline
+
+    def as_pipeline(self, target: Any) -> Pipeline:
+        """A pipeline; a task by itself is one of a single step."""
+        if isinstance(target, Pipeline):
+            return target
+        if isinstance(target, Task):
+            name = f"then.{target.name}"
+            return self.pipelines.get(name) or self.flow(name).start(target)
+        raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
 
     def find_pipeline(self, name: str) -> Pipeline | None:
         return self.pipelines.get(name)

@@ -57,6 +57,9 @@ class Origin(NamedTuple):
     pipeline: str
     definition: str
     args: str
+    revived_from: str | None = None
+    only: str | None = None
+    """Of the steps that failed before, do this one again and no other."""
 
 
 @dataclass(slots=True)

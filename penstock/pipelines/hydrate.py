@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.pipelines import runs
+from penstock.pipelines import revive, runs
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.definition import Kind, Node
@@ -69,7 +69,10 @@ def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
             children.append(claim)
         else:
             going.append(claim)
-    ready = gather(desk, tx, found, going + children)
+    left = revive.keep(desk, tx, found, going + children)
+    ids = {claim.job_id for claim in going}
+    going = [claim for claim in left if claim.job_id in ids]
+    ready = gather(desk, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
         _forget(tx, claims, going)
         ours = _still_ours(tx, [*paused, *children, *refused])

@@ -19,6 +19,7 @@ from penstock.pipelines.paths import path_of
 from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.runs import view, wiring_for
+from penstock.pipelines.steerable import Steerable
 from penstock.run_context import RunContext
 from penstock.values.codec import decode, encode
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
@@ -55,7 +56,7 @@ class Step:
         return list(self._attempts)
 
 
-class Run:
+class Run(Steerable):
     """A handle: it holds an id and asks the database."""
 
     def __init__(self, host: Host, id: str) -> None:

@@ -15,7 +15,7 @@ from penstock.values.jsontext import loads
 
 MODES = "SELECT id, mode, paused_at FROM {runs} WHERE id {among:ids:uuid}"
 ORIGINS = """
-SELECT id, mode, paused_at, pipeline, definition, args FROM {runs} WHERE id {among:ids:uuid}
+SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step FROM {runs} WHERE id {among:ids:uuid}
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
 
@@ -32,6 +32,8 @@ class RunView:
     mode: RunMode = RunMode.RUNNING
     paused: bool = False
     max_fanout: int | None = None
+    revived_from: str | None = None
+    only: str | None = None
     _params: Mapping[str, object] | None = None
 
     @property
@@ -54,9 +56,9 @@ def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]
     unknown = [id for id in ids if id not in trace.modes or desk.origin(id) is None]
     origins: dict[str, Origin] = {}
     if unknown:
-        for id, mode, paused, pipeline, definition, args in tx.rows(ORIGINS, ids=sorted(set(unknown))):
+        for id, mode, paused, *lasting in tx.rows(ORIGINS, ids=sorted(set(unknown))):
             trace.modes.setdefault(id, (mode, paused is not None))
-            origins[id] = Origin(pipeline, definition, args)
+            origins[id] = Origin(*lasting)
             desk.remember(id, origins[id])
     found = {}
     for id in ids:
@@ -77,7 +79,18 @@ def view(
 ) -> RunView:
     wiring = wiring_for(desk, tx, origin.definition)
     limit = desk.host.settings.max_fanout
-    return RunView(id, origin.pipeline, origin.definition, wiring, origin.args, mode, paused, limit)
+    return RunView(
+        id,
+        origin.pipeline,
+        origin.definition,
+        wiring,
+        origin.args,
+        mode,
+        paused,
+        limit,
+        origin.revived_from,
+        origin.only,
+    )
 
 
 def wiring_for(desk: Desk, tx: Transaction, definition: str) -> Wiring:

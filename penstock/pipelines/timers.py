@@ -24,6 +24,17 @@ SWEEP = "sweep"
 INTERRUPT = "interrupt"
 """What still runs in a run is to be told to stop."""
 
+CANCEL = "cancel"
+"""A child of a cancelled run is to be cancelled."""
+CHILDREN = "children"
+"""The children of a cancelled run are to be found."""
+GIVE_UP = "give_up"
+"""The grace of a cancellation is over."""
+REQUEUE = "requeue"
+"""A resumed run's steps need a place in the queue."""
+CHAIN = "chain"
+"""A run that follows others is to be looked at."""
+
 NEXT = """
 SELECT due_at, id, kind, run_id, job_id, data FROM {timers}
 WHERE due_at <= {now} ORDER BY due_at, id LIMIT 1 {lock_skip}

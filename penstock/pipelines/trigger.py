@@ -32,6 +32,7 @@ class NewRun(NamedTuple):
     parent_run: str | None = None
     parent_job: str | None = None
     revived_from: str | None = None
+    only: str | None = None
     waits: bool = False
     """It does not start by itself, but when those that it follows have ended."""
 
@@ -66,7 +67,7 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
         if deadline is not None and not new.waits:
             timers.set(tx, timers.DEADLINE, new.id, after=new.delay + deadline)
         if new.starts_now:
-            origin = Origin(new.definition.name, new.definition.hash, new.args)
+            origin = Origin(new.definition.name, new.definition.hash, new.args, new.revived_from, new.only)
             trace.modes[new.id] = ("running", False)
             application.begin(view(desk, tx, new.id, origin))
         elif not new.waits:
@@ -118,4 +119,5 @@ def _row(new: NewRun) -> dict[str, object]:
         "parent_run_id": new.parent_run,
         "parent_job_id": new.parent_job,
         "revived_from": new.revived_from,
+        "only_step": new.only,
     }

@@ -51,7 +51,7 @@ class Settled:
 def settle(
     tx: Transaction,
     attempts: Sequence[Attempt],
-    process: str,
+    process: str | None,
     finished_tokens: Sequence[int] = (),
     follow: Follow = nothing_follows,
 ) -> Settled:
@@ -76,7 +76,7 @@ def is_held(tx: Transaction, claim: Claim) -> bool:
 
 
 def _fused(
-    tx: Transaction, attempts: Sequence[Attempt], process: str, finished_tokens: Sequence[int]
+    tx: Transaction, attempts: Sequence[Attempt], process: str | None, finished_tokens: Sequence[int]
 ) -> Settled:
     """Successes in one statement; the rest, and what the fence held back, the general way."""
     simple = {
@@ -106,7 +106,7 @@ def _fused(
 
 
 def _in_steps(
-    tx: Transaction, attempts: Sequence[Attempt], process: str, finished_tokens: Sequence[int]
+    tx: Transaction, attempts: Sequence[Attempt], process: str | None, finished_tokens: Sequence[int]
 ) -> Settled:
     settled = _through_the_fence(tx, attempts, process)
     if settled.accepted:
@@ -117,7 +117,7 @@ def _in_steps(
     return settled
 
 
-def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str) -> Settled:
+def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str | None) -> Settled:
     rows = tx.rows(LOCK_HELD, ids=sorted({attempt.claim.job_id for attempt in attempts}))
     held = {job_id: (token, cancelled) for job_id, token, cancelled in rows}
     settled = Settled(finished=list(attempts))
@@ -138,7 +138,7 @@ def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: st
     return settled
 
 
-def _really_lost(tx: Transaction, attempts: list[Attempt], process: str) -> list[Attempt]:
+def _really_lost(tx: Transaction, attempts: list[Attempt], process: str | None) -> list[Attempt]:
     """Without those that an earlier try of this same settle has committed, its answer lost on the way."""
     rows = tx.rows(ALREADY_SETTLED, ids=[attempt.claim.job_id for attempt in attempts])
     known = {(str(row[0]), row[1]): row for row in rows}

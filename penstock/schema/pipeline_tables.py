@@ -51,6 +51,7 @@ def _runs(metadata: MetaData, prefix: str) -> None:
         Column("parent_run_id", identifier()),
         Column("parent_job_id", identifier()),
         Column("revived_from", identifier()),
+        Column("only_step", name()),
         Column("created_at", micros(), nullable=False),
         Column("started_at", micros()),
         Column("paused_at", micros()),

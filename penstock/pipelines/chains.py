@@ -1,0 +1,67 @@
+"""Chains: runs that follow runs. An edge is a row, and so is the run at its end, from the moment it is registered.
+
+Registering locks the runs that are followed, and the end of a run reads its edges under the same lock, so one of the two
+sees the other. Whoever sees it leaves a timer, and the timer decides: all succeeded, start; one ended otherwise, skip,
+which is an end like any other and goes on along the chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.transaction import Transaction
+from penstock.errors import ActionRefused
+from penstock.pipelines import steering, timers, trigger
+from penstock.pipelines.apply import Application
+from penstock.pipelines.closing import RunEnd
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import wiring_for
+from penstock.pipelines.trigger import NewRun
+from penstock.values.status import Reason, RunStatus
+
+LOCK = "SELECT id FROM {runs} WHERE id {among:ids:uuid} ORDER BY id {lock}"
+DOWNSTREAM = (
+    "SELECT DISTINCT downstream_id FROM {chains} WHERE upstream_id {among:ids:uuid} ORDER BY downstream_id"
+)
+PENDING = "SELECT status, definition FROM {runs} WHERE id = :id {lock}"
+UPSTREAM = """
+SELECT r.status, r.ended_at FROM {chains} c JOIN {runs} r ON r.id = c.upstream_id WHERE c.downstream_id = :id
+"""
+
+
+def register(desk: Desk, tx: Transaction, upstream: Sequence[str], news: Sequence[NewRun]) -> None:
+    """Write runs that wait for others, and look at once whether they need not wait any more."""
+    tx.stage("chain")
+    known = [str(id) for (id,) in tx.rows(LOCK, ids=sorted(upstream))]
+    missing = sorted(set(upstream) - set(known))
+    if missing:
+        raise ActionRefused(f"there is no run {missing[0]} to follow; it may have been pruned")
+    trigger.open_runs(desk, tx, news)
+    edges = [{"downstream_id": new.id, "upstream_id": id} for new in news for id in known]
+    tx.insert("chains", edges, created_at="{now}")
+    for new in news:
+        timers.set(tx, timers.CHAIN, new.id)
+
+
+def ended(application: Application, ends: Sequence[RunEnd]) -> None:
+    """In the transaction that ends runs: have those that follow them looked at."""
+    tx = application.tx
+    for (downstream,) in tx.rows(DOWNSTREAM, ids=sorted([end.run.id for end in ends])):
+        timers.set(tx, timers.CHAIN, str(downstream))
+
+
+def decide(desk: Desk, tx: Transaction, run: str) -> None:
+    """Start or skip a run that follows others, if it is time; once."""
+    tx.stage("chain_start")
+    row = tx.row(PENDING, id=run)
+    if row is None or row[0] != RunStatus.PENDING:
+        return
+    upstream = tx.rows(UPSTREAM, id=run)
+    if any(ended_at is not None and status != RunStatus.SUCCEEDED for status, ended_at in upstream):
+        reasons = (Reason.UPSTREAM_RUN_NOT_SUCCEEDED.value,)
+        steering.close_unstarted(desk, tx, run, RunStatus.SKIPPED, reasons)
+    elif all(ended_at is not None for _, ended_at in upstream):
+        deadline = wiring_for(desk, tx, row[1]).definition.deadline
+        if deadline is not None:
+            timers.set(tx, timers.DEADLINE, run, after=deadline)
+        trigger.start(desk, tx, run)

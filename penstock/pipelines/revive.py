@@ -1,0 +1,179 @@
+"""Revive: a new run that keeps what the old one has finished and does the rest again.
+
+The new run begins like any other. What makes it a revival is looked at when a step of it is claimed: if that step
+succeeded in the run it was revived from, or in one before that, the claim is settled at once with the old output,
+and its handler does not run. So any reason for which a run stopped can be revived, whatever its shape and size, and
+nothing is special about a crash in the middle. A step that is done again keeps the idempotency key of its first incarnation.
+
+With `only`, steps that had failed keep their failure too, but for that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.errors import ReviveError
+from penstock.pipelines import reading, trigger
+from penstock.pipelines.closing import follow
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import RunView, wiring_for
+from penstock.pipelines.trigger import NewRun
+from penstock.queue.jobs import Attempt, Claim
+from penstock.queue.read import LAST_ERROR
+from penstock.queue.settle import settle
+from penstock.values.failure import Failure
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+
+LOCK = "SELECT status FROM {runs} WHERE id = :id {lock}"
+REVIVED = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key"
+ANCESTOR = "SELECT revived_from FROM {runs} WHERE id = :id"
+STEPS_BEFORE = """
+SELECT j.run_id, j.node, j.path, j.id, s.status, s.reason FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id {among:runs:uuid} AND j.node {among:nodes:text} AND j.path {among:paths:text}
+"""
+OUTPUTS = "SELECT job_id, output FROM {executions} WHERE job_id {among:ids:uuid} AND outcome = 'succeeded'"
+COPY_SIGNALS = """
+INSERT INTO {signals} (run_id, name, value, signalled_at)
+SELECT :new, name, value, signalled_at FROM {signals} WHERE run_id = :old
+"""
+COPY_CONTEXT = """
+INSERT INTO {tuples} (run_id, tuple_key, value, setter, set_at)
+SELECT :new, tuple_key, value, setter, set_at FROM {tuples} WHERE run_id = :old
+"""
+FAILED_STEPS = """
+SELECT DISTINCT j.node FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND s.status = 'failed'
+"""
+
+Where = tuple[str, str, str]
+
+
+class Before(NamedTuple):
+    """What an earlier run made of a step."""
+
+    first: str
+    """The job of its first incarnation: its idempotency key."""
+    succeeded: str | None
+    """The job that has its output."""
+    failed: tuple[str, str | None] | None
+    """The job that failed last, and why."""
+
+
+def revive(
+    desk: Desk,
+    tx: Transaction,
+    old: str,
+    new: str,
+    duplicate_context: bool,
+    args: str | None,
+    only: str | None,
+) -> None:
+    """Write the new run. The old one must have ended badly, and is revived once."""
+    tx.stage("revive")
+    row = tx.row(LOCK, id=old)
+    standing = reading.standings(tx, [old]).get(old)
+    if row is None or standing is None:
+        raise ReviveError(f"there is no run {old}; it may have been pruned")
+    if standing.status not in (RunStatus.HALTED, RunStatus.FAILED):
+        raise ReviveError(f"run {old} is {standing.status}: only a halted or failed run can be revived")
+    key = f"@revived:{old}"
+    known = tx.row(REVIVED, pipeline=standing.pipeline, key=key)
+    if known is not None and known[0] != new:
+        raise ReviveError(f"run {old} was revived already: go on with run {known[0]}")
+    if only is not None:
+        _check_failed(tx, old, only)
+    tx.insert("run_keys", [{"pipeline": standing.pipeline, "run_key": key, "run_id": new}])
+    tx.run(COPY_SIGNALS, new=new, old=old)
+    if duplicate_context:
+        tx.run(COPY_CONTEXT, new=new, old=old)
+    definition = wiring_for(desk, tx, standing.definition).definition
+    fresh = NewRun(new, definition, standing.args if args is None else args, revived_from=old, only=only)
+    trigger.open_runs(desk, tx, [fresh])
+
+
+def _check_failed(tx: Transaction, run: str, step: str) -> None:
+    failed = sorted(str(node) for (node,) in tx.rows(FAILED_STEPS, run=run))
+    if step not in failed:
+        raise ReviveError(
+            f"step {step!r} of run {run} has not failed; failed are {', '.join(failed) or 'none'}"
+        )
+
+
+def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> list[Claim]:
+    """Settle the claims of steps that earlier runs have finished; the others, with their old idempotency keys."""
+    revived = [claim for claim in claims if claim.run_id is not None and found[claim.run_id].revived_from]
+    if not revived:
+        return list(claims)
+    before = _before(tx, found, revived)
+    outputs = _outputs(tx, [known.succeeded for known in before.values() if known.succeeded is not None])
+    kept: list[Attempt] = []
+    left: list[Claim] = []
+    for claim in claims:
+        known = before.get((str(claim.run_id), str(claim.node), claim.path or ""))
+        outcome = None if known is None else _outcome(tx, found[str(claim.run_id)], claim, known, outputs)
+        if known is None:
+            left.append(claim)
+        elif outcome is not None:
+            kept.append(Attempt(claim, outcome))
+        else:
+            left.append(claim._replace(origin_id=known.first))
+    if kept:
+        settle(tx, kept, None, (), partial(follow, desk))
+    return left
+
+
+def _outcome(
+    tx: Transaction, run: RunView, claim: Claim, known: Before, outputs: dict[str, str | None]
+) -> Outcome | None:
+    """What the step comes to without being run; None: it is to be run."""
+    if known.succeeded is not None and known.succeeded in outputs:
+        return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded])
+    if run.only is None or known.failed is None or claim.node == run.only:
+        return None
+    job, reason = known.failed
+    error = tx.row(LAST_ERROR, id=job)
+    failure = Failure.note(*error) if error is not None else None
+    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(reason) if reason else None)
+
+
+def _before(tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> dict[Where, Before]:
+    by_run: dict[str, list[Claim]] = {}
+    for claim in claims:
+        by_run.setdefault(str(claim.run_id), []).append(claim)
+    before: dict[Where, Before] = {}
+    for run, steps in by_run.items():
+        ancestors = _ancestors(tx, str(found[run].revived_from))
+        nodes = sorted({str(step.node) for step in steps})
+        paths = sorted({step.path or "" for step in steps})
+        rows = tx.rows(STEPS_BEFORE, runs=ancestors, nodes=nodes, paths=paths)
+        # Nearest ancestor first: its word counts; the farthest one gives the key.
+        for row in sorted(rows, key=lambda row: ancestors.index(str(row[0]))):
+            where = (run, str(row[1]), str(row[2] or ""))
+            before[where] = _added(before.get(where), str(row[3]), JobStatus(row[4]), row[5])
+    return before
+
+
+def _added(known: Before | None, job: str, status: JobStatus, reason: str | None) -> Before:
+    succeeded = known.succeeded if known is not None else None
+    failed = known.failed if known is not None else None
+    if succeeded is None and status is JobStatus.SUCCEEDED:
+        succeeded = job
+    if failed is None and status is JobStatus.FAILED:
+        failed = (job, reason)
+    return Before(job, succeeded, failed)
+
+
+def _ancestors(tx: Transaction, run: str) -> list[str]:
+    """The runs a run was revived from, nearest first."""
+    lineage = [run]
+    while (row := tx.row(ANCESTOR, id=lineage[-1])) is not None and row[0] is not None:
+        lineage.append(str(row[0]))
+    return lineage
+
+
+def _outputs(tx: Transaction, jobs: Sequence[str]) -> dict[str, str | None]:
+    return {str(job): output for job, output in tx.rows(OUTPUTS, ids=jobs)} if jobs else {}

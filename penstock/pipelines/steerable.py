@@ -1,0 +1,175 @@
+"""The means to steer a run, and to let others follow it. Each takes effect in the database at once; what follows from
+it is worked off by whoever asked, or by any worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.database.transaction import Transaction
+from penstock.errors import DefinitionError
+from penstock.pipelines import chains, reading, revive, steering
+from penstock.pipelines.trigger import NewRun, is_written
+from penstock.values.ids import new_id
+
+if TYPE_CHECKING:
+    from penstock.pipelines.run import Run
+
+DEFAULT_GRACE = 10.0
+
+
+class Steerable:
+    """What can be done to a run."""
+
+    id: str
+
+    @property
+    def _steered(self) -> Any:
+        """The app; a run knows it by a narrower type."""
+        return self._host  # type: ignore[attr-defined]
+
+    def cancel(self, grace: float = DEFAULT_GRACE) -> bool:
+        """Start nothing more, tell what runs, and give up on it after `grace` seconds. False: that was asked before."""
+        engine = self._steered.engine
+        begun = self._steered.database.in_transaction(
+            lambda tx: steering.cancel(engine.desk, tx, self.id, float(grace))
+        )
+        engine.work_off()
+        return bool(begun)
+
+    async def cancel_async(self, grace: float = DEFAULT_GRACE) -> bool:
+        return bool(await self._steered.doors.run(self.cancel, grace))
+
+    def pause(self) -> bool:
+        """Start no further step until resumed. What runs goes on."""
+        return bool(self._steered.database.in_transaction(steering.pause, self.id))
+
+    async def pause_async(self) -> bool:
+        return bool(await self._steered.doors.run(self.pause))
+
+    def resume(self) -> bool:
+        """Go on after a pause."""
+        resumed = self._steered.database.in_transaction(steering.resume, self.id)
+        self._steered.engine.work_off()
+        return bool(resumed)
+
+    async def resume_async(self) -> bool:
+        return bool(await self._steered.doors.run(self.resume))
+
+    def revive(
+        self, duplicate_context: bool = False, args: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> Run:
+        """A new run that keeps what this one has finished and does the rest again.
+
+        `args` replaces the run's arguments for what is still to be done; finished steps keep their outputs.
+        """
+        return self._revived(duplicate_context, args, None)
+
+    async def revive_async(
+        self, duplicate_context: bool = False, args: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> Run:
+        return await self._steered.doors.run(self.revive, duplicate_context, args)  # type: ignore[no-any-return]
+
+    def retry_step(self, key: str, duplicate_context: bool = True) -> Run:
+        """Like `revive`, but of all that failed only this step is done again, and what depends on it."""
+        return self._revived(duplicate_context, None, key)
+
+    async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:
+        return await self._steered.doors.run(self.retry_step, key, duplicate_context)  # type: ignore[no-any-return]
+
+    def then(self, *target: Any, **kwargs: Any) -> Following:
+        """A run that starts when this one has succeeded, and is skipped if it does not.
+
+        `run.then(pipeline, *args)`, or `run.then([pipeline, (other, 1, 2)])` for several at once.
+        """
+        return Following(self._steered, [self]).then(*target, **kwargs)
+
+    async def then_async(self, *target: Any, **kwargs: Any) -> Following:
+        return await self._steered.doors.run(self.then, *target, **kwargs)  # type: ignore[no-any-return]
+
+    @property
+    def revived_from(self) -> Run | None:
+        """The run whose finished work this one keeps."""
+        standing = self._steered.database.read(reading.standings, [self.id]).get(self.id)
+        return (
+            None
+            if standing is None or standing.revived_from is None
+            else self._steered.run(standing.revived_from)
+        )
+
+    def _revived(
+        self, duplicate_context: bool, args: Sequence[Any] | Mapping[str, Any] | None, only: str | None
+    ) -> Run:
+        host, new = self._steered, new_id()
+        host.prepare()
+        text = None if args is None else self._encoded(args)
+
+        def write(tx: Transaction) -> None:
+            if not is_written(tx, new):
+                revive.revive(host.engine.desk, tx, self.id, new, duplicate_context, text, only)
+
+        host.database.in_transaction(write)
+        if host.inline is not None:
+            host.inline([])
+        return host.run(new)  # type: ignore[no-any-return]
+
+    def _encoded(self, args: Sequence[Any] | Mapping[str, Any]) -> str:
+        standing = self._steered.database.read(reading.standings, [self.id]).get(self.id)
+        pipeline = self._steered.find_pipeline(standing.pipeline) if standing is not None else None
+        if pipeline is None:
+            raise DefinitionError(
+                f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"
+            )
+        if isinstance(args, Mapping):
+            return str(pipeline.encode((), args))
+        return str(pipeline.encode(args, {}))
+
+
+class Following:
+    """Runs that follow others; `then` goes on from all of them."""
+
+    def __init__(self, host: Any, runs: Sequence[Any]) -> None:
+        self._host = host
+        self.runs = list(runs)
+
+    def then(self, target: Any, *args: Any, **kwargs: Any) -> Following:
+        """Runs that start when all of these have succeeded."""
+        calls = [(target, args, kwargs)] if not isinstance(target, list | tuple) else list(_calls(target))
+        news = [self._new(pipeline, given, named) for pipeline, given, named in calls]
+        host, upstream = self._host, [run.id for run in self.runs]
+        host.prepare()
+
+        def write(tx: Transaction) -> None:
+            if not is_written(tx, news[0].id):
+                chains.register(host.engine.desk, tx, upstream, news)
+
+        host.database.in_transaction(write)
+        host.engine.work_off()
+        return Following(host, [host.run(new.id) for new in news])
+
+    async def then_async(self, target: Any, *args: Any, **kwargs: Any) -> Following:
+        return await self._host.doors.run(self.then, target, *args, **kwargs)  # type: ignore[no-any-return]
+
+    def _new(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun:
+        pipeline = self._host.as_pipeline(target)
+        return NewRun(new_id(), pipeline.definition, pipeline.encode(args, kwargs), waits=True)
+
+    def __iter__(self) -> Any:
+        return iter(self.runs)
+
+    def __getattr__(self, name: str) -> Any:
+        """A chain of one is that run: `run.then(report).result()`."""
+        if name.startswith("_") or len(self.runs) != 1:
+            raise AttributeError(f"these are {len(self.runs)} runs: use .runs")
+        return getattr(self.runs[0], name)
+
+    def __repr__(self) -> str:
+        return f"<following runs {', '.join(run.id for run in self.runs)}>"
+
+
+def _calls(targets: Iterable[Any]) -> Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]]:
+    for target in targets:
+        if isinstance(target, tuple):
+            yield target[0], target[1:], {}
+        else:
+            yield target, (), {}

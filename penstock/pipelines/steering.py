@@ -1,0 +1,179 @@
+"""Steering a run from outside: cancel, pause, resume.
+
+Each begins with one short transaction that locks the run's row and nothing else, and leaves timers for the rest:
+whoever steers works them off at once, and should that process die, any other does. So a cancelled run ends even if
+nobody is left who asked for it.
+
+Cancelling: nothing new starts, what has not started is swept, what runs is told; after the grace it is given up on,
+its claim taken away, so that whatever it still returns is refused by the fence. Children are cancelled likewise,
+each by a timer of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.database.transaction import Transaction
+from penstock.errors import ActionRefused, CancelConflict
+from penstock.pipelines import callbacks, timers
+from penstock.pipelines.apply import Application
+from penstock.pipelines.closing import RunEnd
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import views
+from penstock.queue.jobs import Ended, tier_of
+from penstock.queue.wakeups import ready
+from penstock.values.jsontext import dumps
+from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+
+LOCK = "SELECT status, mode, ended_at FROM {runs} WHERE id = :id {lock}"
+CANCEL = "UPDATE {runs} SET mode = 'cancelled', status = 'cancelling', paused_at = NULL WHERE id = :id"
+CLOSE_UNSTARTED = """
+UPDATE {runs} SET mode = 'cancelled', status = :status, reasons = :reasons, ended_at = {now} WHERE id = :id
+"""
+PAUSE = "UPDATE {runs} SET status = 'paused', paused_at = {now} WHERE id = :id"
+RESUME = "UPDATE {runs} SET status = 'running', paused_at = NULL WHERE id = :id"
+CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL"
+HELD = """
+SELECT j.id, j.node, j.path, s.generation, s.claimed_at, s.process_id FROM {jobs} j
+JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running' ORDER BY j.id LIMIT 500
+"""
+LOCK_HELD = """
+SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
+"""
+GIVE_UP = """
+UPDATE {job_states} SET status = 'cancelled', reason = 'cancelled', token = NULL, process_id = NULL,
+  finished_at = {now}
+WHERE job_id {among:ids:uuid}
+"""
+PARKED = """
+SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after ORDER BY j.id LIMIT 500
+"""
+FIRST = "00000000-0000-0000-0000-000000000000"
+
+
+def cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool:
+    """Begin to cancel. False: that has begun before. A run that has ended otherwise is a conflict."""
+    tx.stage("cancel_run")
+    status, mode = _locked(tx, run)
+    if status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
+        return False
+    if RunStatus(status).terminal:
+        raise CancelConflict(f"run {run} has ended {status}; there is nothing left to cancel")
+    if status == RunStatus.PENDING:
+        close_unstarted(desk, tx, run, RunStatus.CANCELLED, (Reason.CANCELLED.value,))
+        return True
+    tx.run(CANCEL, id=run)
+    timers.set(tx, timers.SWEEP, run)
+    timers.set(tx, timers.INTERRUPT, run)
+    timers.set(tx, timers.CHILDREN, run, data=f"{grace:g}")
+    timers.set(tx, timers.GIVE_UP, run, after=grace)
+    return mode != "cancelled"
+
+
+def close_unstarted(
+    desk: Desk, tx: Transaction, run: str, status: RunStatus, reasons: tuple[str, ...]
+) -> None:
+    """End a run that never began: cancelled before its time, or skipped because of those it follows."""
+    tx.run(CLOSE_UNSTARTED, id=run, status=status.value, reasons=dumps(list(reasons)))
+    application = Application(desk, tx)
+    found = views(desk, tx, [run]).get(run)
+    if found is None:
+        return
+    callbacks.enqueue(desk, tx, found, status, reasons)
+    for hook in desk.on_run_end:
+        hook(application, [RunEnd(found, status, reasons, None)])
+    desk.tell_ended(tx)
+
+
+def cancel_children(tx: Transaction, run: str, grace: str) -> None:
+    """Have every child that has not ended cancelled too."""
+    tx.stage("cancel_children")
+    for (child,) in tx.rows(CHILDREN, run=run):
+        timers.set(tx, timers.CANCEL, str(child), data=grace)
+
+
+def cancel_child(desk: Desk, tx: Transaction, run: str, grace: str) -> None:
+    row = tx.row(LOCK, id=run)
+    if row is not None and row[2] is None:
+        cancel(desk, tx, run, float(grace))
+
+
+def give_up(tx: Transaction, run: str) -> list[Ended]:
+    """The grace is over: what still runs is no longer waited for. What is to follow."""
+    tx.stage("give_up")
+    row = tx.row(LOCK.replace("{lock}", ""), id=run)
+    if row is None or row[2] is not None or row[1] != "cancelled":
+        return []
+    found = {str(held[0]): held for held in tx.rows(HELD, run=run)}
+    mine = [str(id) for (id,) in tx.rows(LOCK_HELD, ids=sorted(found))] if found else []
+    if not mine:
+        return []
+    tx.run(GIVE_UP, ids=mine)
+    tx.insert("executions", [_given_up(found[id]) for id in mine], finished_at="{now}")
+    timers.set(tx, timers.GIVE_UP, run, after=1.0)
+    return [
+        Ended(id, run, found[id][1], found[id][2] or "", JobStatus.CANCELLED, Reason.CANCELLED, None)
+        for id in mine
+    ]
+
+
+def _given_up(held: Sequence[object]) -> dict[str, object]:
+    job, _node, _path, generation, claimed_at, process = held
+    return {
+        "job_id": job,
+        "generation": generation,
+        "process_id": process,
+        "started_at": claimed_at,
+        "outcome": OutcomeKind.CANCELLED.value,
+        "error_type": "Cancelled",
+        "error": "it was still running when the grace of its run's cancellation was over",
+    }
+
+
+def pause(tx: Transaction, run: str) -> bool:
+    """Start nothing more until resumed; what runs goes on. False: it is paused already."""
+    tx.stage("pause")
+    status, _ = _locked(tx, run)
+    if status == RunStatus.PAUSED:
+        return False
+    if status != RunStatus.RUNNING:
+        raise ActionRefused(f"run {run} is {status}: only a running run can be paused")
+    tx.run(PAUSE, id=run)
+    return True
+
+
+def resume(tx: Transaction, run: str) -> bool:
+    """Go on. False: it is not paused."""
+    tx.stage("resume")
+    status, _ = _locked(tx, run)
+    if status == RunStatus.RUNNING:
+        return False
+    if status != RunStatus.PAUSED:
+        raise ActionRefused(f"run {run} is {status}: only a paused run can be resumed")
+    tx.run(RESUME, id=run)
+    timers.set(tx, timers.REQUEUE, run, data=FIRST)
+    return True
+
+
+def requeue(desk: Desk, tx: Transaction, run: str, after: str) -> None:
+    """Give steps that were parked while the run was paused a place in the queue again. Two places are one too many,
+    and harmless: a claim takes the job once."""
+    tx.stage("requeue")
+    steps = tx.rows(PARKED, run=run, after=after)
+    rows = [
+        {"job_id": job, "task": task, "queue": queue, "tier": tier_of(priority)}
+        for job, task, queue, priority in steps
+    ]
+    tx.insert("availabilities", rows)
+    for queue, tier in sorted({(str(row["queue"]), int(str(row["tier"]))) for row in rows}):
+        desk.host.wakeups.tell_with(tx, [ready(queue, tier)])
+    if len(steps) == 500:
+        timers.set(tx, timers.REQUEUE, run, data=str(steps[-1][0]))
+
+
+def _locked(tx: Transaction, run: str) -> tuple[str, str]:
+    row = tx.row(LOCK, id=run)
+    if row is None:
+        raise ActionRefused(f"there is no run {run}; it may have been pruned")
+    return str(row[0]), str(row[1])
