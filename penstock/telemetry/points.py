@@ -112,6 +112,7 @@ def _act(action: str, point: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+            threading.Event().wait(0.05)  # the signal may reach another thread first
         case "exit":
             os._exit(1)
         case "raise":

@@ -13,7 +13,7 @@ from signal import SIGKILL
 
 import penstock
 from penstock import Penstock, Retry, Snooze
-from penstock.telemetry import points
+from penstock.telemetry import logs, points
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.servers.child import die_with_parent
@@ -37,6 +37,7 @@ class Part:
     diary: str = os.devnull
     strike_at: str | None = None
     record: str | None = None
+    log: str | None = None
     settings: dict[str, object] = field(default_factory=dict)
 
 
@@ -44,6 +45,9 @@ def play(part: Part) -> None:
     """The life of a forked process."""
     die_with_parent(os.getppid(), SIGKILL)
     app = make_app(part.url, part.diary, part, **part.settings)
+    if part.log is not None:
+        logs.configure("info", "text", out=open(part.log, "a", buffering=1))  # noqa: SIM115 - for life
+        logs.attach(app.events)
     SCENES[part.scene](app, part)
     app.close()
 
@@ -87,6 +91,11 @@ def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **sett
         note()
         job = penstock.current()
         return Snooze(0.01) if job.attempt - job.crash_count == 1 else number * 2
+
+    @app.task(name="who", retries=0)
+    def who() -> int:
+        note()
+        return os.getpid()
 
     @app.task(name="linger", retries=0)
     async def linger(number: int) -> int:
@@ -146,6 +155,17 @@ def work(app: Penstock, part: Part) -> None:
     """A worker from start to stop."""
     with beginning(part):
         asyncio.run(work_until_over(app, part.queue))
+
+
+def serve(app: Penstock, part: Part) -> None:
+    """A worker that goes on until the file `<diary>.end` is there."""
+
+    async def live() -> None:
+        async with app.worker(queues=part.queue or None):
+            await asyncio.to_thread(eventually, lambda: os.path.exists(f"{part.diary}.end"), 120)
+
+    with beginning(part):
+        asyncio.run(live())
 
 
 def stop(app: Penstock, part: Part) -> None:
@@ -219,5 +239,5 @@ def steer(app: Penstock, part: Part) -> None:
 
 
 SCENES: dict[str, Callable[[Penstock, Part], None]] = {
-    scene.__name__: scene for scene in (work, stop, hold, reap, doubt, produce, steer)
+    scene.__name__: scene for scene in (work, serve, stop, hold, reap, doubt, produce, steer)
 }

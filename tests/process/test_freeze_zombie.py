@@ -1,0 +1,97 @@
+"""SIGSTOP for longer than others wait, then SIGCONT. Invariant 3: a stale holder changes nothing.
+
+The zombie's write is refused, its successor's result stands, and the zombie goes on under a new name.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock import Penstock
+from penstock.job import Job
+from tests.process.forks import started
+from tests.process.history import check, declare_dead, recover
+from tests.process.scenes import Part, make_app
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.process
+
+IMPATIENT: dict[str, object] = {"statement_timeout": 1, "lock_timeout": 0.5}
+
+
+@pytest.fixture
+def part(database_url: str, tmp_path: Path) -> Part:
+    folder = {"diary": str(tmp_path / "diary"), "log": str(tmp_path / "log")}
+    return Part(database_url, "serve", "default", settings=IMPATIENT | {"heartbeat_interval": 0.2}, **folder)
+
+
+@pytest.fixture
+def shop(part: Part) -> Iterator[Penstock]:
+    app = make_app(part.url, part.diary, **IMPATIENT)
+    yield app
+    app.close()
+
+
+@contextmanager
+def frozen_at(point: str, part: Part) -> Iterator[int]:
+    """A process that has stopped at a point; the end of the block thaws it and lets it finish in order."""
+    with started(Part(**{**vars(part), "strike_at": f"{point}:1:stop"})) as process:
+        assert process.pid is not None
+        pid = process.pid
+        eventually(lambda: is_stopped(pid))
+        yield pid
+        Path(f"{part.diary}.end").touch()
+        process.join(30)
+        assert process.exitcode == 0, Path(str(part.log)).read_text()
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_zombie_is_refused_and_its_successor_stands(shop: Penstock, part: Part, database_kind: str) -> None:
+    # Whoever freezes inside a transaction on SQLite holds the whole file; nobody else can write until it thaws.
+    inside = [] if database_kind == "sqlite" else ["settle.1", "settle.commit"]
+    for number, point in enumerate(["hand_over", "execute.before", "execute.after", *inside]):
+        job = shop.tasks["who"].enqueue()
+        here = Part(**{**vars(part), "diary": f"{part.diary}-{number}", "log": f"{part.log}-{number}"})
+        with frozen_at(point, here) as zombie:
+            declare_dead(shop)
+            recover(shop)
+            assert job.result(timeout=0) == os.getpid()
+            os.kill(zombie, signal.SIGCONT)
+            goes_on_working(shop, zombie)
+            tells(here, "was taken for dead", "CommitFailed", job.id)
+        assert job.result(timeout=0) == os.getpid(), "the successor's result stands"
+        assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "succeeded"], point
+    jobs = check(shop)
+    assert {job["crash_count"] for job in jobs.values()} == {0, 1}
+
+
+def goes_on_working(shop: Penstock, zombie: int) -> None:
+    job: Job[int] = shop.tasks["who"].enqueue()
+    assert job.result(timeout=30) == zombie
+    assert [attempt.outcome for attempt in job.attempts()] == ["succeeded"]
+
+
+def tells(part: Part, *words: str) -> None:
+    def told() -> None:
+        log = Path(str(part.log)).read_text()
+        assert all(word in log for word in words), log
+
+    eventually(lambda: told() is None)
+
+
+def test_a_short_freeze_costs_nothing(shop: Penstock, part: Part) -> None:
+    job = shop.tasks["who"].enqueue()
+    with frozen_at("execute.after", part) as pid:
+        shop.tasks["double"].options(queue="elsewhere").enqueue(1)
+        os.kill(pid, signal.SIGCONT)
+        assert job.result(timeout=30) == pid
+    recover(shop)
+    jobs = check(shop)
+    assert {job["crash_count"] for job in jobs.values()} == {0}
