@@ -1,7 +1,7 @@
 """PostgreSQL: from the wheel in the development requirements, else from the system."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.servers.admin import PostgresAdmin
@@ -28,9 +28,10 @@ class Postgres(Server):
     graceful = signal.SIGINT
     abrupt = signal.SIGQUIT
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] = SETTINGS) -> None:
         super().__init__(folder)
         self.programs = postgres_folder()
+        self.settings = settings
 
     @property
     def admin(self) -> PostgresAdmin:
@@ -41,5 +42,5 @@ class Postgres(Server):
         self._run([self.programs / "initdb", f"--pgdata={self.data}", *how])
 
     def _command(self) -> Sequence[str | Path]:
-        settings = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        settings = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         return [self.programs / "postgres", "-D", self.data, "-p", str(self.port), *settings]

@@ -1,0 +1,99 @@
+"""The PostgreSQL of a benchmark: durable, its memory sensibly sized, everything else as it comes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.servers.postgres import Postgres
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "512MB",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "max_wal_size": "4GB",
+    "checkpoint_timeout": "30min",
+    "timezone": "UTC",
+}
+
+
+@contextmanager
+def running() -> Iterator[Postgres]:
+    """A server of our own, gone at the end with all its data."""
+    parent = Path(tempfile.mkdtemp(prefix="bench-"))
+    parent.chmod(0o711)
+    try:
+        with Postgres(parent / "server", SETTINGS) as server:
+            yield server
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The server's counters at one moment."""
+
+    commits: int
+    wal: int
+
+    def __sub__(self, other: Reading) -> Reading:
+        return Reading(self.commits - other.commits, self.wal - other.wal)
+
+
+class Database:
+    """One throwaway database, as the driver sees it."""
+
+    def __init__(self, server: Postgres, name: str) -> None:
+        self.server = server
+        self.name = name
+        server.admin.drop_database(name)
+        self.url = server.create_database(name)
+        self.connection = psycopg.connect(self.url, autocommit=True)
+
+    def number(self, sql: str) -> int:
+        row = self.connection.execute(sql.encode()).fetchone()
+        return int(row[0]) if row else 0
+
+    def run(self, sql: str) -> None:
+        self.connection.execute(sql.encode())
+
+    def reading(self) -> Reading:
+        """Statistics reach the server's shared memory when a connection has been idle for a second."""
+        query = (
+            "SELECT pg_stat_get_db_xact_commit((SELECT oid FROM pg_database WHERE datname = %s)),"
+            " pg_current_wal_lsn() - '0/0'"
+        )
+        row: Any = self.connection.execute(query, [self.name]).fetchone()
+        return Reading(int(row[0]), int(row[1]))
+
+    def drop(self) -> None:
+        self.connection.close()
+        self.server.admin.drop_database(self.name)
+
+
+@contextmanager
+def pinned(url: str) -> Iterator[None]:
+    """A snapshot held open: nothing that dies meanwhile can be vacuumed away."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT txid_current()")
+        yield
+        connection.rollback()
+
+
+def version(server: Postgres) -> str:
+    with psycopg.connect(server.url("postgres")) as connection:
+        return (
+            f"PostgreSQL {connection.info.server_version // 10000}.{connection.info.server_version % 10000}"
+        )

@@ -1,0 +1,1 @@
+"""The systems under test. An adapter imports only its own library and bench.systems.base."""

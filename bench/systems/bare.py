@@ -1,0 +1,79 @@
+"""The reference line: what a careful engineer writes by hand on psycopg, on Penstock's own tables.
+
+Claim 100, run 100, settle 100, each one statement; a token, a floor, a history row. No leases, no retries, no
+time-outs, no history of failures, no second kind of task.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import psycopg
+
+from bench.systems.penstock import PenstockSystem
+
+BATCH = 100
+CLAIM = """
+WITH picked AS MATERIALIZED (
+  SELECT seq, job_id FROM penstock_availabilities
+  WHERE queue = 'default' AND tier = %(tier)s AND seq > %(floor)s
+  ORDER BY seq LIMIT 100 FOR UPDATE SKIP LOCKED),
+gone AS (DELETE FROM penstock_availabilities
+  WHERE queue = 'default' AND tier = %(tier)s AND seq = ANY(ARRAY(SELECT seq FROM picked))),
+held AS (UPDATE penstock_job_states SET status = 'running', token = %(token)s, generation = generation + 1
+  WHERE job_id = ANY(ARRAY(SELECT job_id FROM picked)) AND status = 'available' RETURNING job_id)
+SELECT id, task, payload, (SELECT max(seq) FROM picked)
+FROM penstock_jobs WHERE id = ANY(ARRAY(SELECT job_id FROM held))
+"""
+SETTLE = """
+WITH done AS (UPDATE penstock_job_states SET status = 'succeeded', token = NULL, finished_at = 0
+  WHERE job_id = ANY(%(ids)s::uuid[]) AND token = %(token)s AND status = 'running' RETURNING job_id)
+INSERT INTO penstock_executions (job_id, generation, started_at, finished_at, outcome)
+SELECT job_id, 1, 0, 0, 'succeeded' FROM done
+"""
+
+
+class BareSystem(PenstockSystem):
+    """Enqueues as Penstock does; the loop is its own."""
+
+    async def open(self) -> None:
+        await super().open()
+        self.connection = psycopg.connect(self.url, autocommit=True, prepare_threshold=1)
+
+    async def enqueue(self, task: str, number: int) -> None:
+        """The three rows and the NOTIFY in one transaction."""
+        with self.connection.transaction(), self.connection.pipeline():
+            job = "gen_random_uuid()"
+            self.connection.execute(
+                f"WITH job AS (INSERT INTO penstock_jobs (id, task, queue, priority, payload, created_at)"
+                f" VALUES ({job}, %s, 'default', 0, %s, 0) RETURNING id), state AS (INSERT INTO penstock_job_states"
+                " (job_id, status, generation, retry_count, crash_count, cancel_requested)"
+                " SELECT id, 'available', 0, 0, 0, false FROM job)"
+                " INSERT INTO penstock_availabilities (queue, tier, job_id, task)"
+                " SELECT 'default', %s, id, '' FROM job",
+                [task, str(number), self.tier],
+            )
+            self.connection.execute("SELECT pg_notify('bare', '')")
+
+    async def work(self) -> None:
+        connection = self.connection
+        ear = psycopg.connect(self.url, autocommit=True)
+        ear.execute("LISTEN bare")
+        floor = 0
+        while True:
+            token = random.getrandbits(62)
+            rows: list[Any] = connection.execute(
+                CLAIM, {"floor": floor, "token": token, "tier": self.tier}
+            ).fetchall()
+            if not rows:
+                for _ in ear.notifies(timeout=1, stop_after=1):
+                    pass
+                continue
+            floor = rows[0][3]
+            for _, task, payload, _ in rows:
+                if task == "mark":
+                    await self.do_mark(int(payload))
+                else:
+                    await self.do_noop(0)
+            connection.execute(SETTLE, {"ids": [row[0] for row in rows], "token": token})

@@ -1,0 +1,75 @@
+"""What every adapter can do. Verbs that a system has no means for stay unimplemented: its cell is then empty."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from bench.marks import END, Marks
+
+STEPS = 5
+
+
+class System:
+    """One system on one database. `open()` is called first in each process."""
+
+    def __init__(self, url: str, marks: Marks, options: dict[str, Any]) -> None:
+        self.url = url
+        self.marks = marks
+        self.options = options
+
+    def run(self, main: Any) -> Any:
+        """The event loop this system recommends."""
+        return asyncio.run(main)
+
+    async def install(self) -> None:
+        """Create the tables, as its documentation says."""
+        raise NotImplementedError
+
+    async def open(self) -> None:
+        """Connect; for producers and workers."""
+
+    async def enqueue_many(self, count: int) -> None:
+        """No-op jobs, in bulk, the fastest documented way."""
+        raise NotImplementedError
+
+    async def enqueue(self, task: str, number: int) -> None:
+        """One job, durable on return. Tasks: noop, mark, nap, step."""
+        raise NotImplementedError
+
+    async def work(self) -> None:
+        """Run jobs until killed."""
+        raise NotImplementedError
+
+    async def run_pipeline(self, number: int) -> None:
+        """Five sequential steps, from the trigger to the result."""
+        raise NotImplementedError
+
+    async def start_pipelines(self, count: int) -> None:
+        """Trigger that many runs of five steps, to be worked off by workers."""
+        raise NotImplementedError
+
+    async def fan(self, width: int) -> None:
+        """1 → width → 1, from the trigger to the result."""
+        raise NotImplementedError
+
+    # bodies of the handlers, the same for all
+
+    async def do_noop(self, number: int) -> None:
+        self.marks.count()
+
+    async def do_mark(self, number: int) -> None:
+        self.marks.stamp(number)
+
+    async def do_nap(self, number: int) -> None:
+        self.marks.stamp(number)
+        await asyncio.sleep(self.options.get("nap", 2.0))
+        self.marks.stamp(number, END)
+
+    async def do_step(self, number: int) -> None:
+        """`number` is the run times STEPS plus the step; each step enqueues the next."""
+        if number % STEPS == STEPS - 1:
+            self.marks.stamp(number // STEPS)
+            self.marks.count()
+        else:
+            await self.enqueue("step", number + 1)

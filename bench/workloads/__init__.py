@@ -1,0 +1,16 @@
+"""Everything that is measured."""
+
+from bench.workloads import ballast, drain, enqueue, idle, latency, memory, pipelines, recovery, sqlite
+from bench.workloads.base import Workload
+
+ALL: tuple[Workload, ...] = (
+    *enqueue.WORKLOADS,
+    *drain.WORKLOADS,
+    *latency.WORKLOADS,
+    *pipelines.WORKLOADS,
+    *recovery.WORKLOADS,
+    *idle.WORKLOADS,
+    *ballast.WORKLOADS,
+    *memory.WORKLOADS,
+    *sqlite.WORKLOADS,
+)

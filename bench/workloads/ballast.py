@@ -1,0 +1,72 @@
+"""Old tables: a million finished rows, a million pending ones, and a snapshot that keeps the dead rows alive."""
+
+from bench.driver import Bench
+from bench.server import pinned
+from bench.workloads.base import Figures, Workload, percentile
+from bench.workloads.drain import JOBS, run_down
+
+MILLION = 1_000_000
+MANY = 100_000
+DEEP = ("penstock", "bare", "pgqueuer")
+
+
+def after_history(bench: Bench) -> Figures:
+    """The drain again, on top of a million finished jobs."""
+    bench.add_history(int(MILLION * min(1, bench.scale)))
+    count = bench.size(JOBS)
+    bench.do("fill", count=count)
+    return run_down(bench, count)
+
+
+def under_snapshot(bench: Bench) -> Figures:
+    """100,000 jobs while somebody holds a snapshot open."""
+    count = bench.size(MANY)
+    bench.do("fill", count=count)
+    with pinned(bench.database.url):
+        return run_down(bench, count)
+
+
+def claim_time(bench: Bench) -> Figures:
+    """One claim on an empty system, and with everything at once."""
+    few = bench.size(JOBS)
+    bench.do("fill", count=few)
+    run_down(bench, few, claims=True)
+    empty = _claims(bench)
+    bench.agents.pop().kill()
+    million = int(MILLION * min(1, bench.scale))
+    bench.add_history(million)
+    bench.do("fill", count=million)
+    many = bench.size(MANY)
+    with pinned(bench.database.url):
+        agent = bench.start("work", slot=1, claims=True)
+        agent.go()
+        bench.wait(lambda: bench.marks.total >= few + many, 120)
+        agent.kill()
+    full = _claims(bench)[len(empty) :]
+    last = full[len(full) * 3 // 4 :]
+    return {
+        "empty": percentile(empty, 0.5) * 1e6,
+        "full": percentile(full, 0.5) * 1e6,
+        "last": percentile(last, 0.5) * 1e6,
+        "ratio": percentile(last, 0.5) / percentile(empty, 0.5),
+    }
+
+
+def _claims(bench: Bench) -> list[float]:
+    """Seconds per job of each claim that took something."""
+    lines = (bench.folder / "claims").read_text().splitlines()
+    pairs = [(int(line.split()[0]), float(line.split()[1])) for line in lines]
+    return [seconds / jobs for jobs, seconds in pairs if jobs >= 50]
+
+
+WORKLOADS = (
+    Workload("history", "drain with 1 M finished jobs, 1 process", after_history, {"jobs": "jobs/s"}),
+    Workload("snapshot", "drain of 100,000 under an open snapshot", under_snapshot, {"jobs": "jobs/s"}, DEEP),
+    Workload(
+        "claims",
+        "claim with 1 M pending, 1 M finished, open snapshot",
+        claim_time,
+        {"empty": "µs/job, empty", "full": "µs/job, full", "ratio": "times the empty one"},
+        ("penstock",),
+    ),
+)

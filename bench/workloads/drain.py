@@ -1,0 +1,77 @@
+"""Draining a queue of no-op async jobs, from the first handler to the last durable outcome."""
+
+import time
+from functools import partial
+
+from bench.counting import relay
+from bench.driver import Bench
+from bench.workloads.base import Figures, Workload
+
+JOBS = 20_000
+PATIENCE = 120
+TWICE = tuple(name for name in ("penstock", "bare", "pgqueuer", "chancy", "procrastinate", "dbos"))
+
+
+def drain(bench: Bench, processes: int = 1) -> Figures:
+    count = bench.size(JOBS)
+    bench.do("fill", count=count)
+    return run_down(bench, count, processes)
+
+
+def run_down(bench: Bench, count: int, processes: int = 1, **options: object) -> Figures:
+    """Work off what is there."""
+    agents = [bench.start("work", slot=slot, executor=slot, **options) for slot in range(processes)]
+    before, cpu = bench.database.reading(), sum(agent.cpu_seconds for agent in agents)
+    for agent in agents:
+        agent.go()
+    bench.wait(lambda: bench.marks.total >= count, PATIENCE)
+    left = bench.unfinished()
+    if not bench.wait(lambda: bench.unfinished() == 0, PATIENCE if left < count else 1, pause=0.01):
+        return {"unfinished": float(bench.unfinished())}
+    seconds = time.monotonic() - bench.marks.first
+    cpu = sum(agent.cpu_seconds for agent in agents) - cpu
+    wal = bench.database.reading().wal - before.wal
+    return {
+        "jobs": count / seconds,
+        "cpu": cpu / count * 1e6,
+        "wal": wal / count,
+        "repeated": float(bench.marks.total - count),
+    }
+
+
+def count_statements(bench: Bench) -> Figures:
+    """The same once more, through a relay that counts; nothing is timed."""
+    count = bench.size(JOBS // 2)
+    bench.do("fill", count=count)
+    with relay(bench.server.port) as counter:
+        bench.port = counter.port
+        agent = bench.start("work")
+        time.sleep(1.2)
+        before, commits = counter.statements, bench.database.reading().commits
+        agent.go()
+        bench.wait(lambda: bench.marks.total >= count, PATIENCE)
+        bench.wait(lambda: bench.unfinished() == 0, PATIENCE, pause=0.2)
+        statements = counter.statements - before
+        time.sleep(1.5)
+        return {
+            "statements": statements / count,
+            "commits": (bench.database.reading().commits - commits) / count,
+        }
+
+
+WORKLOADS = (
+    Workload(
+        "drain-1",
+        "drain 20,000 no-op jobs, 1 process",
+        drain,
+        {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "wal": "WAL bytes/job"},
+    ),
+    Workload("drain-2", "the same, 2 processes", partial(drain, processes=2), {"jobs": "jobs/s"}),
+    Workload(
+        "statements",
+        "statements of a drain",
+        count_statements,
+        {"statements": "per job", "commits": "commits/job"},
+        most_rounds=1,
+    ),
+)

@@ -1,0 +1,33 @@
+"""What an idle worker costs the database."""
+
+import time
+
+from bench.counting import relay
+from bench.driver import Bench
+from bench.workloads.base import EVERYBODY, Figures, Workload
+
+SETTLE = 3.0
+SECONDS = 15.0
+
+
+def idle(bench: Bench) -> Figures:
+    with relay(bench.server.port) as counter:
+        bench.port = counter.port
+        bench.start("work").go()
+        time.sleep(SETTLE)
+        before = counter.statements
+        seconds = SECONDS * min(1, bench.scale)
+        time.sleep(seconds)
+        return {"statements": (counter.statements - before) / seconds}
+
+
+WORKLOADS = (
+    Workload(
+        "idle",
+        "idle worker",
+        idle,
+        {"statements": "statements/s"},
+        tuple(name for name in EVERYBODY if name != "bare"),
+        most_rounds=1,
+    ),
+)

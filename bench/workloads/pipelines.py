@@ -1,0 +1,49 @@
+"""Five sequential steps, and fan-out with fan-in. Where a system has no pipelines, jobs that enqueue the next."""
+
+import time
+
+from bench.driver import Bench
+from bench.workloads.base import EVERYBODY, Figures, Workload, percentile
+from bench.workloads.drain import PATIENCE
+
+RUNS = 2_000
+STEPS = 5
+QUEUES = tuple(name for name in EVERYBODY if name != "bare")
+REAL = ("penstock", "dbos")
+"""Those with pipelines."""
+
+
+def latency(bench: Bench) -> Figures:
+    """Trigger to result, one after the other; in DBOS called directly, which is its fastest way."""
+    chained = bench.name not in REAL
+    if bench.name != "dbos":
+        bench.start("work").go()
+    time.sleep(0.5)
+    seconds = bench.do("pipelines", count=max(10, int(60 * bench.scale)), chained=chained)["seconds"]
+    milliseconds = [1000 * value for value in seconds]
+    return {"p50": percentile(milliseconds, 0.5), "p95": percentile(milliseconds, 0.95)}
+
+
+def throughput(bench: Bench) -> Figures:
+    runs = bench.size(RUNS)
+    bench.do("start_pipelines", count=runs, chained=bench.name not in REAL)
+    agent = bench.start("work")
+    began = time.monotonic()
+    agent.go()
+    bench.wait(lambda: bench.marks.total >= runs, PATIENCE)
+    bench.wait(lambda: bench.unfinished() == 0, PATIENCE, pause=0.01)
+    return {"steps": bench.marks.total * STEPS / (time.monotonic() - began)}
+
+
+def fan(bench: Bench) -> Figures:
+    bench.start("work").go()
+    time.sleep(0.5)
+    width = 1_000 if bench.scale >= 1 else max(50, int(1000 * bench.scale))
+    return {"seconds": bench.do("fan", width=width)["seconds"]}
+
+
+WORKLOADS = (
+    Workload("steps", "5 sequential steps, idle", latency, {"p50": "ms p50", "p95": "ms p95"}, QUEUES),
+    Workload("runs", "2,000 runs of 5 steps, 1 process", throughput, {"steps": "steps/s"}, QUEUES),
+    Workload("fan", "1 → 1,000 → 1", fan, {"seconds": "s"}, REAL),
+)
