@@ -55,6 +55,8 @@ class Pump(Service, Generic[C, F]):
         self._outbox: deque[F] = deque()
         self._empty_turns = 0
         self._doubtful = False
+        self._met = False
+        """Something was claimed in this turn, although it need not be something to run."""
         self._collisions = 0
         self._one_at_a_time = threading.Lock()
 
@@ -102,19 +104,21 @@ class Pump(Service, Generic[C, F]):
         if claims:
             self._empty_turns = 0
             self.hand_over(claims)
-        elif not finished:
+        elif not finished and not self._met:
             self._empty_turns += 1
-        return Turn.WORKED if finished or claims else Turn.IDLE
+        return Turn.WORKED if finished or self._met else Turn.IDLE
 
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
         if finished:
             self.source.settle(tx, finished)
         claims = self.source.claim(tx, limit) if limit > 0 else []
+        self._met = bool(claims)
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
     def _claim_alone(self, limit: int) -> list[C]:
         """The short way for an idle worker: one journey to the database."""
         claims = self._transact(self.source.claim, limit, single=True)
+        self._met = bool(claims)
         if self.source.is_complete(claims):
             return claims
         try:

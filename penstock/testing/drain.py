@@ -23,6 +23,7 @@ from penstock.runtime.identity import Identity
 from penstock.runtime.job_source import JobSource
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
+from penstock.runtime.service import Turn
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Work
 from penstock.surroundings import Surroundings
@@ -130,11 +131,11 @@ class Hand:
         """Settle what is finished and claim the next job that is due; None when there is none."""
         while True:
             self.source.lanes.force_sweep()
-            self._turn()
+            worked = self._turn()
             if self._taken:
                 claim = self._taken.pop()
                 return Work.of(claim, self.app.find_task(claim.task))
-            if not self._look_after():
+            if not worked and not self._look_after():
                 return None
 
     def finish(self, work: Work, event: Event | None) -> None:
@@ -151,10 +152,12 @@ class Hand:
             event = TimedOut(work.timeout)
         self.pump.finished(work.attempt(event, random.random))
 
-    def _turn(self) -> None:
-        self.app.database.patiently(self.pump.turn)
+    def _turn(self) -> bool:
+        """True if something was settled or claimed, even if it was nothing to run."""
+        worked = self.app.database.patiently(self.pump.turn) is Turn.WORKED
         while self.pump.unsettled:
             self.app.database.patiently(self.pump.turn)
+        return worked
 
     def _look_after(self) -> bool:
         """The chores of a worker; True if there was something to do."""

@@ -93,7 +93,9 @@ def expected(how: str, failed: bool) -> tuple[JobStatus, Reason | None]:
 def check_ended(app: Penstock, run: str) -> None:
     """Invariants 6 and 7: all joins have fired, nothing is left, and the run is terminal like all its steps."""
     assert app.run(run).status.terminal
-    left = rows(app, "SELECT node, path, still_open FROM {joins} WHERE run_id = :run AND still_open <> 0", run=run)
+    left = rows(
+        app, "SELECT node, path, still_open FROM {joins} WHERE run_id = :run AND still_open <> 0", run=run
+    )
     assert left == []
     assert all(step.status.terminal for step in app.run(run).steps())
 
