@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, read
 from penstock.queue.read import Standing
+from penstock.queue.wakeups import ENDED
 from penstock.values import tags
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, OutcomeKind
@@ -166,10 +167,11 @@ class Job(Generic[R]):
 class Patience:
     """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
 
-    def __init__(self, host: JobHost, timeout: float | None) -> None:
+    def __init__(self, host: JobHost, timeout: float | None, subject: str = ENDED, delay: float = 0.002) -> None:
         self.host = host
+        self.subject = subject
         self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.delay = 0.002
+        self.delay = delay
         self.heard = threading.Event()
         self.waker: Callable[[], object] | None = None
         self.stop: Callable[[], None] = lambda: None
@@ -214,7 +216,7 @@ class Patience:
         return None if left <= 0 else min(pause, left)
 
     def _hear(self, subject: str) -> None:
-        if not subject.startswith("ended"):
+        if not subject.startswith(self.subject) and subject != ENDED:
             return
         self.heard.set()
         waker = self.waker

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from penstock.database.transaction import Transaction
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.wiring import Wiring
-from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
 from penstock.values.jsontext import dumps
@@ -130,7 +130,7 @@ class Desk:
             tx.after_commit(lambda: self._tell(trace))
 
     def tell_ended(self, tx: Transaction) -> None:
-        tx.after_commit(lambda: self.host.wakeups.tell(ENDED))
+        tx.after_commit(lambda: self.host.wakeups.tell(RUN_ENDED))
 
     def _tell(self, trace: Trace) -> None:
         for queue, tier in sorted(set(trace.made.values())):

@@ -20,12 +20,16 @@ from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.runs import view, wiring_for
 from penstock.pipelines.steerable import Steerable
+from penstock.queue.wakeups import RUN_ENDED
 from penstock.run_context import RunContext
 from penstock.values.codec import decode, encode
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
+
+FIRST_LOOK = 0.02
+"""Runs take a while: the end is told, and looked for by polling only where nobody can be told."""
 
 
 class Host(EngineHost, Protocol):
@@ -91,7 +95,7 @@ class Run(Steerable):
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
-        patience = Patience(self._host, timeout)
+        patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
             while not (standing := self._standing()).status.terminal:
                 if not patience.wait():
@@ -100,7 +104,7 @@ class Run(Steerable):
 
     async def result_async(self, timeout: float | None = None) -> Any:
         """`result` for async callers; no thread is held while waiting."""
-        patience = Patience(self._host, timeout)
+        patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
             while not (standing := await self._host.doors.run(self._standing)).status.terminal:
                 if not await patience.wait_async():

@@ -21,6 +21,7 @@ QUIET = 30.0
 """After so many seconds without news the sending thread ends."""
 READY = "ready"
 ENDED = "ended"
+RUN_ENDED = "ended\truns"
 
 
 def ready(queue: str, tier: int) -> str:

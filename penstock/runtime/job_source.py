@@ -182,7 +182,8 @@ class JobSource:
         return finished._replace(outcome=outcome)
 
     def _report(self, settled: Settled) -> None:
-        if any(attempt.outcome.final for attempt in settled.accepted):
+        # Of steps nobody waits for the end: the run tells of its own.
+        if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in settled.accepted):
             self.wakeups.tell(ENDED)
         for attempt in settled.lost:
             claim = attempt.claim

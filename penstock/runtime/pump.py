@@ -57,6 +57,8 @@ class Pump(Service, Generic[C, F]):
         self._doubtful = False
         self._met = False
         """Something was claimed in this turn, although it need not be something to run."""
+        self._satisfied = False
+        """The last turn has left nothing that it could have taken."""
         self._collisions = 0
         self._one_at_a_time = threading.Lock()
 
@@ -106,7 +108,17 @@ class Pump(Service, Generic[C, F]):
             self.hand_over(claims)
         elif not finished and not self._met:
             self._empty_turns += 1
+        self._satisfied = len(claims) < limit or limit <= 0
         return Turn.WORKED if finished or self._met else Turn.IDLE
+
+    def run(self) -> None:
+        """After a turn that found less than there was room for, another look right away would find nothing."""
+        while not self.stopping.is_set():
+            self._satisfied = False
+            turn = self.guarded_turn()
+            rests = turn is Turn.IDLE or (turn is Turn.WORKED and self._satisfied)
+            if rests and not self.stopping.is_set():
+                self.pause()
 
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
         if finished:

@@ -165,7 +165,8 @@ def test_a_value_that_cannot_be_expanded_halts_and_says_its_type(shop: Penstock)
     assert run.status is RunStatus.HALTED
     assert run.reasons == [Reason.NOT_ITERABLE]
     (step,) = run.steps()
-    assert step.error is not None and "int" in step.error
+    assert step.error is not None
+    assert "int" in step.error
     with pytest.raises(RunFailed, match="not_iterable"):
         run.result(0)
 
@@ -198,7 +199,8 @@ def test_failure_strategies(shop: Penstock, strategy: str, status: RunStatus, af
     assert run.reasons == [Reason.RETRIES_EXHAUSTED]
     assert {key: found for key, found in statuses(run).items() if key != "boom"} == after
     failed = next(step for step in run.steps() if step.key == "boom")
-    assert failed.error == "ValueError: boom 1" and len(failed.attempts()) == 1
+    assert failed.error == "ValueError: boom 1"
+    assert len(failed.attempts()) == 1
 
 
 def test_an_optional_step_does_not_fail_the_run(shop: Penstock) -> None:
@@ -258,7 +260,8 @@ def test_a_signal_ends_a_wait_whenever_it_comes(shop: Penstock) -> None:
     run = approval.trigger()
     assert run.signal("second", "early") is True
     drain(shop)
-    assert statuses(run)["approve"] == "waiting" and statuses(run)["second"] == "succeeded"
+    assert statuses(run)["approve"] == "waiting"
+    assert statuses(run)["second"] == "succeeded"
     assert run.signal("approve", {"by": "ann"}) is True
     assert run.signal("approve", {"by": "bob"}) is False
     drain(shop)
@@ -382,7 +385,8 @@ def test_context_is_write_once_and_a_retry_may_write_again(shop: Penstock) -> No
     assert run.context.compare_and_set("cursor", 9, 11) is False
     assert run.context.compare_and_set("fresh", None, 1) is True
     assert run.context.compare_and_set("absent", 5, 1) is False
-    assert "absent" not in run.context and run.context.get("absent", 7) == 7
+    assert "absent" not in run.context
+    assert run.context.get("absent", 7) == 7
     assert run.context.all() == {"cursor": 10, "seen": 3, "fresh": 1}
 
 
@@ -399,7 +403,8 @@ def test_a_key_names_one_run(shop: Penstock) -> None:
 def test_a_delayed_run_starts_when_it_is_due(shop: Penstock) -> None:
     run = enrich(shop).options(delay=60).trigger(1)
     drain(shop)
-    assert run.status is RunStatus.PENDING and run.steps() == []
+    assert run.status is RunStatus.PENDING
+    assert run.steps() == []
     with travel(shop, 61):
         drain(shop)
         assert run.result(0) == [0]
