@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.job import JobHost
+from penstock.pipelines import retention as run_retention
 from penstock.queue import control, retention
 from penstock.queue.wakeups import ENDED, READY
 
@@ -47,6 +48,11 @@ def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_liste
 def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
     """Remove all finished work older than `age` seconds; how much it was."""
     removed, after = 0, retention.FIRST_ID
+    more = True
+    while more:
+        count, more = database.in_transaction(run_retention.prune, age)
+        removed += count
+        progress(count)
     while True:
         count, reached = database.in_transaction(retention.prune, age, after, BATCH)
         removed += count

@@ -6,16 +6,35 @@ everybody else meanwhile. Whoever dies in the middle has done nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.pipelines import chains, deadline, signals, steering, sweep, timers, trigger
+from penstock.pipelines import (
+    chains,
+    deadline,
+    retention,
+    signals,
+    steering,
+    stuck,
+    sweep,
+    timers,
+    trigger,
+)
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expand import Advancer
+from penstock.pipelines.stuck import Stuck
 from penstock.queue.jobs import Ended
+from penstock.queue.retention import FIRST_ID
+from penstock.telemetry.events import RunRepaired, Stream
+
+ROUNDS = 60.0
+"""Seconds between two looks at everything."""
+BATCH = 100
 
 
 class Host(Protocol):
@@ -23,6 +42,9 @@ class Host(Protocol):
 
     @property
     def database(self) -> Database: ...
+
+    @property
+    def events(self) -> Stream: ...
 
 
 class Chores:
@@ -33,12 +55,39 @@ class Chores:
         self.host = host
         self.advancer = Advancer(desk)
         desk.on_run_end.append(chains.ended)
+        self._rounds_at = time.monotonic() + ROUNDS
 
     def turn(self) -> bool:
         """True if there was something to do."""
         database = self.host.database
         worked = database.in_transaction(self.timer)
-        return database.in_transaction(self.advancer.turn) or worked
+        worked |= database.in_transaction(self.advancer.turn)
+        if time.monotonic() >= self._rounds_at:
+            self._rounds_at = time.monotonic() + ROUNDS
+            self.repair()
+            self.prune()
+        return worked
+
+    def repair(self, age: float = stuck.OLD_ENOUGH) -> list[Stuck]:
+        """Look for runs that nothing will move any more, and mend them."""
+        database, after, found = self.host.database, FIRST_ID, []
+        while runs := database.read(stuck.look, after, BATCH, age):
+            after = runs[-1]
+            mended = [database.in_transaction(partial(stuck.repair, self.desk), run) for run in runs]
+            found += [one for one in mended if one is not None]
+        for one in found:
+            self.host.events.emit(RunRepaired(one.run, one.repair))
+            self.desk.host.wakeups.tell("ready")
+        return found
+
+    def prune(self, age: float | None = None) -> int:
+        """Let old runs go; how many. By default as old as the settings say."""
+        age = self.desk.host.settings.retention if age is None else age
+        removed, more = 0, age is not None
+        while more:
+            gone, more = self.host.database.in_transaction(retention.prune, float(age or 0))
+            removed += gone
+        return removed
 
     def timer(self, tx: Transaction) -> bool:
         """One timer that is due."""

@@ -3,7 +3,8 @@
 The new run begins like any other. What makes it a revival is looked at when a step of it is claimed: if that step
 succeeded in the run it was revived from, or in one before that, the claim is settled at once with the old output,
 and its handler does not run. So any reason for which a run stopped can be revived, whatever its shape and size, and
-nothing is special about a crash in the middle. A step that is done again keeps the idempotency key of its first incarnation.
+nothing is special about a crash in the middle. A step that is done again keeps the idempotency key of its first
+incarnation.
 
 With `only`, steps that had failed keep their failure too, but for that one.
 """

@@ -177,6 +177,14 @@ class HandlerOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RunRepaired(Event):
+    """A run was active with nothing that could move it; it was mended."""
+
+    run_id: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleBegan(Event):
     """A loop cannot do its work; it goes on trying, and says so once."""
 

@@ -1,0 +1,85 @@
+"""Runs that are active without anything that could move them: found, reported and repaired.
+
+By design there are none: whatever follows from a step is written with its result. This is for what design does not
+cover: rows restored from a backup, deleted by hand, or lost to a bug. Two things are looked for. A step that is
+available but has no place in the queue, in a run that is not paused, gets one. A run all of whose steps have ended,
+with no expand under way and no timer of its own, is ended with the status that its failures give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.database.transaction import Transaction
+from penstock.pipelines.apply import Application, RunChange
+from penstock.pipelines.closing import finish
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import views
+from penstock.queue.jobs import tier_of
+
+OLD_ENOUGH = 60.0
+
+ACTIVE = """
+SELECT r.id FROM {runs} r
+WHERE r.ended_at IS NULL AND r.started_at IS NOT NULL AND r.started_at < {now} - :age AND r.id > :after
+ORDER BY r.id LIMIT :limit
+"""
+MOVING = """
+SELECT 1 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND s.status IN ('available', 'scheduled', 'running', 'waiting') LIMIT 1
+"""
+EXPANDING = "SELECT 1 FROM {advancements} WHERE run_id = :run LIMIT 1"
+TIMED = "SELECT 1 FROM {timers} WHERE run_id = :run AND kind <> 'deadline' LIMIT 1"
+LOST = """
+SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND s.status = 'available'
+  AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id) LIMIT 500
+"""
+PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
+
+
+class Stuck(NamedTuple):
+    """A run that would not have moved again, and what was done about it."""
+
+    run: str
+    repair: str
+
+
+def look(tx: Transaction, after: str, limit: int, age: float = OLD_ENOUGH) -> list[str]:
+    """The next runs to look at, by id."""
+    rows = tx.rows(ACTIVE, age=int(age * 1_000_000), after=after, limit=limit)
+    return [str(id) for (id,) in rows]
+
+
+def is_stuck(tx: Transaction, run: str) -> bool:
+    """Nothing is queued, held, delayed or waiting for this run."""
+    return not any(tx.rows(probe, run=run) for probe in (MOVING, EXPANDING, TIMED))
+
+
+def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
+    """Look at one run and mend it."""
+    tx.stage("repair")
+    paused = tx.row(PAUSED, id=run)
+    lost = tx.rows(LOST, run=run) if paused is not None and paused[0] is None else []
+    if lost:
+        _queue(tx, lost)
+        return Stuck(run, f"{len(lost)} available steps had no place in the queue and got one")
+    if not is_stuck(tx, run):
+        return None
+    found = views(desk, tx, [run]).get(run)
+    if found is None:
+        return None
+    application = Application(desk, tx)
+    application.runs[run] = found
+    application.changes[run] = RunChange(ended=True)
+    finish(application)
+    return Stuck(run, "all its steps had ended; the run was ended too")
+
+
+def _queue(tx: Transaction, lost: Sequence[Sequence[object]]) -> None:
+    rows = [
+        {"job_id": job, "task": task, "queue": queue, "tier": tier_of(int(str(priority)))}
+        for job, task, queue, priority in lost
+    ]
+    tx.insert("availabilities", rows)
