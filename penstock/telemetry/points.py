@@ -24,8 +24,8 @@ STAGES = frozenset((
     "register", "release", "release_unknown", "retry", "settle", "transaction",
     # runs
     "advance", "cancel_children", "cancel_run", "chain", "chain_start", "context", "deadline", "deliver", "expand",
-    "give_up", "hydrate", "pause", "requeue", "resume", "retry_step", "revive", "signal", "start", "sweep", "timer", "trigger",
-    "wait_timeout",
+    "give_up", "hydrate", "pause", "requeue", "resume", "retry_step", "revive", "signal", "start", "sweep",
+    "timer", "trigger", "wait_timeout",
     # rows
     "apply_rows", "claim_rows", "recover_rows", "renew_rows", "request_visits", "sweep_rows", "tally_rows",
 ))
