@@ -59,6 +59,8 @@ def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: S
             continue
         end.item.tried.add(now)
         applied.accepted.append(end)
+        if end.kind is Kind.RELEASED:
+            applied.stirred.add(end.item.target.name)
         _plan(writes, reconciler, end, current, now, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)

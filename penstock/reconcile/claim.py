@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.database.statements import Statements
 from penstock.reconcile import related
-from penstock.reconcile.columns import from_micros
+from penstock.reconcile.columns import EPOCH, from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.item import Claimed, Held, Item
 from penstock.reconcile.statements import Fetch, change_rows
@@ -34,6 +34,7 @@ class Taken:
     busy: list[Key] = field(default_factory=list)
     """Rows whose related rows somebody else holds."""
     token: int = 0
+    now: datetime = EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def claim(
     """Up to `limit` rows, now held; `again`: rows to be looked at before their time."""
     began = time.monotonic()
     now = from_micros(statements.now())
-    taken = Taken(token=new_token())
+    taken = Taken(token=new_token(), now=now)
     found = _candidates(statements, reconciler, fetch, limit, again, now)
     if not found:
         return taken
@@ -66,6 +67,12 @@ def claim(
     until = began + reconciler.policy.lease_seconds
     taken.items = [_item(reconciler, one, held[one.key], taken.token, deadline, until) for one in ready]
     return taken
+
+
+def is_anything_there(statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime) -> bool:
+    """Whether a claim at this time would find something; in one statement, without a transaction."""
+    abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
+    return bool(statements.rows(fetch.glance, {"now": now, "abandoned": abandoned}))
 
 
 def _candidates(

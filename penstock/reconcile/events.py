@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from logging import DEBUG, INFO, WARNING
 
 from penstock.telemetry.events import Event
+from penstock.telemetry.wording import word
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +63,28 @@ class LocksSwept(Event):
 
     table: str
     count: int
+
+
+def _settled(event: RowSettled) -> str:
+    error = f": {event.error}" if event.error else ""
+    return (
+        f"{event.table} {event.row} {event.outcome} by {event.reconciler} after {event.seconds:.3f} s{error}"
+    )
+
+
+word(RowsClaimed, DEBUG, lambda e: f"{e.reconciler} claimed {e.count} rows in {e.seconds * 1000:.1f} ms")
+word(RowSettled, lambda e: WARNING if e.error else DEBUG, _settled)
+word(
+    LeaseLost,
+    WARNING,
+    lambda e: f"LeaseLost: {e.reconciler} lost {e.table} {e.row}; whatever came of it is dropped",
+)
+word(
+    ColumnsKept,
+    INFO,
+    lambda e: (
+        f"{e.table} {e.row}: {', '.join(e.columns)} kept as somebody wrote them while {e.reconciler} worked"
+    ),
+)
+word(RelatedBusy, DEBUG, lambda e: f"{e.reconciler} waits for rows that belong to {e.table} {e.row}")
+word(LocksSwept, INFO, lambda e: f"removed {e.count} orphaned locks from {e.table}")

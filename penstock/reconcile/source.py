@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
+from datetime import datetime, timedelta
 
 from penstock.database.engine import Database
 from penstock.database.statements import Statements
@@ -28,6 +29,8 @@ from penstock.reconcile.target import Key
 from penstock.reconcile.writes import key_text
 from penstock.telemetry.events import Stream
 from penstock.values.failure import Failure
+
+CLOCK_TRUSTED = 60.0
 
 
 class RowSource:
@@ -64,6 +67,7 @@ class RowSource:
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
         self._lock = threading.Lock()
+        self._clock: tuple[datetime, float] | None = None
 
     @property
     def fetch(self) -> Fetch:
@@ -78,15 +82,20 @@ class RowSource:
         began = time.monotonic()
         taken = rows_claim.claim(Statements(self.database, tx), self.reconciler, self.fetch, limit, again)
         self._taken = taken
+        self._clock = (taken.now, began)
         if taken.items and self.stream.wants(RowsClaimed):
             self.stream.emit(RowsClaimed(self.name, len(taken.items), time.monotonic() - began))
         return taken.items
 
+    def glance(self, tx: Transaction) -> bool:
+        """Whether it is worth a claim. The clock is the database's as last read, so this decides nothing."""
+        if self._clock is None or time.monotonic() - self._clock[1] > CLOCK_TRUSTED:
+            return True
+        now = self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
+        return rows_claim.is_anything_there(Statements(self.database, tx), self.reconciler, self.fetch, now)
+
     def is_complete(self, claims: Sequence[Item]) -> bool:
         return True
-
-    def forget(self, claims: Sequence[Item]) -> None:
-        """Never needed: claims are complete as they are."""
 
     def complete(self, tx: Transaction, claims: Sequence[Item]) -> list[Item]:
         return list(claims)

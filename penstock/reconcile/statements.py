@@ -52,7 +52,11 @@ class Fetch:
         wanted = target["lock_wanted_until"]
         unwanted = or_(wanted.is_(None), wanted <= now, target["lock_token"].is_not(None))
         self.takeable = and_(self.free, ours, unwanted)
-        self.statement = self._select(and_(self.ready, self.due, self.takeable))
+        eligible = and_(self.ready, self.due, self.takeable)
+        self.statement = self._select(eligible)
+        self.glance: Select[Any] = (
+            select(literal_column("1")).select_from(target.table).where(eligible).limit(1)
+        )
 
     def _select(self, condition: ColumnElement[bool]) -> Select[Any]:
         target = self.target

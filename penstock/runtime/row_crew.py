@@ -50,12 +50,25 @@ class RowCrew:
         """How many rows the pump may bring now: none while enough wait, all that fit once half of those are gone."""
         if not self.reconciler.enabled:
             return 0
-        workers = self.policy.workers
-        ahead = min(self.policy.most_waiting, -int(-workers * TURN // max(self._average, 1e-4)))
+        workers, ahead = self.policy.workers, self._ahead()
         waiting = len(self.waiting) + self.accepted
         if len(self.active) >= workers and waiting > ahead // 2:
             return 0
         return workers + ahead - len(self.active) - waiting
+
+    def _ahead(self) -> int:
+        """How many rows may wait: as many as are done in a turn, by handlers past and present."""
+        present = [item.began for item in list(self.active)]
+        running = time.monotonic() - sum(present) / len(present) if present else 0.0
+        return min(
+            self.policy.most_waiting, int(self.policy.workers * TURN / max(self._average, running, 1e-4))
+        )
+
+    def shed(self) -> None:
+        """Handlers take longer than it seemed: rows that would wait for them may be taken by others."""
+        surplus = len(self.waiting) - self._ahead() if len(self.active) >= self.policy.workers else 0
+        for _ in range(max(0, surplus)):
+            self.finished(released(self.waiting.pop()))
 
     def hand_over(self, items: Sequence[Item]) -> None:
         """From the pump's thread to the loop's, in one hop."""

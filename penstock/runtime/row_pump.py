@@ -26,7 +26,10 @@ from penstock.telemetry.events import Stream
 
 FIRST_DELAY = 0.05
 GROWTH = 1.6
-LONGEST_DELAY = 5.0
+LONGEST_DELAY = 1.0
+"""So a dead process's rows are found within a second of the end of their lease."""
+RESTS_AFTER = 6
+"""Empty fetches, after which one statement asks whether there is anything at all."""
 HINT_INTERVAL = 0.005
 TALLY_INTERVAL = 5.0
 SWEEP_INTERVAL = 120.0
@@ -40,7 +43,17 @@ class RowPump(Pump[Item, Ended]):
 
     def turn(self) -> Turn:
         self._looked = time.monotonic()
+        if self._is_resting() and not self._glance():
+            self._empty_turns += 1
+            return Turn.IDLE
         return super().turn()
+
+    def _is_resting(self) -> bool:
+        return self._empty_turns >= RESTS_AFTER and not self.unsettled and self.claiming and self.room() > 0
+
+    def _glance(self) -> bool:
+        with self.database.reading(self.link) as tx:
+            return self.rows.glance(tx)
 
     def pause(self) -> None:
         if self.unsettled:
@@ -57,7 +70,7 @@ class RowPump(Pump[Item, Ended]):
     def delay(self) -> float:
         """Growing, so that an empty table costs little; jittered, so that processes do not look in step."""
         grown = min(FIRST_DELAY * GROWTH ** min(self._empty_turns, 20), LONGEST_DELAY) * random.uniform(
-            0.9, 1.2
+            0.95, 1.1
         )
         due = self.rows.due.until_next()
         return grown if due is None else min(grown, due + 0.001)

@@ -125,6 +125,8 @@ class RowWork:
     def revive(self) -> None:
         """A thread that died is started again."""
         self.notice_new()
+        for runner in self.runners.values():
+            runner.crew.shed()
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()

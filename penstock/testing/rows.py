@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from penstock.database.ears import DeafEar
@@ -54,9 +52,7 @@ class RowHand:
         self.app = app
         self.reconciler = reconciler
         self.regretted: list[tuple[Item, Ended | None]] = []
-        self.source = RowSource(
-            app.database, reconciler, app.wakeups, app.events, refused=lambda end: self._refused(end)
-        )
+        self.source = RowSource(app.database, reconciler, app.wakeups, app.events, refused=self._refused)
         self.waker = Waker(DeafEar())
         self._room = 0
         self._taken: list[Item] = []
@@ -74,7 +70,7 @@ class RowHand:
     def __enter__(self) -> RowHand:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def visit(self, limit: int = 100) -> int:
@@ -147,5 +143,3 @@ def _called(reconciler: Reconciler, item: Item) -> Any:
 
 async def _awaited(value: Any) -> Any:
     return await value
-
-

@@ -1,0 +1,202 @@
+"""Reconcilers in real processes: killed, frozen, stopped, cut off; and what becomes of their rows."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGSTOP
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select
+
+from penstock import Penstock
+from tests.process.reconcile_cloud import Base, Fleet, Instance, Volume
+from tests.servers.server import Server
+from tests.waiting import eventually
+from tests.workers import WorkerProcess, Workers
+
+pytestmark = pytest.mark.process
+LEASE = 3.0
+
+
+class Cloud:
+    """The cloud's tables, its diary and gate, and workers on it."""
+
+    def __init__(self, app: Penstock, workers: Workers) -> None:
+        self.app = app
+        self.workers = workers
+        self.folder = workers.folder
+        app.prepare()
+        Base.metadata.create_all(app.database.engine)
+
+    def add(self, model: Any, *rows: dict[str, Any]) -> None:
+        with self.app.database.engine.begin() as connection:
+            connection.execute(insert(model), list(rows))
+
+    def rows(self, model: Any) -> list[Any]:
+        with self.app.database.engine.begin() as connection:
+            return list(connection.execute(select(model).order_by(model.id)))
+
+    def all(self, model: Any, **values: Any) -> bool:
+        rows = self.rows(model)
+        return all(getattr(row, name) == value for row in rows for name, value in values.items())
+
+    def close_gate(self) -> None:
+        (self.folder / "gate").touch()
+
+    def open_gate(self) -> None:
+        (self.folder / "gate").unlink()
+
+    def diary(self, word: str = "begin") -> list[list[str]]:
+        file = self.folder / "diary"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line.split() for line in lines if line.startswith(f"{word} ")]
+
+    def freeze(self, worker: WorkerProcess) -> None:
+        """Between two transactions: on SQLite whoever freezes inside one keeps the whole file."""
+        path = self.app.database.url.database if self.app.database.dialect.name == "sqlite" else None
+
+        def stopped() -> bool:
+            worker.send(SIGSTOP)
+            if path is None or _can_write(path):
+                return True
+            worker.send(SIGCONT)
+            return False
+
+        eventually(stopped)
+
+    def start(self, lease: float = LEASE, **env: str) -> WorkerProcess:
+        ours = {"CLOUD_FOLDER": str(self.folder), "CLOUD_LEASE": str(lease)} | env
+        options = ("--processes", "0", "--role", "reconciler", "--log-level", "info")
+        return self.workers(*options, target="tests.process.reconcile_cloud:app", env=ours)
+
+
+def _can_write(path: str) -> bool:
+    with closing(sqlite3.connect(path, timeout=0.2)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+
+@pytest.fixture
+def cloud(app: Penstock, worker_process: Workers) -> Cloud:
+    return Cloud(app, worker_process)
+
+
+def test_rows_of_a_killed_worker_are_taken_over_after_the_lease(cloud: Cloud) -> None:
+    cloud.close_gate()
+    cloud.add(Volume, {"id": 1}, {"id": 2})
+    cloud.add(Fleet, {"id": 1})
+    cloud.add(Instance, *[{"id": number, "fleet_id": 1} for number in (1, 2, 3)])
+    first = cloud.start()
+    eventually(lambda: len(cloud.diary()) == 3)
+    second = cloud.start()
+    eventually(lambda: "started" in second.log)
+    first.send_all(SIGKILL)
+    killed = time.monotonic()
+    cloud.open_gate()
+    eventually(lambda: cloud.all(Volume, status="active") and cloud.all(Fleet, status="formed"), LEASE + 15)
+    assert cloud.all(Volume, maker=second.pid, recovered=1, lock_token=None)
+    assert cloud.all(Fleet, maker=second.pid, lock_token=None)
+    assert cloud.all(Instance, status="joined", lock_token=None)
+    begun = [float(entry[4]) for entry in cloud.diary() if int(entry[3]) == second.pid]
+    assert max(begun) - killed < LEASE + 1.5, "after kill -9: the lease, and about a second"
+
+
+@pytest.mark.parametrize("status", ["submitted", "threaded"])
+def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_wakes(cloud: Cloud, status: str) -> None:
+    cloud.close_gate()
+    cloud.add(Volume, {"id": 1, "status": status})
+    frozen = cloud.start()
+    eventually(lambda: len(cloud.diary()) == 1)
+    cloud.freeze(frozen)
+    cloud.open_gate()
+    second = cloud.start()
+    eventually(lambda: cloud.all(Volume, status="active"), LEASE + 15)
+    before = cloud.rows(Volume)
+    frozen.send(SIGCONT)
+    eventually(lambda: "LeaseLost" in frozen.log)
+    eventually(lambda: cloud.diary("regret") + cloud.diary("undo"))
+    assert cloud.rows(Volume) == before
+    assert cloud.all(Volume, maker=second.pid)
+    cloud.add(Volume, {"id": 2, "status": status})
+    second.kill()
+    eventually(lambda: cloud.all(Volume, status="active"), 15), "and the frozen one goes on working"
+
+
+def test_a_graceful_stop_finishes_what_runs_and_gives_back_the_rest_at_once(cloud: Cloud) -> None:
+    cloud.close_gate()
+    cloud.add(Volume, *[{"id": number} for number in range(1, 21)])
+    worker = cloud.start(lease=600)
+    eventually(lambda: len(cloud.diary()) == 4)
+    worker.send(15)  # type: ignore[arg-type]
+    eventually(lambda: sum(row.lock_token is not None for row in cloud.rows(Volume)) == 4)
+    cloud.open_gate()
+    assert worker.wait() == 0
+    rows = cloud.rows(Volume)
+    assert sum(row.status == "active" for row in rows) == 4
+    assert {row.lock_token for row in rows} == {None}
+    assert {row.process_attempts for row in rows} == {0}
+    cloud.start()
+    (
+        eventually(lambda: cloud.all(Volume, status="active")),
+        "and nobody had to wait for a lease of ten minutes",
+    )
+
+
+def test_clocks_an_hour_apart_do_not_matter(cloud: Cloud) -> None:
+    cloud.close_gate()
+    cloud.add(Volume, *[{"id": number} for number in range(1, 5)])
+    ahead = cloud.start(CLOUD_SKEW="3600")
+    eventually(lambda: len(cloud.diary()) == 4)
+    behind = cloud.start(CLOUD_SKEW="-3600")
+    cloud.add(Volume, {"id": 9})
+    eventually(lambda: len(cloud.diary()) == 5)
+    assert {entry[3] for entry in cloud.diary() if entry[2] == "9"} == {str(behind.pid)}
+    time_to_renew = time.monotonic() + LEASE + 1
+    eventually(lambda: time.monotonic() > time_to_renew)
+    assert len(cloud.diary()) == 5, "nobody takes what another renews"
+    cloud.open_gate()
+    eventually(lambda: cloud.all(Volume, status="active", recovered=0))
+    assert {row.maker for row in cloud.rows(Volume)} == {ahead.pid, behind.pid}
+
+
+def test_a_hint_reaches_other_processes(cloud: Cloud, database_kind: str) -> None:
+    cloud.start()
+    cloud.add(Volume, {"id": 1})
+    eventually(lambda: cloud.all(Volume, status="active"))
+    if database_kind == "mariadb":
+        return  # Nobody can be told there; rows are found by looking.
+    for number in range(2, 8):
+        asked = time.monotonic()
+        cloud.add(Volume, {"id": number})
+        cloud.app.hint(Volume)
+        eventually(lambda: cloud.all(Volume, status="active"))
+        assert time.monotonic() - asked < 2
+
+
+@pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
+def test_a_server_restart_loses_nothing(
+    kind: str,
+    request: pytest.FixtureRequest,
+    app_on: Callable[..., Penstock],
+    workers_on: Callable[[str], Workers],
+    tmp_path: Path,
+) -> None:
+    server: Server = request.getfixturevalue(kind)
+    url = server.create_database("cloud")
+    cloud = Cloud(app_on(url), workers_on(url))
+    cloud.close_gate()
+    cloud.add(Volume, *[{"id": number} for number in range(1, 9)])
+    worker = cloud.start(lease=8)
+    eventually(lambda: len(cloud.diary()) == 4)
+    cloud.app.database.close()
+    server.restart()
+    cloud.open_gate()
+    eventually(lambda: cloud.all(Volume, status="active", lock_token=None), 60)
+    assert cloud.all(Volume, maker=worker.pid, recovered=0), "shorter than the margin: no claim was lost"
+    assert len(cloud.diary()) == 8, "and nothing was done twice"
