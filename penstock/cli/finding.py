@@ -74,7 +74,7 @@ def _apps_in(module: ModuleType) -> str:
 
 def _no_module(name: str) -> str:
     head, _, last = name.rpartition(".")
-    places = list(sys.modules[head].__path__) if head in sys.modules else [os.getcwd()]
+    places = [*getattr(sys.modules.get(head), "__path__", ())] if head else [os.getcwd()]
     nearby = [found.name for found in pkgutil.iter_modules(places)]
     close = get_close_matches(last, nearby, 1)
     hint = f"; did you mean {f'{head}.' if head else ''}{close[0]}?" if close else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from penstock.cli import frame
 from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
+from penstock.cli.producing import enqueue
 from penstock.cli.reconcilers import reconcilers
 from penstock.cli.steer import cancel, retry
 from penstock.cli.upkeep import check, doctor, migrate, prune
@@ -19,6 +21,7 @@ from penstock.cli.worker import worker
 
 COMMANDS: list[Callable[..., None]] = [
     worker,
+    enqueue,
     status,
     jobs,
     show,
@@ -73,4 +76,9 @@ def root(
 
 def main(arguments: list[str] | None = None) -> None:
     """The `penstock` command."""
-    build()(sys.argv[1:] if arguments is None else arguments)
+    try:
+        build()(sys.argv[1:] if arguments is None else arguments)
+    except Exception:
+        frame.err.print(traceback.format_exc(), markup=False)
+        frame.err.print("penstock: this is an error in Penstock itself; please report it", markup=False)
+        sys.exit(frame.BROKEN)

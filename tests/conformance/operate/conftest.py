@@ -6,6 +6,7 @@ from penstock import Penstock
 from tests.conformance.operate.helpers import declare_tasks
 
 
-@pytest.fixture(autouse=True)
-def tasks(app: Penstock) -> None:
+@pytest.fixture
+def app(app: Penstock) -> Penstock:
     declare_tasks(app)
+    return app

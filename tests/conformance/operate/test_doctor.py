@@ -98,16 +98,26 @@ def test_a_database_without_tables_ends_the_examination(
     assert "penstock migrate" in found[-1].advice
 
 
-def test_an_old_snapshot_is_found(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On servers; SQLite has none to hold."""
-    app.prepare()
+def test_an_old_snapshot_is_found_on_postgresql(
+    app_on: Callable[..., Penstock], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hold_a_snapshot(app_on(postgres_url), monkeypatch)
+
+
+def test_an_old_snapshot_is_found_on_mariadb(
+    app_on: Callable[..., Penstock], mariadb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hold_a_snapshot(app_on(mariadb_url), monkeypatch)
+
+
+def _hold_a_snapshot(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "oldest snapshot" not in bad(app)
     monkeypatch.setattr(vitals, "OLD_SNAPSHOT", -1.0)
-    with app.database.engine.connect() as connection, connection.begin():
-        connection.exec_driver_sql(f"SELECT 1 FROM {app.database.qualified('jobs')}")
-        found = bad(app)
-    assert ("oldest snapshot" in found) == (
-        app.database.dialect.pushes_wakeups or not app.database.dialect.transactional_ddl
-    )
+    with app.database.engine.connect() as connection:
+        connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        connection.exec_driver_sql(f"SELECT COUNT(*) FROM {app.database.qualified('jobs')}")
+        found = bad(app)["oldest snapshot"]
+    assert "snapshot is open" in found.advice
 
 
 def test_a_check_that_cannot_be_made_is_a_finding(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_a_filter_that_matches_little_says_how_far_it_came(
         found = page(app, queue="rare", before=found.before)
         steps += 1
     assert ids(found) == [wanted.id]
-    assert steps > 1
+    assert steps > 0
 
 
 def test_a_story_tells_everything(app: Penstock) -> None:

@@ -1,0 +1,201 @@
+"""The command line as a user meets it: real processes, wrong input, and the demo."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.workers import CHECKOUT
+
+pytestmark = pytest.mark.process
+
+SHOP = """
+from penstock import Penstock
+app = Penstock("sqlite:///shop.db")
+other = 3
+
+@app.task
+def pay(order: int) -> int:
+    return order
+"""
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """`cli("status", SOME_VARIABLE="x")` in a folder with shop.py in it; stdout and stderr apart."""
+    (tmp_path / "shop.py").write_text(SHOP)
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+        return subprocess.run(
+            [sys.executable, "-m", "penstock", *arguments],
+            cwd=tmp_path,
+            env={**clean, "PYTHONPATH": str(CHECKOUT), **variables},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return run
+
+
+def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    """One line on stderr that says what to do, the right code, nothing on stdout, no traceback."""
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("penstock: ")
+    for word in words:
+        assert word in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("shopp:app", ("no module 'shopp'", "did you mean shop?")),
+        ("shop:ap", ("no 'ap'", "did you mean 'app'?")),
+        ("shop:nothing", ("no 'nothing'", "Apps in it: shop:app")),
+        ("shop:other", ("not a Penstock app but of type int", "shop:app")),
+        ("shop.py:app", ("module:attribute", "shop:app")),
+        ("./shop:app", ("module:attribute",)),
+        (":app", ("module:attribute",)),
+        ("os.path.nope:app", ("no module 'os.path.nope'",)),
+    ],
+)
+def test_a_wrong_target_gets_one_line_that_says_what_to_do(
+    cli: Cli, target: str, words: tuple[str, ...]
+) -> None:
+    refused(cli("check", target), 2, *words)
+
+
+def test_a_worker_is_refused_the_same_way(cli: Cli, tmp_path: Path) -> None:
+    refused(cli("worker", "shop:ap"), 2, "did you mean 'app'?")
+    refused(cli("worker"), 2, "$PENSTOCK_APP")
+    assert not (tmp_path / "shop.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("import nothing_like_it", ("importing broken failed", "nothing_like_it", "broken.py:1")),
+        ("1/0", ("importing broken failed", "ZeroDivisionError", "broken.py:1")),
+        ("def (", ("importing broken failed", "SyntaxError", "broken.py:1")),
+        ("from penstock import Penstock\napp = Penstock(concurency=3)", ("concurency", "'concurrency'")),
+        ("from penstock import Penstock\napp = Penstock('foo://x')", ("sqlite://", "postgresql://")),
+        ("from penstock import Penstock\napp = Penstock(heartbeat_interval='soon')", ("heartbeat_interval",)),
+    ],
+)
+def test_a_module_that_cannot_be_imported_says_why(
+    cli: Cli, tmp_path: Path, source: str, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "broken.py").write_text(source)
+    refused(cli("check", "broken:app"), 2, *words)
+    assert "Traceback" in cli("--debug", "check", "broken:app").stderr
+
+
+def test_a_wrong_environment_variable_is_refused_with_the_nearest(cli: Cli) -> None:
+    refused(cli("check", "shop:app", PENSTOCK_CONCURENCY="3"), 2, "PENSTOCK_CONCURRENCY")
+
+
+@pytest.mark.parametrize("command", ["status", "jobs", "processes", "doctor", "dead-letters"])
+def test_looking_creates_no_database(cli: Cli, tmp_path: Path, command: str) -> None:
+    refused(cli(command), 3, "no database file penstock.db", "--database")
+    assert not (tmp_path / "penstock.db").exists()
+
+
+def test_an_unreachable_database_has_its_own_code(cli: Cli) -> None:
+    refused(cli("status", "--database", "postgresql://x@127.0.0.1:1/x"), 3, "127.0.0.1")
+    refused(cli("status", "--database", "mysql://x@127.0.0.1:1/x"), 3, "127.0.0.1")
+
+
+def test_a_schema_of_the_future_is_refused(cli: Cli, tmp_path: Path) -> None:
+    assert cli("migrate", "--app", "shop:app").returncode == 0
+    change = "from shop import app; app.database.in_transaction(lambda tx: tx.run('{}'))"
+    statement = "INSERT INTO penstock_schema_versions VALUES (9999, 0)"
+    subprocess.run([sys.executable, "-c", change.format(statement)], cwd=tmp_path, env=_env(), check=True)
+    for arguments in (
+        ["status", "--app", "shop:app"],
+        ["worker", "shop:app", "--processes", "0"],
+        ["worker", "shop:app"],
+    ):
+        refused(cli(*arguments), 2, "schema version 9999", "Upgrade the penstock package")
+
+
+def test_a_worker_needs_one_process_for_a_database_in_memory(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "memory.py").write_text("from penstock import Penstock\napp = Penstock('sqlite://')")
+    refused(cli("worker", "memory:app"), 2, "--processes 0")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--processes", "-1"],
+        ["--concurrency", "0"],
+        ["--role", "boss"],
+        ["--queues", "a:b"],
+        ["--log-level", "x"],
+    ],
+)
+def test_wrong_options_of_a_worker_are_refused(cli: Cli, options: list[str]) -> None:
+    done = cli("worker", "shop:app", *options)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_check_finds_signatures_that_cannot_work(cli: Cli, tmp_path: Path) -> None:
+    assert cli("check", "shop:app").stdout == "1 tasks, no problems\n"
+    (tmp_path / "bad.py").write_text(SHOP + "\n@app.task\ndef lost(what: 'Nowhere') -> None: ...\n")
+    done = cli("check", "bad:app")
+    assert done.returncode == 1
+    assert "bad.lost" in done.stdout
+    assert "Nowhere" in done.stdout
+
+
+def test_the_app_may_come_from_the_environment(cli: Cli) -> None:
+    assert cli("migrate", PENSTOCK_APP="shop:app").returncode == 0
+    assert cli("status", PENSTOCK_APP="shop:app").returncode == 0
+    assert cli("check", PENSTOCK_APP="shop:app").returncode == 0
+
+
+def test_jobs_can_be_enqueued_one_or_many(cli: Cli, tmp_path: Path) -> None:
+    id = cli("enqueue", "shop:pay", "7", "--queue", "mail").stdout.strip()
+    assert id in cli("jobs", "--app", "shop:app", "--queue", "mail").stdout
+    (tmp_path / "calls").write_text("".join(f"[{n}]\n" for n in range(12_000)) + '{"order": 3}\n\n4\n')
+    assert cli("enqueue", "shop:pay", "--from", "calls").stdout == "enqueued 12,002 jobs\n"
+
+
+def test_what_cannot_be_enqueued_is_refused_and_leaves_nothing_behind(cli: Cli, tmp_path: Path) -> None:
+    cli("migrate", "--app", "shop:app")
+    (tmp_path / "calls").write_text("[1]\nnonsense\n")
+    refused(cli("enqueue", "shop:pay", "--from", "calls"), 2, "line 2 of calls")
+    refused(cli("enqueue", "shop:pay", "--from", "nowhere"), 2, "cannot read nowhere")
+    refused(cli("enqueue", "shop:pay", "x"), 2, "order")
+    refused(cli("enqueue", "shop:pay"), 2, "order")
+    refused(cli("enqueue", "shop:other", "1"), 2, "not a task")
+    refused(cli("enqueue", "shop", "1"), 2, "module:task")
+    refused(cli("enqueue", "shop:payy", "1"), 2, "did you mean 'pay'?")
+    assert cli("jobs", "--app", "shop:app").stdout == "no jobs\n"
+
+
+def test_help_and_version(cli: Cli) -> None:
+    assert cli("--version").stdout.startswith("penstock ")
+    shown = cli("--help").stdout
+    for command in ("worker", "status", "jobs", "dead-letters", "doctor", "prune", "migrate", "demo"):
+        assert command in shown
+    assert cli("nonsense").returncode == 2
+
+
+def test_the_demo_keeps_its_promises(cli: Cli) -> None:
+    done = cli("demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("kill -9") == 2
+    assert "nothing lost, nothing twice" in done.stdout
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(CHECKOUT)}
