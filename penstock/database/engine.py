@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import StaticPool
 
+from penstock.database import trouble
 from penstock.database.dialect import Dialect
 from penstock.database.sqlite import Sqlite
 from penstock.database.template import ParamStyle, Renderer
@@ -32,7 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TRIES = 12
-OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
 
 class Database:
@@ -92,22 +91,23 @@ class Database:
         raise AssertionError("unreachable")
 
     def is_passing(self, error: BaseException) -> bool:
-        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        cause = trouble.cause_of(error)
         return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
 
     def is_outage(self, error: BaseException) -> bool:
         """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow."""
-        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        kinds = {kind.__name__ for kind in type(cause).__mro__}
-        return self.is_passing(cause) or isinstance(cause, OSError | MemoryError) or bool(kinds & OUTAGES)
+        return self.is_passing(error) or trouble.is_to_blame(error)
 
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
-        cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-        if self.is_passing(error) or _is_out_of_order(cause):
-            where = self.url.render_as_string(hide_password=True)
-            return DatabaseUnavailable(f"The database at {where} does not answer as it should: {cause}")
-        return error
+        then = trouble.advice(error)
+        if then is None and not self.is_passing(error):
+            return error
+        where = self.url.render_as_string(hide_password=True)
+        said = f"{trouble.cause_of(error)}".rstrip(". \n")
+        return DatabaseUnavailable(
+            f"The database at {where} does not answer as it should: {said}. {then or trouble.UNREACHABLE}"
+        )
 
     @contextmanager
     def transaction(self, link: Link | None = None, *, single: bool = False) -> Iterator[Transaction]:
@@ -263,13 +263,6 @@ def _quietly(action: Callable[..., object], *args: object) -> None:
         action(*args)
     except Exception:
         return
-
-
-def _is_out_of_order(error: BaseException) -> bool:
-    text = str(error).lower()
-    return any(
-        word in text for word in ("readonly", "read-only", "disk is full", "disk i/o", "unable to open")
-    )
 
 
 def _write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:

@@ -16,6 +16,7 @@ from penstock import Penstock, Retry, Snooze
 from penstock.telemetry import logs, points
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
+from tests.process import ledger
 from tests.servers.child import die_with_parent
 from tests.waiting import eventually
 
@@ -103,6 +104,11 @@ def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **sett
         await asyncio.sleep(0.05)
         return number * 2
 
+    @app.task(name="forever", retries=0)
+    async def forever() -> None:
+        note()
+        await asyncio.Event().wait()
+
     @app.task(name="hang", retries=0)
     async def hang(number: int) -> int:
         """Runs until its process is gone, where the scene wants that; elsewhere it is quick."""
@@ -111,6 +117,7 @@ def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **sett
             await asyncio.Event().wait()
         return number * 2
 
+    ledger.declare(app)
     return app
 
 

@@ -119,20 +119,14 @@ def test_a_graceful_stop_may_be_killed_anywhere(
     def prepare(queue: str) -> None:
         shop.tasks["hang"].options(queue=queue).enqueue_many([(number,) for number in range(4)])
 
-    struck = kill_everywhere("stop", prepare, "settle reap hand_over release")
+    struck = kill_everywhere("stop", prepare, "settle leave hand_over release")
     jobs = check(shop)
     assert {job["status"] for job in jobs.values()} == {"succeeded"}
     undisturbed = [job for job in jobs.values() if job["queue"] == "undisturbed"]
     assert {job["crash_count"] for job in undisturbed} == {0}, "a graceful stop spends nothing"
     assert "released" in {kind for job in undisturbed for kind in job["attempts"]}
-    assert {
-        "settle.1",
-        "settle.commit",
-        "settle.committed",
-        "reap.1",
-        "reap.commit",
-        "reap.committed",
-    } <= struck
+    assert {"settle.1", "settle.commit", "settle.committed"} <= struck
+    assert {"leave.1", "leave.commit", "leave.committed"} <= struck
 
 
 def test_the_reaper_may_be_killed_anywhere(

@@ -1,0 +1,41 @@
+"""What a database says when it cannot, and what whoever reads it can do about that."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DBAPIError
+
+OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
+
+READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
+NO_ROOM = "Make room on its disk; what waits goes on by itself."
+NO_FILE = "The folder must exist, and this process must be allowed to write there."
+UNREACHABLE = "See that it runs and can be reached from here, then try again."
+
+ADVICE = {
+    "readonly": READ_ONLY,
+    "read-only": READ_ONLY,
+    "read only": READ_ONLY,
+    "disk is full": NO_ROOM,
+    "disk full": NO_ROOM,
+    "no space left": NO_ROOM,
+    "disk i/o": NO_ROOM,
+    "unable to open": NO_FILE,
+}
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The driver's own error."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def is_to_blame(error: BaseException) -> bool:
+    """The database cannot, whatever it is given."""
+    cause = cause_of(error)
+    kinds = {kind.__name__ for kind in type(cause).__mro__}
+    return isinstance(cause, OSError | MemoryError) or bool(kinds & OUTAGES)
+
+
+def advice(error: BaseException) -> str | None:
+    """What to do, where the words of the error are known."""
+    text = str(cause_of(error)).lower()
+    return next((then for words, then in ADVICE.items() if words in text), None)

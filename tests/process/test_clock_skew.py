@@ -1,0 +1,84 @@
+"""Hosts whose clocks are an hour off, one each way. Invariant 8: only the database's clock counts."""
+
+import os
+
+import pytest
+
+from tests.process.history import check, rows, settled
+from tests.process.programs import MODULE, lines_with, start_worker
+from tests.process.scenes import make_app
+from tests.waiting import eventually
+from tests.workers import WorkerProcess, Workers
+
+pytestmark = pytest.mark.process
+
+SKEW = """
+import os
+import time
+
+skew = float(os.environ.get("PENSTOCK_TEST_SKEW", "0"))
+now, now_ns = time.time, time.time_ns
+time.time = lambda: now() + skew
+time.time_ns = lambda: now_ns() + int(skew * 1_000_000_000)
+"""
+PRODUCE = """
+from shop import app
+
+for number in range(20):
+    app.tasks["double"].enqueue(number)
+app.tasks["who"].options(delay=0.7).enqueue()
+"""
+DELAY = 700_000
+SHIFTS = {"fast": "3600", "slow": "-3600"}
+ORDER = """
+SELECT j.id, s.claimed_at, j.created_at FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.task = :task ORDER BY s.claimed_at, s.finished_at, j.id
+"""
+
+
+@pytest.fixture
+def hosts(worker_process: Workers) -> Workers:
+    worker_process.write_module(SKEW, "sitecustomize")
+    worker_process.write_module(MODULE)
+    return worker_process
+
+
+def on_host(shift: str) -> dict[str, str]:
+    return {"PENSTOCK_TEST_SKEW": SHIFTS[shift], "PENSTOCK_TEST_DIARY": os.devnull}
+
+
+def produce(hosts: Workers, shift: str) -> None:
+    assert hosts.python("-c", PRODUCE, env=on_host(shift)).wait() == 0
+
+
+def work(hosts: Workers, shift: str, *options: str) -> WorkerProcess:
+    return start_worker(hosts, "--processes", "0", *options, env=on_host(shift))
+
+
+HEARTBEATS = "SELECT id, heartbeat_at FROM {processes}"
+
+
+def test_clocks_an_hour_off_change_nothing(hosts: Workers, database_url: str) -> None:
+    app = make_app(database_url)
+    produce(hosts, "fast")
+    produce(hosts, "slow")
+    queued = [str(id) for (id,) in rows(app, "SELECT job_id FROM {availabilities} ORDER BY seq")]
+    assert queued != sorted(queued), "ids carry the clocks of their makers"
+
+    first = work(hosts, "slow", "--concurrency", "1")
+    settled(app)
+    ran = [str(id) for id, _, _ in rows(app, ORDER, task="double")]
+    assert ran == queued, "order is the database's"
+    for _, claimed_at, created_at in rows(app, ORDER, task="who"):
+        assert DELAY <= claimed_at - created_at < DELAY + 600_000_000, "delays are the database's"
+
+    workers = [first, work(hosts, "fast")]
+    both = eventually(lambda: dict(rows(app, HEARTBEATS)) if len(rows(app, HEARTBEATS)) == 2 else None)
+    assert both is not None
+    later = 1_500_000
+    eventually(lambda: all(dict(rows(app, HEARTBEATS))[id] > at + later for id, at in both.items()))
+    for worker in workers:
+        assert worker.stop() == 0
+        assert not lines_with(worker, "dead"), "leases are the database's"
+    jobs = check(app)
+    assert {(job["status"], job["crash_count"]) for job in jobs.values()} == {("succeeded", 0)}
