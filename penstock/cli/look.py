@@ -9,11 +9,13 @@ import typer
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import instant, show_json, show_table, span, when
+from penstock.cli.show_run import show_run
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.gauges import gauges
 from penstock.operate.jobs import JobFilter, Story
 from penstock.operate.overview import Overview, overview
 from penstock.operate.processes import ProcessRow, list_processes
+from penstock.operate.runs import find_run
 from penstock.values.readers import nearest
 from penstock.values.status import JobStatus, Reason
 
@@ -77,13 +79,17 @@ def jobs(
 
 
 def show(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="its id, or the beginning of it")],
+    job: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, or the beginning of it")],
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everything about one job: where it stands, who holds it, each attempt and its error."""
+    """Everything about one run (graph, steps, errors) or one job (who holds it, each attempt and its error)."""
     with opened(app, database) as found:
+        run = found.database.read(find_run, job)
+        if run is not None:
+            show_run(found.run(run), as_json)
+            return
         id = found.database.read(operate_jobs.find_job, job)
         told = found.database.read(operate_jobs.story, id)
     if told is None:

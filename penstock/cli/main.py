@@ -15,12 +15,15 @@ from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
 from penstock.cli.producing import enqueue
 from penstock.cli.reconcilers import reconcilers
+from penstock.cli.runs import pause, resume, revive, run, runs, signal, then
 from penstock.cli.steer import cancel, retry
 from penstock.cli.upkeep import check, doctor, migrate, prune
 from penstock.cli.worker import worker
 
 COMMANDS: list[Callable[..., None]] = [
     worker,
+    run,
+    runs,
     enqueue,
     status,
     jobs,
@@ -28,7 +31,12 @@ COMMANDS: list[Callable[..., None]] = [
     processes,
     reconcilers,
     cancel,
+    pause,
+    resume,
+    revive,
     retry,
+    signal,
+    then,
     migrate,
     check,
     doctor,

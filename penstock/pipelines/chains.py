@@ -1,8 +1,8 @@
 """Chains: runs that follow runs. An edge is a row, and so is the run at its end, from the moment it is registered.
 
 Registering locks the runs that are followed, and the end of a run reads its edges under the same lock, so one of the
-two sees the other. Whoever sees it leaves a timer, and the timer decides: all succeeded, start; one ended otherwise, skip,
-which is an end like any other and goes on along the chain.
+two sees the other. Whoever sees it leaves a timer, and the timer decides: all succeeded, start; one ended otherwise,
+skip, which is an end like any other and goes on along the chain.
 """
 
 from __future__ import annotations

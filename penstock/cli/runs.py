@@ -1,0 +1,221 @@
+"""Commands about runs: run, runs, pause, resume, revive, signal, then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from penstock.app import Penstock
+from penstock.cli.finding import find_attribute, load_module
+from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.output import show_json, show_table, span, when
+from penstock.cli.watch import watch
+from penstock.operate.runs import RunRow, find_run, list_runs
+from penstock.pipelines.pipeline import Pipeline
+from penstock.pipelines.run import Run
+from penstock.task import Task
+from penstock.values.readers import nearest
+from penstock.values.status import RunStatus
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="its id, or the beginning of it")]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[ARG]...", help="values as JSON or plain text; name=value by name"),
+]
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
+    arguments: Arguments = None,
+    wait: Annotated[bool, typer.Option("--wait", help="watch it until it has ended")] = False,
+    timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
+    key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
+    delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Trigger a pipeline, and watch it with --wait."""
+    pipeline = find_pipeline(target)
+    args, kwargs = read_arguments(arguments or [])
+    options: dict[str, Any] = {"key": key} if key else {}
+    if delay:
+        options["delay"] = delay
+    app: Any = pipeline.host
+    try:
+        started = pipeline.options(**options).trigger(*args, **kwargs)
+        status = watch(started, timeout) if wait and not as_json else started.status
+        if wait and as_json:
+            started.result(timeout)
+            status = started.status
+        _tell(started, status, wait, as_json)
+    finally:
+        app.close()
+    if wait and status is not RunStatus.SUCCEEDED:
+        raise typer.Exit(BAD)
+
+
+def runs(
+    pipeline: Annotated[str | None, typer.Option(help="only this pipeline")] = None,
+    status: Annotated[str | None, typer.Option(help="only this status, such as halted")] = None,
+    key: Annotated[str | None, typer.Option(help="only this key")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Runs, newest first."""
+    if status is not None and status not in list(RunStatus):
+        raise Refusal(f"there is no status {status!r}{nearest(status, list(RunStatus))}")
+    with opened(app, database) as found:
+        rows = found.database.read(list_runs, pipeline, status, key, limit)
+    if as_json:
+        show_json(rows)
+        return
+    columns = ["id", "pipeline", "status", "reasons", "key", "created (UTC)", "took #"]
+    show_table(columns, [_row(row) for row in rows], empty="no runs")
+
+
+def pause(run: RunId, app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Start no further step of a run until it is resumed; what runs goes on."""
+    _steer(run, app, database, as_json, lambda found: found.pause(), "paused", "was paused already")
+
+
+def resume(run: RunId, app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+    """Let a paused run go on."""
+    _steer(run, app, database, as_json, lambda found: found.resume(), "goes on", "was not paused")
+
+
+def revive(
+    run: RunId,
+    context: Annotated[bool, typer.Option("--context", help="copy the run's context too")] = False,
+    step: Annotated[str | None, typer.Option(help="of all that failed, redo this step only")] = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """A new run that keeps what a halted or failed one has finished, and does the rest again."""
+    with opened(app, database) as found:
+        old = the_run(found, run)
+        new = old.retry_step(step, context) if step else old.revive(context)
+        show_json({"run": new.id, "revived_from": old.id}) if as_json else out.print(
+            f"{old.id} goes on as {new.id}", markup=False
+        )
+
+
+def signal(
+    run: RunId,
+    name: Annotated[str, typer.Argument(help="the signal")],
+    value: Annotated[str | None, typer.Argument(help="its value, as JSON or plain text")] = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a signal that a step waits for, now or later."""
+    given = None if value is None else _value(value)
+    word = f"has the signal {name}"
+    _steer(
+        run,
+        app,
+        database,
+        as_json,
+        lambda found: found.signal(name, given),
+        word,
+        f"had the signal {name} before",
+    )
+
+
+def then(
+    run: RunId,
+    target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
+    arguments: Arguments = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a pipeline when a run has succeeded; skip it if that run does not."""
+    pipeline = find_pipeline(target)
+    args, kwargs = read_arguments(arguments or [])
+    app: Any = pipeline.host
+    try:
+        following = the_run(app, run).then(pipeline, *args, **kwargs)
+        show_json({"run": following.id, "follows": run}) if as_json else out.print(
+            f"{following.id} follows {run}", markup=False
+        )
+    finally:
+        app.close()
+
+
+def find_pipeline(target: str) -> Pipeline:
+    """The pipeline, or the task as one, at `module:attribute`."""
+    name, _, path = target.partition(":")
+    if not name or not path:
+        raise Refusal(f"{target!r} is not of the form module:pipeline, such as shop:enrich_users")
+    found = find_attribute(load_module(name), path)
+    if isinstance(found, Task):
+        host: Any = found.host
+        return host.as_pipeline(found)  # type: ignore[no-any-return]
+    if not isinstance(found, Pipeline):
+        raise Refusal(f"{target} is neither a pipeline nor a task but of type {type(found).__name__}")
+    return found
+
+
+def the_run(app: Penstock, prefix: str) -> Run:
+    """The run whose id begins so."""
+    id = app.database.read(find_run, prefix)
+    if id is None:
+        raise Refusal(f"there is no run {prefix}, or more than one begins so. Look at: penstock runs", BAD)
+    return app.run(id)
+
+
+def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named values of a command line."""
+    args, kwargs = [], {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            kwargs[name] = _value(value)
+        else:
+            args.append(_value(text))
+    return args, kwargs
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _steer(
+    prefix: str,
+    app: str | None,
+    database: str | None,
+    as_json: bool,
+    action: Callable[[Run], bool],
+    word: str,
+    otherwise: str,
+) -> None:
+    with opened(app, database) as found:
+        run = the_run(found, prefix)
+        done = action(run)
+        show_json({run.id: done}) if as_json else out.print(
+            f"{run.id} {word if done else otherwise}", markup=False
+        )
+
+
+def _tell(run: Run, status: RunStatus, wait: bool, as_json: bool) -> None:
+    ended_well = wait and status is RunStatus.SUCCEEDED
+    result = run.result(1) if ended_well else None
+    if as_json:
+        show_json({"run": run.id, "status": status.value, "result": result, "reasons": list(run.reasons)})
+    elif wait:
+        why = ", ".join(run.reasons)
+        out.print(f"{run.id} {status.value}: {result if ended_well else why}", markup=False)
+    else:
+        out.print(run.id, markup=False)
+
+
+def _row(row: RunRow) -> tuple[object, ...]:
+    took = span((row.ended_at - row.started_at) / 1e6) if row.ended_at and row.started_at else ""
+    return row.id, row.pipeline, row.status, ", ".join(row.reasons), row.key, when(row.created_at), took
