@@ -6,7 +6,6 @@ claim still stands then.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,7 +77,7 @@ class Item:
         self.began = time.monotonic()
         self.tried: set[datetime] = set()
         """The times of applies under way: the answer to one may get lost, and then it is found done already."""
-        self._lost = threading.Event()
+        self._lost = False
 
     @property
     def id(self) -> Any:
@@ -103,10 +102,10 @@ class Item:
     @property
     def lease_lost(self) -> bool:
         """Somebody else may have the row by now; nothing that comes of this will count."""
-        return self._lost.is_set()
+        return self._lost
 
     def lose(self) -> None:
-        self._lost.set()
+        self._lost = True
 
     def check_lease(self) -> None:
         """Raise `LeaseLost` if there is no point in going on; for handlers in threads."""

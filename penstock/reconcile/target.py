@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Table, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import NoInspectionAvailable
-from sqlalchemy.orm import Mapper, attributes, make_transient_to_detached
+from sqlalchemy.orm import Mapper, make_transient_to_detached
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import columns
@@ -89,8 +89,8 @@ class Target:
             return row
         values = dict(zip(self.columns, tuple(row), strict=True))
         instance = self._mapper_for(values).class_manager.new_instance()
-        for name, value in values.items():
-            attributes.set_committed_value(instance, name, value)
+        # Straight into the instance, as loading does: nothing of it counts as changed.
+        vars(instance).update(values)
         make_transient_to_detached(instance)
         return instance
 

@@ -98,15 +98,22 @@ class RowCrew:
         limit = asyncio.timeout(self.policy.timeout_seconds)
         end: Ended | None
         try:
-            async with limit:
+            if self.policy.timeout is None:
                 value = await self.reconciler.function(item)
+            else:
+                async with limit:
+                    value = await self.reconciler.function(item)
             end = self._returned(item, value)
         except SimulatedCrash:
             raise
         except asyncio.CancelledError as error:
             end = self._interrupted(item, error)
         except TimeoutError as error:
-            end = self._timed_out(item) if limit.expired() else self._raised(item, error)
+            end = (
+                self._timed_out(item)
+                if self.policy.timeout is not None and limit.expired()
+                else self._raised(item, error)
+            )
         except BaseException as error:
             end = self._raised(item, error)
         self._done(item, end)
@@ -118,7 +125,10 @@ class RowCrew:
             case Interruption.RELEASED:
                 return released(item)
             case _:
-                return self._raised(item, error)
+                # Ended with its loop, or by something inside the handler: only the latter is the row's error.
+                task = asyncio.current_task()
+                outside = task is not None and task.cancelling()
+                return released(item) if outside else self._raised(item, error)
 
     # handlers in threads
 

@@ -1,0 +1,187 @@
+"""Reconcilers in a real worker: hints, handlers of both kinds, time limits, lost leases, late declarations."""
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from penstock import Penstock
+from penstock.reconcile.events import LeaseLost, RowSettled
+from penstock.runtime.worker import Worker
+from tests.conformance.reconcile.cloud import Cloud, Volume, declare
+from tests.conformance.reconcile.test_apply import heard
+from tests.conformance.tasks.embedded import beside_a_worker, until
+
+
+def add(cloud: Cloud, *ids: int, **values: Any) -> None:
+    with cloud.engine.begin() as connection:
+        connection.execute(insert(Volume), [{"id": id, **values} for id in ids])
+
+
+def active(cloud: Cloud, count: int) -> Callable[[], bool]:
+    return lambda: [row.status for row in cloud.all(Volume)] == ["active"] * count
+
+
+def test_both_kinds_of_handlers(app: Penstock, cloud: Cloud) -> None:
+    threads: set[str] = set()
+
+    async def on_the_loop(item: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        threads.add(threading.current_thread().name)
+        return {"status": "threaded"}
+
+    def in_a_thread(item: Any) -> dict[str, Any]:
+        threads.add(threading.current_thread().name)
+        return {"status": "active"}
+
+    declare(app, Volume, on_the_loop, where=Volume.status == "submitted", workers=5)
+    declare(app, Volume, in_a_thread, where=Volume.status == "threaded", workers=5)
+    cloud.volumes(30)
+
+    async def live(_: Worker) -> None:
+        await until(active(cloud, 30))
+
+    beside_a_worker(app, live, role="reconciler")
+    assert any(name.startswith("penstock-row") for name in threads)
+    assert "MainThread" in threads
+    assert cloud.locked(Volume) == []
+
+
+def test_a_hint_is_heard_at_once_in_the_same_process(app: Penstock, cloud: Cloud) -> None:
+    async def provision(item: Any) -> dict[str, Any]:
+        return {"status": "active"}
+
+    declare(app, Volume, provision, where=Volume.status == "submitted", every=3600)
+
+    async def live(worker: Worker) -> None:
+        pump = worker.rows.runners["provision"].pump
+        for number in range(1, 6):
+            await until(lambda: pump._empty_turns > 3)
+            add(cloud, number)
+            pump._empty_turns = 20
+            began = time.monotonic()
+            await app.hint_async(Volume)
+            await until(active(cloud, number))
+            assert time.monotonic() - began < 10
+
+    beside_a_worker(app, live, role="reconciler")
+
+
+def test_what_comes_due_in_this_process_is_visited_in_time(app: Penstock, cloud: Cloud) -> None:
+    visits: list[float] = []
+
+    async def look(item: Any) -> None:
+        visits.append(time.monotonic())
+
+    declare(app, Volume, look, every=0.3)
+    cloud.volumes(1)
+
+    async def live(_: Worker) -> None:
+        await until(lambda: len(visits) >= 4)
+
+    beside_a_worker(app, live, role="reconciler")
+    assert min(later - earlier for earlier, later in itertools.pairwise(visits)) > 0.25
+
+
+@pytest.mark.parametrize("kind", ["loop", "thread"])
+def test_a_handler_that_takes_too_long_is_an_error(app: Penstock, cloud: Cloud, kind: str) -> None:
+    settled = heard(app, RowSettled)
+    forever = threading.Event()
+
+    async def on_the_loop(item: Any) -> None:
+        await asyncio.sleep(3600)
+
+    def in_a_thread(item: Any) -> None:
+        forever.wait(3600)
+
+    declare(app, Volume, on_the_loop if kind == "loop" else in_a_thread, timeout=0.2)
+    cloud.volumes(1)
+
+    async def live(_: Worker) -> None:
+        await until(lambda: bool(settled))
+        forever.set()
+
+    beside_a_worker(app, live, role="reconciler")
+    row = cloud.get(Volume, 1)
+    assert (settled[0].outcome, row.process_attempts, row.lock_token) == ("timed_out", 1, None)
+
+
+def test_a_handler_whose_lease_is_lost_is_told_and_ended(app: Penstock, cloud: Cloud) -> None:
+    lost = heard(app, LeaseLost)
+    seen: list[Any] = []
+
+    async def hang(item: Any) -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            seen.append(("cancelled", item.lease_lost))
+            raise
+
+    async def regret(item: Any, values: Any) -> None:
+        seen.append(("regret", item.id, values))
+
+    declare(app, Volume, hang, lease=1, where=Volume.status == "submitted", on_lost=regret)
+    cloud.volumes(1)
+
+    async def live(worker: Worker) -> None:
+        crew = worker.rows.runners["hang"].crew
+        await until(lambda: len(crew.active) == 1)
+        cloud.set(Volume, 1, lock_token=7, status="theirs")
+        await until(lambda: len(seen) == 2)
+
+    beside_a_worker(app, live, role="reconciler")
+    assert seen == [("cancelled", True), ("regret", 1, None)]
+    assert len(lost) == 1
+    assert (cloud.get(Volume, 1).lock_token, cloud.get(Volume, 1).status) == (7, "theirs")
+
+
+def test_reconcilers_declared_later_and_only_some_of_them(app: Penstock, cloud: Cloud) -> None:
+    async def first(item: Any) -> dict[str, Any]:
+        return {"status": "active"}
+
+    async def never(item: Any) -> dict[str, Any]:
+        return {"status": "wrong"}
+
+    declare(app, Volume, never, where=Volume.status == "submitted")
+    cloud.volumes(3)
+
+    async def live(worker: Worker) -> None:
+        declare(app, Volume, first, where=Volume.status == "submitted")
+        await until(active(cloud, 3))
+        assert list(worker.rows.runners) == ["first"]
+
+    beside_a_worker(app, live, role="reconciler", reconcilers=["first"])
+
+
+def test_a_disabled_one_takes_nothing_until_it_is_enabled(app: Penstock, cloud: Cloud) -> None:
+    async def provision(item: Any) -> dict[str, Any]:
+        return {"status": "active"}
+
+    reconciler = declare(app, Volume, provision, where=Volume.status == "submitted")
+    reconciler.disable()
+    cloud.volumes(1)
+
+    async def live(worker: Worker) -> None:
+        pump = worker.rows.runners["provision"].pump
+        await until(lambda: pump.alive)
+        app.hint(Volume)
+        assert cloud.get(Volume, 1).status == "submitted"
+        reconciler.enable()
+        app.hint(Volume)
+        await until(active(cloud, 1))
+
+    beside_a_worker(app, live, role="reconciler")
+
+
+def test_other_roles_leave_rows_alone(app: Penstock, cloud: Cloud) -> None:
+    declare(app, Volume)
+
+    async def live(worker: Worker) -> None:
+        assert worker.rows.runners == {}
+
+    beside_a_worker(app, live, role="worker")

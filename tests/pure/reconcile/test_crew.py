@@ -1,0 +1,108 @@
+"""How many rows a process takes ahead: low and high marks, by how long handlers take."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import Column, Integer, MetaData, Table
+
+from penstock.reconcile.columns import EPOCH, reconcilable_columns
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.ending import Ended, Kind
+from penstock.reconcile.item import Claimed, Item
+from penstock.runtime.row_crew import RowCrew
+from penstock.telemetry.events import Stream
+
+table = Table("things", MetaData(), Column("id", Integer, primary_key=True), *reconcilable_columns())
+
+
+async def hang(item: Any) -> None:
+    await asyncio.sleep(3600)
+
+
+def item(number: int) -> Item:
+    claim = Claimed((number,), 1, EPOCH, EPOCH, 0, False)
+    return Item("hang", RECONCILER.target, object(), claim, (), 0.0)
+
+
+RECONCILER = Reconciler(hang, table, workers=4, prefetch=8, name="hang")
+
+
+@pytest.fixture
+def ended() -> list[Ended]:
+    return []
+
+
+async def crew_with(count: int, average: float, ended: list[Ended]) -> RowCrew:
+    crew = RowCrew(RECONCILER, ended.append, Stream())
+    crew._average = average
+    crew.hand_over([item(number) for number in range(count)])
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    return crew
+
+
+@pytest.mark.parametrize(
+    ("held", "average", "room"),
+    [
+        (0, 0.001, 12),  # short handlers: the workers and as many again as are done in a turn
+        (0, 1.0, 4),  # long ones: nobody waits here who could be worked on elsewhere
+        (4, 1.0, 0),
+        (3, 1.0, 1),
+    ],
+)
+def test_room(held: int, average: float, room: int, ended: list[Ended]) -> None:
+    async def look() -> int:
+        return (await crew_with(held, average, ended)).room()
+
+    assert asyncio.run(look()) == room
+
+
+def test_refilled_only_when_half_of_what_waits_is_gone(ended: list[Ended]) -> None:
+    async def look() -> list[int]:
+        crew = await crew_with(12, 0.001, ended)
+        for one in crew.active:
+            one.began += 3600  # they have only just begun
+        rooms = []
+        while crew.waiting:
+            rooms.append(crew.room())
+            crew.waiting.popleft()
+        return rooms
+
+    assert asyncio.run(look()) == [0, 0, 0, 0, 4, 5, 6, 7]
+
+
+def test_a_disabled_reconciler_has_no_room(ended: list[Ended]) -> None:
+    async def look() -> int:
+        RECONCILER.disable()
+        try:
+            return (await crew_with(0, 1.0, ended)).room()
+        finally:
+            RECONCILER.enable()
+
+    assert asyncio.run(look()) == 0
+
+
+def test_rows_that_would_wait_long_are_given_back(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = await crew_with(8, 0.001, ended)
+        for one in crew.active:
+            one.began -= 10
+        crew.shed()
+        assert len(crew.waiting) == 0
+        assert [end.kind for end in ended] == [Kind.RELEASED] * 4
+
+    asyncio.run(look())
+
+
+def test_what_has_not_begun_can_be_given_back(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = await crew_with(6, 0.001, ended)
+        crew.give_back_waiting()
+        assert (len(crew.active), len(crew.waiting)) == (4, 0)
+        assert [end.kind for end in ended] == [Kind.RELEASED] * 2
+
+    asyncio.run(look())
+    assert {end.kind for end in ended} == {Kind.RELEASED}, (
+        "a handler that ends with its loop is no error of the row"
+    )
