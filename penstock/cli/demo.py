@@ -1,5 +1,4 @@
-"""`penstock demo`: real workers on a SQLite file, two of them killed in the middle, and the books in order at the
-end.
+"""`penstock demo`: a pipeline on a SQLite file, two workers killed in the middle, and the books in order at the end.
 
 The demo is a play in scenes. Each scene does something, waits until the database shows it, and says what was seen;
 the last one audits the result. The exit code is 0 only if everything was as promised.
@@ -24,10 +23,9 @@ import typer
 
 from penstock.cli.demo_stage import Stage
 from penstock.cli.frame import BAD, err
-from penstock.operate.overview import overview
 from penstock.operate.processes import ProcessRow, list_processes
 
-ORDERS = 160
+ORDERS = 100
 SECONDS = 0.25
 PATIENCE = 30.0
 REPLACED_WITHIN = 2.0
@@ -40,7 +38,7 @@ def demo(
         bool, typer.Option("--keep", help="keep the folder with the database and the log")
     ] = False,
 ) -> None:
-    """Kill workers with kill -9 while they charge orders, and see that nothing is lost or done twice."""
+    """Kill workers with kill -9 in the middle of a pipeline, and see that nothing is lost or done twice."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder / 'demo.db'}"
     play = Play(import_module(MODULE), folder, orders)
@@ -64,7 +62,7 @@ class Play:
     orders: int
     stage: Stage = field(default_factory=Stage)
     failures: list[str] = field(default_factory=list)
-    jobs: list[Any] = field(default_factory=list)
+    run: Any = None
     worker: subprocess.Popen[bytes] | None = None
     deadline: float = 0.0
 
@@ -77,7 +75,7 @@ class Play:
             self.kill_one_worker()
             self.wait_until(lambda: self.done() >= self.orders // 2, "half of the orders")
             self.kill_one_worker()
-            self.wait_until(lambda: self.done() == self.orders, "all orders")
+            self.wait_until(lambda: self.run.status.terminal, "the end of the run")
             self.stop_workers()
             self.audit()
         except TimeoutError as error:
@@ -93,8 +91,8 @@ class Play:
         app = self.world.app
         app.prepare()
         self.world.tables.create_all(app.database.engine)
-        self.jobs = self.world.charge.enqueue_many([(number, SECONDS) for number in range(self.orders)])
-        self.stage.say(f"enqueued {self.orders} orders in one statement, on a SQLite file")
+        self.run = self.world.fulfil.trigger(self.orders, SECONDS)
+        self.stage.say(f"triggered a pipeline over {self.orders} orders, on a SQLite file")
 
     def start_workers(self) -> None:
         command = [sys.executable, "-m", "penstock", "worker", f"{MODULE}:app", "--processes", "2"]
@@ -117,7 +115,7 @@ class Play:
         victim = max(before, key=lambda worker: worker.holding)
         os.kill(victim.pid, signal.SIGKILL)
         killed = time.monotonic()
-        self.stage.say(f"kill -9 {victim.pid}, in the middle of {victim.holding} orders", "red")
+        self.stage.say(f"kill -9 {victim.pid}, in the middle of {victim.holding} steps", "red")
         known = {worker.id for worker in before}
         fresh = self.wait_until(
             lambda: [w for w in self.workers() if w.id not in known | {victim.id}], "a successor"
@@ -136,16 +134,19 @@ class Play:
     def audit(self) -> None:
         with self.world.app.database.engine.connect() as connection:
             charged = [row.order_id for row in connection.execute(self.world.ledger.select())]
-        attempts = [attempt for job in self.jobs for attempt in job.attempts()]
+        steps = self.run.steps()
+        attempts = [attempt for step in steps for attempt in step.attempts()]
         crashed = [attempt for attempt in attempts if attempt.outcome == "crashed"]
         self.promise(
             sorted(charged) == list(range(self.orders)), f"{len(charged)} charges of {self.orders} orders"
         )
-        self.promise(all(job.status == "succeeded" for job in self.jobs), "not every job has succeeded")
-        self.promise(bool(crashed), "no attempt was interrupted: there was nothing to recover from")
+        self.promise(self.run.status == "succeeded", f"the run ended {self.run.status}")
         self.promise(
-            len(attempts) == self.orders + len(crashed), "there were attempts nobody can account for"
+            sum(step.key == "close_books" for step in steps) == 1, "the books were closed more than once"
         )
+        self.promise(bool(crashed), "no attempt was interrupted: there was nothing to recover from")
+        ended = [step for step in steps if step.status == "succeeded"]
+        self.promise(len(attempts) == len(ended) + len(crashed), "there were attempts nobody can account for")
         if not self.failures:
             self.stage.say(
                 f"{len(attempts)} attempts, {len(crashed)} of them cut off by the kills and done again"
@@ -153,25 +154,24 @@ class Play:
             self.stage.say(
                 f"{self.orders} orders, {len(charged)} charges: nothing lost, nothing twice", "bold green"
             )
+            result = ", ".join(f"{count} {way}" for way, count in self.run.result(1).items())
+            self.stage.say(f"the result of the fan-in: {result}", "bold green")
 
     # watching
 
     def wait_until(self, look: Callable[[], Any], what: str) -> Any:
         while True:
             seen = look()
-            self.stage.show(self.counts(), self.orders, self.processes())
+            self.stage.show(self.run.graph(), self.processes())
             if seen:
                 return seen
             if time.monotonic() > self.deadline:
                 raise TimeoutError(f"waited in vain for {what}")
             time.sleep(0.05)
 
-    def counts(self) -> dict[str, int]:
-        database = self.world.app.database
-        return dict(database.read(overview, database.settings.reap_after).recent)
-
     def done(self) -> int:
-        return self.counts().get("succeeded", 0)
+        """How many orders are charged."""
+        return sum(node.counts.get("succeeded", 0) for node in self.run.graph().nodes if node.key == "charge")
 
     def processes(self) -> list[ProcessRow]:
         return list(self.world.app.database.read(list_processes))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group
 from rich.live import Live
-from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.frame import out
-from penstock.cli.output import COLOURS
+from penstock.cli.watch import picture
 from penstock.operate.processes import ProcessRow
+from penstock.pipelines.picture import Graph
 
 
 class Stage:
@@ -38,22 +38,10 @@ class Stage:
         line.append(words, style=style)
         out.print(line)
 
-    def show(self, counts: Mapping[str, int], total: int, processes: Sequence[ProcessRow]) -> None:
-        """The picture: how far the work is, and who does it."""
+    def show(self, graph: Graph, processes: Sequence[ProcessRow]) -> None:
+        """The picture: how far the run is, and who works on it."""
         if self.live is not None:
-            self.live.update(Group(_work(counts, total), _people(processes)))
-
-
-def _work(counts: Mapping[str, int], total: int) -> Table:
-    done = counts.get("succeeded", 0)
-    words = Text("  ").join(
-        Text(f"{counts[name]} {name}", style=COLOURS.get(name, ""))
-        for name in ("available", "running", "succeeded", "failed")
-        if counts.get(name)
-    )
-    grid = Table.grid(padding=(1, 2, 0, 0))
-    grid.add_row(ProgressBar(total=total, completed=done, width=40), words)
-    return grid
+            self.live.update(Group(picture(graph), Text(), _people(processes)))
 
 
 def _people(processes: Sequence[ProcessRow]) -> Table:
