@@ -1,4 +1,4 @@
-"""The reference pages name everything there is: settings with their defaults, commands, reasons."""
+"""The reference pages name everything there is: settings with their defaults, commands, reasons, errors."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from penstock import errors
 from penstock.cli.main import build
 from penstock.settings import Settings
 from penstock.values import readers
@@ -18,7 +19,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 def rows(page: str) -> dict[str, list[str]]:
     """The table rows of a page, by the code in their first cell."""
     lines = (DOCS / page).read_text().splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")
+    ]
     return {row[0].strip("`"): row[1:] for row in cells}
 
 
@@ -44,6 +47,16 @@ def test_reasons_are_documented() -> None:
     pages = [DOCS / "guides" / name for name in ("retries-and-crashes.md", "failing-steps.md")]
     text = "".join(page.read_text() for page in pages)
     assert [reason.value for reason in Reason if f"`{reason.value}`" not in text] == []
+
+
+def test_errors_are_documented() -> None:
+    text = (DOCS / "operations/errors.md").read_text()
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert [
+        kind.__name__
+        for kind in kinds
+        if f"`{kind.__name__}`" not in text and kind is not errors.PenstockError
+    ] == []
 
 
 def _value(name: str, written: str) -> object:
