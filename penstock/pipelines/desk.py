@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.wiring import Wiring
@@ -29,6 +30,9 @@ class Host(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def database(self) -> Database: ...
 
     @property
     def wakeups(self) -> Wakeups: ...

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.pipelines import revive, runs
+from penstock.pipelines import revive, runs, streams
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.inputs import arguments, inputs_of
+from penstock.pipelines.inputs import arguments
 from penstock.pipelines.paths import path_of
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
@@ -90,7 +90,11 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
         if claim.run_id is not None
     ]
     values = Values()
-    fetch(desk, tx, values, [(run.id, inputs_of(run.wiring, node, path)) for run, node, path in places])
+    lazy = {(run.definition, node): streams.streamed(desk, run, node) for run, node, _ in places}
+    wanted = [
+        (run.id, streams.needs_of(run, node, path, lazy[run.definition, node])) for run, node, path in places
+    ]
+    fetch(desk, tx, values, wanted)
     ready = []
     at = iter(places)
     for claim in claims:
@@ -99,7 +103,11 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
             continue
         run, node, path = next(at)
         element = loads(claim.payload) if run.wiring.places[node].node.is_entry else None
-        call = arguments(run.wiring, node, path, values.of(run), element)
+        later = lazy[run.definition, node]
+        if later:
+            call = streams.arguments_of(desk, run, node, path, values.of(run), element, later)
+        else:
+            call = arguments(run.wiring, node, path, values.of(run), element)
         ready.append(claim._replace(call=call))
     return ready
 

@@ -17,6 +17,7 @@ def describe(database: Database) -> MetaData:
         name = table.name.removeprefix(database.prefix)
         database.tables.append(name)
         database.column_types[name] = {
-            column.name: column.type.compile(dialect=dialect) for column in table.columns
+            column.name: column.type.compile(dialect=dialect).partition(" COLLATE")[0]
+            for column in table.columns
         }
     return metadata

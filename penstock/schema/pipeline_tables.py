@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Index, Integer, MetaData, Table
 from sqlalchemy import text as sql
 
-from penstock.schema.types import KEY_LENGTH, PATH_LENGTH, identifier, micros, name, text, word
+from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, text, word
 
 
 def define(metadata: MetaData, prefix: str) -> None:
@@ -77,7 +77,7 @@ def _joins(metadata: MetaData, prefix: str) -> None:
         metadata,
         Column("run_id", identifier(), primary_key=True),
         Column("node", name(), primary_key=True),
-        Column("path", name(PATH_LENGTH), primary_key=True),
+        Column("path", path(), primary_key=True),
         Column("still_open", Integer, nullable=False),
         Column("blocked", Integer, nullable=False),
         Column("pruned", Integer, nullable=False),
@@ -95,7 +95,7 @@ def _advancements(metadata: MetaData, prefix: str) -> None:
         Column("id", identifier(), primary_key=True),
         Column("run_id", identifier(), nullable=False),
         Column("node", name(), nullable=False),
-        Column("path", name(PATH_LENGTH), nullable=False),
+        Column("path", path(), nullable=False),
         Column("width", Integer, nullable=False),
         Column("phase", word(), nullable=False),
         Column("next_index", Integer, nullable=False),

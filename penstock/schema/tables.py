@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 
 from penstock.schema import pipeline_tables, reconcile_tables
-from penstock.schema.types import KEY_LENGTH, PATH_LENGTH, identifier, micros, name, sequence, text, word
+from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, text, word
 
 HOT_ROWS = {
     "fillfactor": "50",
@@ -65,7 +65,7 @@ def _jobs(metadata: MetaData, prefix: str) -> None:
         Column("origin_id", identifier()),
         Column("run_id", identifier()),
         Column("node", name()),
-        Column("path", name(PATH_LENGTH)),
+        Column("path", path()),
         Column("created_at", micros(), nullable=False),
     )
     is_step = sql("run_id IS NOT NULL")

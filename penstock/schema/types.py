@@ -39,6 +39,16 @@ def name(length: int = NAME_LENGTH) -> TypeEngine[Any]:
     return String(length).with_variant(Text(), "postgresql").with_variant(exact, "mysql", "mariadb")
 
 
+def path() -> TypeEngine[Any]:
+    """A place in nested expands. Its order as bytes is the order of the elements, whatever the database's language."""
+    exact = Exact(PATH_LENGTH)
+    return (
+        String(PATH_LENGTH)
+        .with_variant(Text(collation="C"), "postgresql")
+        .with_variant(exact, "mysql", "mariadb")
+    )
+
+
 def word() -> TypeEngine[Any]:
     """A short word of ours, such as a status."""
     exact = mysql.VARCHAR(40, charset="ascii", collation="ascii_bin")

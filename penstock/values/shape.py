@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -24,9 +24,10 @@ from penstock.errors import SerializationError
 from penstock.values import tags
 from penstock.values.annotations import describe, is_open, modern, stream_of
 from penstock.values.fidelity import lost_type
+from penstock.values.streams import RawStream, Reading
 from penstock.values.tags import Unwritable
 
-_EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes})
+_EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes, type(None)})
 
 
 _UNEXPECTED = re.compile(r"PydanticSerializationUnexpectedValue\((.*)\)")
@@ -39,19 +40,27 @@ class Mismatch(Exception):
 class Shape:
     """One annotation, compiled. Without an annotation: anything JSON and the tags know."""
 
-    __slots__ = ("_adapter", "_exact", "_expected", "_open", "_stream", "as_is")
+    __slots__ = ("_adapter", "_element", "_exact", "_expected", "_open", "_origin", "_stream", "as_is")
 
     def __init__(self, annotation: Any) -> None:
         element = stream_of(annotation)
         self._stream = element is not None
+        self._element = element
+        self._origin = get_origin(annotation) or annotation
         wanted = modern(list[element] if self._stream else annotation)  # type: ignore[valid-type]
         self._expected = describe(annotation)
-        self._exact = wanted if isinstance(wanted, type) and wanted in _EXACT else None
+        kind = type(None) if wanted is None else wanted
+        self._exact = kind if isinstance(kind, type) and kind in _EXACT else None
         self._open = is_open(wanted)
         unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
         self._adapter: TypeAdapter[object] | None = None if unchecked else _adapter(wanted)
         # Values of these types are their own raw form and need no further look: the common case, made cheap.
         self.as_is = tags.NATIVE if unchecked else tags.NATIVE & {self._exact}
+
+    @property
+    def takes_stream(self) -> bool:
+        """Whether values may come one after the other."""
+        return self._origin is Iterable or self._origin is Iterator
 
     def write(self, value: object) -> object:
         """The raw form of a value; raises `Mismatch`."""
@@ -66,6 +75,9 @@ class Shape:
 
     def read(self, raw: object, tagged: bool = True) -> object:
         """The value behind a raw form; raises `Mismatch`. `tagged=False`: there are no tags to look for."""
+        if isinstance(raw, RawStream):
+            reading = Reading(raw, Shape(self._element).read)
+            return reading if self._origin is Iterable else iter(reading)
         try:
             value = tags.read(raw) if tagged else raw
         except SerializationError as error:

@@ -87,10 +87,15 @@ class Signature:
         name, shape = self._layout.find(parameter)
         return self._read(name, shape, raw, tagged=True)
 
+    def takes_stream(self, parameter: str | int) -> bool:
+        """Whether the parameter is annotated as an iterator or iterable, and so need not be given a whole list."""
+        return self._layout.find(parameter)[1].takes_stream
+
     def encode_result(self, value: object, *, limit: int | None = None) -> str:
         """The JSON text of a result; raises `SerializationError`."""
         try:
-            text = dumps(self._result.write(value))
+            shape = self._result
+            text = dumps(value if type(value) in shape.as_is else shape.write(value))
         except (Mismatch, SerializationError) as error:
             advice = (
                 "" if self._layout.result_annotated else ". Annotate the return type, or return plain values"

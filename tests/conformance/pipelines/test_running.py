@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -473,3 +474,24 @@ def test_the_graph_counts_steps(shop: Penstock) -> None:
     assert nodes["collate"].counts == {JobStatus.SUCCEEDED: 2}
     assert nodes["collate"].after == ("fetch_a", "fetch_b")
     assert "collate" in str(run.graph())
+
+
+def test_a_collapse_may_take_an_iterator(shop: Penstock) -> None:
+    load_user, echo = task(shop, "load_user"), task(shop, "echo")
+    seen: list[str] = []
+
+    @shop.task(name="fold")
+    def fold(users: Iterator[User], more: Iterable[int], rest: list[Any]) -> list[int]:
+        seen.append(type(users).__name__)
+        first = next(users)
+        return [first.id, sum(user.id for user in users), sum(more), sum(more), len(rest)]
+
+    @shop.pipeline(name="streaming")
+    def streaming(ids: list[int]) -> Any:
+        users, numbers = load_user.map(ids).collect(), echo.map(ids).collect()
+        return fold(users, rest=numbers, more=echo.map(ids).collect())
+
+    run = streaming.trigger([3, 4, 5])
+    drain(shop)
+    assert run.result(0) == [3, 9, 12, 12, 3]
+    assert seen == ["map"]
