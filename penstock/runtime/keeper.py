@@ -30,7 +30,7 @@ from penstock.values.jsontext import dumps
 if TYPE_CHECKING:
     from penstock.runtime.host import Host
 
-LOOK_INTERVAL = 1.0
+LOOK_INTERVAL = 2.0
 LONGEST_STATEMENT = 5.0
 LONGEST_WAIT = 2.0
 SILENCE_SHARE = 0.9

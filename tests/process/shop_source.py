@@ -50,6 +50,14 @@ def hold_in_thread(path: str) -> str:
     return "done"
 
 
+@app.task(executor="process")
+def hold_in_process(path: str) -> str:
+    begin()
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return "done"
+
+
 @app.task
 async def block(path: str) -> str:
     """Hold the event loop itself: what no handler should do."""

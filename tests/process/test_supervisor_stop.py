@@ -34,9 +34,11 @@ def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, childre
     assert _claims(shop) == 0
 
 
-def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop) -> None:
+@pytest.mark.parametrize("task", ["hold", "hold_in_process"])
+def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop, task: str) -> None:
+    """Service managers signal all processes of a service at once."""
     worker = shop.start(env=PATIENT)
-    job = shop.hold()
+    job = shop.hold(task)
     shop.begun(job)
     worker.send_all(signal.SIGTERM)
     worker.send_all(signal.SIGCONT)
@@ -47,7 +49,7 @@ def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop) -> Non
 
 
 @pytest.mark.parametrize("children", [0, 1])
-@pytest.mark.parametrize("task", ["hold", "hold_in_thread", "block"])
+@pytest.mark.parametrize("task", ["hold", "hold_in_thread", "hold_in_process", "block"])
 def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, children: int, task: str) -> None:
     worker = shop.start(children=children, env=PATIENT)
     job = shop.hold(task)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
+import os
 import signal
 import sys
+import threading
 from enum import Enum
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -24,14 +27,18 @@ class Message(Enum):
 
 
 def serve(pipe: Connection) -> None:
-    """Serve until the pipe closes. Stop signals are the parent's business."""
+    """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
+    busy = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     while True:
+        busy.clear()
         try:
             claim, address, process = pipe.recv()
         except EOFError:
             return
+        busy.set()
         pipe.send((Message.ENDED, _run(pipe, claim, address, process)))
 
 
