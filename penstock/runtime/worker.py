@@ -1,4 +1,4 @@
-"""A worker: everything that one process does, put together. It lives on an event loop, in a program or inside another."""
+"""A worker: everything that one process does, put together. It lives on an event loop, alone or in a program."""
 
 from __future__ import annotations
 
@@ -83,58 +83,70 @@ class Worker:
         self._watch = asyncio.create_task(self._watch_services())
 
     def _assemble(self) -> None:
-        app, settings = self.app, self.settings
-        limit = self.options.concurrency or settings.concurrency
-        self.heartbeat = Heartbeat(
-            app.database,
+        app = self.app
+        self.heartbeat = self._make_heartbeat()
+        self.around = Surroundings(
+            app.database, self.identity.id, app.follow, self.settings.payload_limit, self.heartbeat.report
+        )
+        self.waker = Waker(ear_for(app.database, app.wakeups.channel_of(READY)))
+        self.source = self._make_source()
+        self.crew = self._make_crew()
+        self.pump = self._make_pump()
+        self.pump.claiming = self.role != "reconciler"
+        self.housekeeping = Housekeeping(
+            app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
+        )
+        self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
+        self.services = [self.heartbeat, self.pump, self.housekeeping]
+        self._deafen = app.wakeups.listen(self._hear)
+
+    def _make_heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            self.app.database,
             self.identity,
-            app.events,
+            self.app.events,
             busy=lambda: self.crew.busy > 0,
             cancelled=lambda ids: self._on_loop(self.crew.interrupt, ids, Interruption.CANCELLED),
             declared_dead=self._declared_dead,
         )
-        around = Surroundings(app.database, "", app.follow, settings.payload_limit, self.heartbeat.report)
-        self.around = around
-        around.process = self.identity.id
-        self.waker = Waker(ear_for(app.database, app.wakeups.channel_of(READY)))
-        queues = self.options.queues or settings.queues
-        lanes = Lanes(queues, settings.sweep_interval, app.database.dialect.keeps_dead_rows)
-        self.source = JobSource(
+
+    def _make_source(self) -> JobSource:
+        app, dialect = self.app, self.app.database.dialect
+        queues = self.options.queues or self.settings.queues
+        return JobSource(
             lambda: self.identity.id,
             self._tasks,
-            lanes,
+            Lanes(queues, self.settings.sweep_interval, dialect.keeps_dead_rows),
             app.wakeups,
             app.events,
             app.follow,
             app.hydrate,
-            app.database.dialect.fuses,
+            dialect.fuses,
         )
-        self.crew = Crew(
-            around,
-            app.find_task,
+
+    def _make_crew(self) -> Crew:
+        limit = self.options.concurrency or self.settings.concurrency
+        return Crew(
+            self.around,
+            self.app.find_task,
             self._finished,
-            app.events,
+            self.app.events,
             limit,
-            max(0, settings.batch - limit),
-            settings.executor_processes,
+            max(0, self.settings.batch - limit),
+            self.settings.executor_processes,
         )
-        self.pump: Pump[Claim, Attempt] = Pump(
-            app.database,
+
+    def _make_pump(self) -> Pump[Claim, Attempt]:
+        return Pump(
+            self.app.database,
             self.source,
             self.crew.room,
             self.crew.hand_over,
             self.waker,
-            app.events,
-            settings.batch,
-            (SHORTEST_POLL, settings.poll_interval),
+            self.app.events,
+            self.settings.batch,
+            (SHORTEST_POLL, self.settings.poll_interval),
         )
-        self.housekeeping = Housekeeping(
-            app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
-        )
-        self.pump.claiming = self.role != "reconciler"
-        self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
-        self.services = [self.heartbeat, self.pump, self.housekeeping]
-        self._deafen = app.wakeups.listen(self._hear)
 
     def _tasks(self) -> Sequence[str]:
         return self.app.task_names
@@ -197,7 +209,7 @@ class Worker:
 
     async def _until(self, done: object, seconds: float) -> None:
         deadline = self.loop.time() + seconds
-        while not done() and self.loop.time() < deadline:  # type: ignore[operator]
+        while not done() and self.loop.time() < deadline:  # type: ignore[operator]  # noqa: ASYNC110 - threads decide
             await asyncio.sleep(0.005)
 
     async def _close(self) -> None:
