@@ -1,4 +1,4 @@
-"""A run that takes too long is halted, and what still runs in it is told to stop.
+"""A run that takes too long is halted, what still runs in it is told to stop, and its children are cancelled.
 
 The run's row is written first, in a transaction that locks nothing else; telling the steps is another one.
 """
@@ -37,6 +37,7 @@ def exceed(tx: Transaction, run: str) -> None:
     )
     timers.set(tx, timers.SWEEP, run)
     timers.set(tx, timers.INTERRUPT, run)
+    timers.set(tx, timers.CHILDREN, run, data="0")
 
 
 def interrupt(desk: Desk, tx: Transaction, run: str) -> None:

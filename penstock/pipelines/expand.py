@@ -11,8 +11,6 @@ in neither case has anybody done the same chunk. Nobody sees half a fan-out: not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines import runs, steps
@@ -44,7 +42,8 @@ WHERE id = :id AND phase = :before AND next_index = :at
 DONE = "DELETE FROM {advancements} WHERE id = :id"
 STAGED = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
-WHERE j.run_id = :run AND j.node = :node AND j.path >= :first AND j.path < :last AND s.status = 'available'
+WHERE j.run_id = :run AND j.node = :node AND j.path >= :first AND j.path < :last
+  AND s.status IN ('available', 'scheduled')
 ORDER BY j.path
 """
 
@@ -85,7 +84,7 @@ def first_steps(
             fan.entry,
             one.path,
             mould,
-            JobStatus.SCHEDULED if one.delay > 0 and queued else JobStatus.AVAILABLE,
+            JobStatus.SCHEDULED if one.delay > 0 else JobStatus.AVAILABLE,
             dumps(found[one.path[-1]]),
             delay=one.delay,
             queued=queued,
@@ -130,10 +129,20 @@ class Advancer:
     def _release(self, tx: Transaction, run: RunView, fan: Fan, start: int, stop: int) -> None:
         first, last = path_text((*fan.path, start)), path_text((*fan.path, stop))
         staged = tx.rows(STAGED, run=run.id, node=fan.entry, first=first, last=last)
-        rows: Sequence[dict[str, object]] = [
-            {"job_id": job, "task": task, "queue": queue, "tier": tier_of(priority)}
+        delay = run.wiring.places[fan.entry].node.options.delay or 0.0
+        rows = [
+            {
+                "job_id": job,
+                "task": task,
+                "queue": queue,
+                "tier": tier_of(priority),
+                "wait": int(delay * 1_000_000),
+            }
             for job, task, queue, priority in staged
         ]
+        if delay > 0:
+            tx.insert("scheduled", rows, due_at="{now} + :wait")
+            return
         tx.insert("availabilities", rows)
         made = {str(row["job_id"]): (str(row["queue"]), tier_of(staged[0][3])) for row in rows[:1]}
         self.desk.trace(tx).made.update(made)

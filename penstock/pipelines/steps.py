@@ -88,7 +88,7 @@ def _place(step: NewStep) -> str:
         case JobStatus.AVAILABLE:
             return "ready" if step.queued else "parked"
         case JobStatus.SCHEDULED:
-            return "delayed"
+            return "delayed" if step.queued else "parked"
         case JobStatus.WAITING:
             return "parked"
     return "ended"

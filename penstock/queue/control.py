@@ -60,10 +60,15 @@ def _tell_runs(tx: Transaction, ids: Sequence[str], follow: Follow) -> None:
 
 
 def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
-    """Give failed or cancelled jobs a new start with fresh budgets; the jobs that got one."""
+    """Give failed or cancelled jobs a new start with fresh budgets; the jobs that got one.
+
+    Steps get none here: their runs have gone on without them. `run.retry_step` and `run.revive` are for those.
+    """
     tx.stage("retry")
     rows = tx.rows(LOCK, ids=sorted(set(ids)))
-    again = [job_id for job_id, status, _ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
+    over = [job_id for job_id, status, _ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
+    described = {row[0]: row for row in tx.rows(DESCRIBE, ids=over) if row[4] is None} if over else {}
+    again = [job_id for job_id in over if job_id in described]
     if not again:
         return []
     cancelled = [job_id for job_id, status, _ in rows if status == JobStatus.CANCELLED]
@@ -73,7 +78,7 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     tx.run(BURY, ids=again)
     places = [
         {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
-        for job_id, task, queue, priority, *_ in tx.rows(DESCRIBE, ids=again)
+        for job_id, task, queue, priority, *_ in described.values()
     ]
     tx.insert("availabilities", places)
     return again

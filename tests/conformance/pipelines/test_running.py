@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -495,3 +496,62 @@ def test_a_collapse_may_take_an_iterator(shop: Penstock) -> None:
     drain(shop)
     assert run.result(0) == [3, 9, 12, 12, 3]
     assert seen == ["map"]
+
+
+def test_a_halt_in_the_middle_of_a_large_expand_ends_all_of_it(make_app: Any) -> None:
+    app = make_app(inline_fanout=3)
+    app.engine.chores.advancer.chunk = 4
+
+    @app.task(name="source")
+    def source() -> list[int]:
+        return list(range(10))
+
+    @app.task(name="element", retries=0)
+    def element(number: int) -> int:
+        if number == 2:
+            raise ValueError("two")
+        return number
+
+    @app.pipeline(name="wide")
+    def wide() -> Any:
+        return element.map(source()).collect()
+
+    run = wide.trigger()
+    drain(app)
+    assert run.status is RunStatus.HALTED
+    found = Counter(step.status for step in run.steps() if step.key == "element")
+    assert found == {JobStatus.SUCCEEDED: 2, JobStatus.FAILED: 1, JobStatus.SKIPPED: 7}
+
+
+def test_a_large_expand_with_a_delay_waits_for_it(make_app: Any) -> None:
+    app = make_app(inline_fanout=3)
+    app.engine.chores.advancer.chunk = 4
+
+    @app.task(name="element")
+    def element(number: int) -> int:
+        return number
+
+    @app.pipeline(name="wide")
+    def wide(numbers: list[int]) -> Any:
+        return element.options(delay=60).map(numbers).collect()
+
+    run = wide.trigger(list(range(9)))
+    drain(app)
+    assert {step.status for step in run.steps()} == {JobStatus.SCHEDULED}
+    with travel(app, 61):
+        drain(app)
+        assert run.result(0) == list(range(9))
+
+
+def test_a_failed_step_is_not_retried_behind_the_back_of_its_run(shop: Penstock) -> None:
+    boom, echo = task(shop, "boom"), task(shop, "echo")
+
+    @shop.pipeline(name="sad", on_failure="continue")
+    def sad() -> Any:
+        return echo(boom(1))
+
+    run = sad.trigger()
+    drain(shop)
+    step = next(step for step in run.steps() if step.key == "boom")
+    assert shop.job(step.id).retry() is False
+    assert drain(shop) == 0
