@@ -1,0 +1,64 @@
+"""The verdict: the history against the rules, the tables at the end, and what each workload says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tests.simulation.model import TERMINAL
+from tests.simulation.story import Story
+from tests.simulation.workloads import Workload
+
+LEFT_OVER = {
+    "claims": "SELECT token FROM penstock_claims",
+    "availabilities": "SELECT job_id FROM penstock_availabilities",
+    "scheduled": "SELECT job_id FROM penstock_scheduled",
+    "cancellations": "SELECT job_id FROM penstock_cancellations",
+}
+STANDING = "SELECT job_id, status FROM penstock_job_states"
+FAILED = """
+SELECT s.job_id FROM penstock_job_states s LEFT JOIN penstock_dead_letters d ON d.job_id = s.job_id
+WHERE (s.status = 'failed') <> (d.job_id IS NOT NULL)
+"""
+
+
+def check(story: Story, stuck: str | None, workloads: Sequence[Workload]) -> list[str]:
+    """Everything that is wrong with a schedule; nothing if all promises were kept."""
+    story.model.read(story.history)
+    wrong = list(story.model.wrong)
+    wrong += [f"a thread ended: {died}" for died in story.died]
+    wrong += _end(story, stuck)
+    wrong += _accepted(story)
+    for workload in workloads:
+        wrong += workload.check(story)
+    return wrong
+
+
+def _end(story: Story, stuck: str | None) -> Iterator[str]:
+    """In the end everything is over, and nothing is left lying about."""
+    if stuck is not None:
+        yield stuck
+    for job_id, status in story.rows(STANDING):
+        if status not in TERMINAL:
+            yield f"{job_id} is still {status} at the end"
+        if story.model.states[str(job_id)].status != status:
+            yield f"{job_id} is {status}, which nobody made it"
+    for table, query in LEFT_OVER.items():
+        if rows := story.rows(query):
+            yield f"left in {table} at the end: {', '.join(str(row[0]) for row in rows)}"
+    for (job_id,) in story.rows(FAILED):
+        yield f"{job_id}: dead letters and failed jobs are not the same"
+
+
+def _accepted(story: Story) -> Iterator[str]:
+    """What was accepted is there; one key names one job."""
+    jobs = story.model.jobs
+    keys: dict[tuple[str, str], str] = {}
+    for at, who, _, job_id, task, key in story.facts("accepted"):
+        if job_id not in jobs:
+            yield f"{at} {who}: {job_id} was accepted and is not there"
+        if key is not None and keys.setdefault((task, key), job_id) != job_id:
+            yield f"{at} {who}: key {key} of {task} names {keys[task, key]} and {job_id}"
+    seen: dict[tuple[str, str], str] = {}
+    for job in jobs.values():
+        if job.key is not None and seen.setdefault((job.task, job.key), job.id) != job.id:
+            yield f"key {job.key} of {job.task} has made {seen[job.task, job.key]} and {job.id}"

@@ -1,0 +1,197 @@
+"""Fate: what goes wrong in a schedule, drawn from its seed.
+
+Each seed has a temper of its own: some kinds of trouble are off, others frequent, so that rare combinations meet.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulation.fibers import Fiber
+from tests.simulation.hosts import SETTINGS, Host, WorkerHost
+from tests.simulation.wire import Disconnected, Faults, Wire
+from tests.simulation.world import SECOND, World
+
+ENOUGH = 2
+REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
+
+
+@dataclass(slots=True)
+class Temper:
+    """How likely each kind of trouble is: per step, per statement, per commit."""
+
+    crash: float
+    freeze: float
+    stall: float
+    linger: float
+    stop: float
+    jump: float
+    delay: float
+    statement: float
+    commit: float
+    hints: float
+    """How likely another host hears of a commit."""
+
+    @classmethod
+    def of(cls, rng: random.Random) -> Temper:
+        def rate(*choices: float) -> float:
+            return rng.choice([0.0, *choices])
+
+        return cls(
+            crash=rate(0.002, 0.006, 0.02),
+            freeze=rate(0.002, 0.006, 0.02),
+            stall=rate(0.01, 0.04),
+            linger=rate(0.02, 0.1),
+            stop=rate(0.002, 0.005),
+            jump=rate(0.005),
+            delay=rate(0.005, 0.02),
+            statement=rate(0.002, 0.01, 0.03),
+            commit=rate(0.01, 0.05, 0.15),
+            hints=rate(0.5, 1.0),
+        )
+
+
+@dataclass(slots=True)
+class Fate(Faults):
+    """Strikes hosts, wires and clocks until it is calmed."""
+
+    temper: Temper
+    hosts: list[Host]
+    revive: Callable[[Host], Host]
+    calm: bool = False
+    struck: dict[str, int] = field(default_factory=dict)
+
+    def act(self, world: World) -> None:
+        if not world.steps % 4:
+            self._look_after(world)
+        if self.calm:
+            return
+        temper, draw = self.temper, world.rng.random()
+        for kind, rate in (
+            (self._crash, temper.crash),
+            (self._freeze, temper.freeze),
+            (self._stall, temper.stall),
+            (self._stop, temper.stop),
+            (self._jump, temper.jump),
+            (self._delay, temper.delay),
+        ):
+            if draw < rate:
+                kind(world)
+                return
+            draw -= rate
+
+    def _look_after(self, world: World) -> None:
+        for index, host in enumerate(self.hosts):
+            if host.frozen and (self.calm or world.now >= host.thaws_at):
+                host.thaw()
+            if host.gone and host.alive:
+                host.machine.shut()
+                world.bury(host)
+            if not host.alive and self._is_missed(world, host):
+                self.hosts[index] = self.revive(host)
+
+    def _is_missed(self, world: World, dead: Host) -> bool:
+        """By and by every process is started again; once it is calm, two workers are enough."""
+        if not self.calm:
+            return world.rng.random() < 0.12
+        workers = [host for host in self.hosts if host.alive and isinstance(host, WorkerHost)]
+        return len(workers) < ENOUGH or not isinstance(dead, WorkerHost)
+
+    def _victim(self, world: World) -> Host | None:
+        """Often the one that has just moved: it is in the middle of something."""
+        alive = [host for host in self.hosts if host.alive and not host.frozen]
+        if world.last is not None and world.last.owner in alive and world.rng.random() < 0.6:
+            return world.last.owner
+        return world.rng.choice(alive) if alive else None
+
+    def _crash(self, world: World) -> None:
+        if (host := self._victim(world)) is not None:
+            host.crash()
+
+    def _freeze(self, world: World) -> None:
+        if (host := self._victim(world)) is not None:
+            host.freeze(int(REAP_AFTER * world.rng.choice([0.01, 0.3, 1.1, 2.0])))
+
+    def _stall(self, world: World) -> None:
+        """One thread does not get on while the others of its process do."""
+        if not world.fibers:
+            return
+        self._hold_up(world, world.rng.choice(world.fibers))
+
+    def linger(self, world: World, fiber: Fiber) -> None:
+        """At a place between two things that belong together, such as a commit and what is made of it."""
+        if not self.calm and world.rng.random() < self.temper.linger:
+            self._hold_up(world, fiber)
+
+    def _hold_up(self, world: World, fiber: Fiber) -> None:
+        seconds = world.rng.choice([0.05, 0.5, 1.2, 2.0]) * REAP_AFTER / SECOND
+        fiber.stalled = world.now + int(seconds * SECOND)
+        world.note(fiber.label, f"stalls for {seconds:.1f} s")
+        server = self.hosts[0].machine.dialect.server
+        if server.opener is fiber and server.holder is not None:
+            server.holder.cut()
+
+    def _stop(self, world: World) -> None:
+        host = self._victim(world)
+        if isinstance(host, WorkerHost) and host.worker is not None and not host.leaving:
+            host.stop(hurried=world.rng.random() < 0.3)
+
+    def _jump(self, world: World) -> None:
+        if (host := self._victim(world)) is not None:
+            host.skew += int(world.rng.choice([1, 60, 3600]) * SECOND)
+            world.note(host.name, "its clock jumps")
+
+    def _delay(self, world: World) -> None:
+        world.now += int(REAP_AFTER * world.rng.choice([0.02, 0.2, 1.2]))
+
+    def calm_down(self, world: World) -> None:
+        """No more trouble; from now on everything has to come to its end, by polling alone."""
+        self.calm = True
+        world.stickiness = 0.95
+        for fiber in world.fibers:
+            fiber.stalled = 0
+        world.note("harness", "calm")
+
+    # on the wire
+
+    def statement(self, wire: Wire) -> Exception | None:
+        if self.calm or not self.temper.statement:
+            return None
+        rng = wire.server.world.rng  # type: ignore[union-attr]
+        if rng.random() >= self.temper.statement:
+            return None
+        kind = rng.choice(["locked", "locked", "cut", "readonly"])
+        self._note(wire, f"{kind} at {wire.server.world.here().point}")  # type: ignore[union-attr]
+        if kind == "cut":
+            return Disconnected()
+        return sqlite3.OperationalError(
+            "database is locked" if kind == "locked" else "attempt to write a readonly database"
+        )
+
+    def commit(self, wire: Wire) -> str:
+        rng = wire.server.world.rng  # type: ignore[union-attr]
+        if self.calm or rng.random() >= self.temper.commit:
+            return "passes"
+        fate: str = rng.choice(["refused", "lost", "unanswered"])
+        self._note(wire, f"commit {fate}")
+        return fate
+
+    def committed(self, world: World) -> None:
+        """Hints: another process sees that something was written. Correctness may not rest on it."""
+        if self.calm:
+            return
+        for host in self.hosts:
+            if (
+                isinstance(host, WorkerHost)
+                and host.worker is not None
+                and world.rng.random() < self.temper.hints
+            ):
+                host.worker.waker.wake("written")
+
+    def _note(self, wire: Wire, what: str) -> None:
+        world = wire.server.world
+        assert world is not None
+        world.note(world.here().label, what)

@@ -1,0 +1,236 @@
+"""Threads that only move when the world lets them: greenlets with a reason to wait.
+
+A fiber runs until it reaches a place where something could happen (a statement, a commit, a hand-over, a wait) and
+then gives the word back. So there is exactly one order of events per seed, and everything in between is atomic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from greenlet import greenlet
+
+from penstock.telemetry.points import SimulatedCrash
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+NEVER = 1 << 62
+
+
+class Owner:
+    """Whoever fibers belong to: a host. A dead one's fibers never run again; a frozen one's wait."""
+
+    name = "harness"
+    alive = True
+    frozen = False
+    skew = 0
+    """By how many microseconds its own clocks are off."""
+
+    def clock(self, world: World) -> int:
+        return world.now + self.skew
+
+
+class Fiber:
+    """One thread of a host."""
+
+    __slots__ = (
+        "at_end",
+        "body",
+        "deadline",
+        "error",
+        "greenlet",
+        "label",
+        "need",
+        "over",
+        "owner",
+        "point",
+        "stalled",
+        "world",
+    )
+
+    def __init__(self, world: World, owner: Owner, name: str, body: Callable[[], object]) -> None:
+        self.world = world
+        self.owner = owner
+        self.label = f"{owner.name}/{name}"
+        self.body = body
+        self.greenlet = greenlet(self._run, parent=world.hub)
+        self.need: Callable[[], object] | None = None
+        """What it waits for; None when only its turn."""
+        self.deadline = 0
+        self.stalled = 0
+        """Until then it does not get the processor, whatever it waits for."""
+        self.point = ""
+        self.over = False
+        self.at_end: Callable[[], object] = _nothing
+        self.error: BaseException | None = None
+
+    def _run(self) -> None:
+        try:
+            self.body()
+        except SimulatedCrash:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.over = True
+
+    def end(self) -> None:
+        """The process is dead: unwind, and let nothing come of it."""
+        if not self.over:
+            self.over = True
+            if self.greenlet:
+                self.greenlet.throw(SimulatedCrash(self.point))
+            self.at_end()
+
+
+def _nothing() -> None:
+    """For fibers that leave nothing behind."""
+
+
+class Event:
+    """`threading.Event` for fibers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.flag = False
+
+    def is_set(self) -> bool:
+        return self.flag
+
+    def set(self) -> None:
+        self.flag = True
+
+    def clear(self) -> None:
+        self.flag = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self.flag:
+            self.world.wait(self.is_set, timeout)
+        return self.flag
+
+
+class Lock:
+    """`threading.Lock` for fibers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.held = False
+
+    def acquire(self, timeout: float | None = None) -> bool:
+        if self.held:
+            self.world.wait(lambda: not self.held, timeout)
+            if self.held:
+                return False
+        self.held = True
+        return True
+
+    def release(self) -> None:
+        self.held = False
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Queue:
+    """`queue.SimpleQueue` for fibers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.items: deque[Any] = deque()
+
+    def put(self, item: object) -> None:
+        self.items.append(item)
+
+    def get(self) -> Any:
+        while not self.items:
+            self.world.wait(self.__len__, None)
+        return self.items.popleft()
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+class Thread:
+    """`threading.Thread` for fibers: it belongs to the host on which it was started."""
+
+    def __init__(self, world: World, target: Callable[[], object], name: str) -> None:
+        self.world = world
+        self.target = target
+        self.name = name.removeprefix("penstock-")
+        self.fiber: Fiber | None = None
+
+    def start(self) -> None:
+        self.fiber = self.world.spawn(self.name, self.target)
+
+    def is_alive(self) -> bool:
+        return self.fiber is not None and not self.fiber.over
+
+    def join(self, timeout: float | None = None) -> None:
+        self.world.wait(lambda: not self.is_alive(), timeout)
+
+
+class Waker:
+    """`penstock.runtime.waker.Waker` for fibers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.woken = False
+        self.subjects: set[str] = set()
+
+    def wake(self, subject: str | None = None) -> None:
+        self.woken = True
+        if subject is not None:
+            self.subjects.add(subject)
+
+    def wait(self, timeout: float) -> set[str]:
+        if not self.woken:
+            self.world.wait(lambda: self.woken, timeout)
+        self.woken = False
+        subjects, self.subjects = self.subjects, set()
+        return subjects
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class Loop:
+    """As much of an event loop as workers use: callbacks from other threads, and timers."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
+        self.timers: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
+        self.closed = False
+
+    def call_soon_threadsafe(self, action: Callable[..., object], *args: object) -> None:
+        self.soon.append((action, args))
+
+    def call_later(self, delay: float, action: Callable[..., object], *args: object) -> None:
+        due = self.world.now + int(delay * 1_000_000)
+        self.timers.append((due, len(self.timers), action, args))
+        self.timers.sort(key=lambda timer: timer[:2])
+
+    def time(self) -> float:
+        return self.world.monotonic()
+
+    def is_closed(self) -> bool:
+        return self.closed
+
+    def run(self) -> None:
+        while True:
+            if self.timers and self.timers[0][0] <= self.world.now:
+                _, _, action, args = self.timers.pop(0)
+                action(*args)
+            elif self.soon:
+                action, args = self.soon.popleft()
+                action(*args)
+            else:
+                due = self.timers[0][0] - self.world.now if self.timers else None
+                self.world.wait(self.soon.__len__, None if due is None else due / 1_000_000)
+                continue
+            self.world.give_way("loop")

@@ -1,0 +1,166 @@
+"""Hosts: machines with a process on them that starts, works, freezes, stops, dies and is started again.
+
+A worker host runs the worker as it is: `Worker.start`, its services, crew and executors, `Worker.stop`. A client
+host runs a script of calls. Each has a database object and connections of its own, and clocks of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.app import Penstock
+from penstock.errors import DatabaseUnavailable
+from penstock.queue.wakeups import Wakeups
+from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.telemetry.events import Stream
+from tests.simulation.fibers import Loop, Owner
+from tests.simulation.virtual import Doors, drive
+from tests.simulation.wire import Server, WiredSqlite
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+SETTINGS: dict[str, Any] = {
+    "heartbeat_interval": 4.5,
+    "reap_after": 9.0,
+    "poll_interval": 6.0,
+    "sweep_interval": 6.0,
+    "housekeeping_interval": 4.0,
+    "shutdown_timeout": 3.0,
+    "concurrency": 3,
+    "batch": 4,
+    "retention": None,
+}
+
+Listen = Callable[[Stream, "World"], None]
+
+
+class Machine:
+    """What outlives a process and a schedule: the app with its declarations, and its way to the database."""
+
+    def __init__(self, name: str, server: Server, declare: Sequence[Callable[[Penstock], object]]) -> None:
+        self.name = name
+        self.app = Penstock("sqlite://", **SETTINGS)
+        self.app.doors = Doors()  # type: ignore[assignment]
+        self.app._prepared = True
+        self.dialect = WiredSqlite(server)
+        self.app.database.dialect = self.dialect
+        self.app.database.set_clock("sim_now()")
+        for declaration in declare:
+            declaration(self.app)
+        self.app.database.engine.connect().close()
+
+    def boot(self) -> None:
+        """A fresh process: nothing is left of the one before but what is in the database."""
+        self.shut()
+        self.app.events = Stream()
+        self.app.wakeups = Wakeups(self.app.database)
+
+    def shut(self) -> None:
+        self.dialect.cut_all()
+        self.app.database.engine.dispose(close=False)
+
+
+class Host(Owner):
+    """One life of a machine."""
+
+    kind = "host"
+
+    def __init__(self, world: World, machine: Machine, life: int) -> None:
+        self.world = world
+        self.machine = machine
+        self.app = machine.app
+        self.name = f"{machine.name}.{life}"
+        self.life = life
+        self.alive = True
+        self.frozen = False
+        self.leaving = False
+        """It was asked to stop."""
+        self.gone = False
+        """It has stopped by itself, in order."""
+        self.thaws_at = 0
+        self.skew = int(world.rng.uniform(-3600, 3600)) * 1_000_000
+        self.loop = Loop(world)
+        machine.boot()
+
+    def start(self) -> None:
+        self.world.note(self.name, "starts")
+        self.world.spawn("main", self.live, self)
+
+    def live(self) -> None:
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Go in order; what the process still runs ends with it."""
+        self.gone = True
+        self.world.record("left", self.name)
+
+    def crash(self, why: str = "crash") -> None:
+        """Dead from here on. What it had open is rolled back; nothing of it runs again."""
+        if self.alive:
+            self.world.record("crashed", self.name, why)
+            self.machine.shut()
+            self.world.bury(self)
+
+    def freeze(self, micros: int) -> None:
+        """Nothing of it moves. The server does not wait for a transaction that does not go on."""
+        self.frozen = True
+        self.thaws_at = self.world.now + micros
+        self.world.record("froze", self.name, micros)
+        holder = self.machine.dialect.server.holder
+        if holder in self.machine.dialect.wires:
+            holder.cut()
+
+    def thaw(self) -> None:
+        self.frozen = False
+        self.world.record("thawed", self.name)
+
+
+class WorkerHost(Host):
+    """A worker process."""
+
+    kind = "worker"
+    worker: Worker | None = None
+
+    def live(self) -> None:
+        self.world.spawn("loop", self.loop.run)
+        worker = Worker(self.app, WorkerOptions())
+        try:
+            drive(worker.start())
+        except DatabaseUnavailable:
+            self.world.record("crashed", self.name, "the database was not there when it started")
+            self.gone = True
+            return
+        worker.source.lanes.shuffle = self.world.rng.shuffle
+        self.worker = worker
+
+    def stop(self, hurried: bool) -> None:
+        """A stop signal."""
+        self.leaving = True
+        self.world.record("stopping", self.name, hurried)
+
+        def end() -> None:
+            assert self.worker is not None
+            if hurried:
+                self.worker.hurry()
+            drive(self.worker.stop())
+            self.leave()
+
+        self.world.spawn("stop", end, self)
+
+
+class ClientHost(Host):
+    """A process that calls the app from outside."""
+
+    kind = "client"
+
+    def __init__(
+        self, world: World, machine: Machine, life: int, script: Callable[[ClientHost], object]
+    ) -> None:
+        super().__init__(world, machine, life)
+        self.script = script
+
+    def live(self) -> None:
+        self.script(self)
+        self.leave()

@@ -1,0 +1,234 @@
+"""The rules of a job's life, replayed over the history: which changes there may be, and who may make them.
+
+Every committed change of `job_states` passes here in the order of commits, with what the same transaction wrote to
+the other tables. A change that the design does not allow is reported with its time and its author. The numbers are
+those of the invariants in the design.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json
+
+from tests.simulation import endings
+from tests.simulation.hosts import SETTINGS
+from tests.simulation.world import SECOND, START
+
+TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
+REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
+LONGEST_DELAY = 700 * SECOND
+
+
+class State(NamedTuple):
+    status: str
+    token: int | None
+    process: str | None
+    generation: int
+    retries: int
+    crashes: int
+    cancel: int
+    reason: str | None
+
+
+class Job(NamedTuple):
+    id: str
+    task: str
+    queue: str
+    priority: int
+    payload: str
+    max_crashes: int | None
+    key: str | None
+    run_id: str | None
+
+
+@dataclass(slots=True)
+class Model:
+    """Everything known from the history so far."""
+
+    wrong: list[str] = field(default_factory=list)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    states: dict[str, State] = field(default_factory=dict)
+    queued: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    due: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    claims: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+    processes: dict[str, int] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
+    """The host on which each process lived or lives."""
+    executions: dict[tuple[str, int], tuple[Any, ...]] = field(default_factory=dict)
+    tokens: dict[int, int] = field(default_factory=dict)
+    """Every token ever given, and the transaction that gave it."""
+    began: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """When each attempt began, and under which token."""
+    ended: dict[tuple[str, int], tuple[str, object]] = field(default_factory=dict)
+    """How each handler ended: `raised` or `returned`, and what."""
+    leaving: set[str] = field(default_factory=set)
+    """Hosts that were asked to stop."""
+    gone_in_order: set[str] = field(default_factory=set)
+
+    tx: int = 0
+    at: int = 0
+    who: str = ""
+
+    def read(self, history: Iterable[tuple[Any, ...]]) -> None:
+        for at, who, kind, *facts in history:
+            self.at, self.who = at, who
+            if kind == "commit":
+                self.tx = facts[0]
+                self._commit(facts[1])
+            else:
+                self._hear(kind, facts)
+
+    def say(self, what: str) -> None:
+        self.wrong.append(f"{(self.at - START) / SECOND:.3f} {self.who}: {what}")
+
+    @property
+    def host(self) -> str:
+        return self.who.partition("/")[0]
+
+    # what hosts did
+
+    def _hear(self, kind: str, facts: Sequence[Any]) -> None:
+        match kind:
+            case "began":
+                job, generation, token = facts
+                if (job, generation) in self.began:
+                    self.say(f"attempt {generation} of {job} runs twice [1]")
+                self.began[job, generation] = (self.at, token)
+            case "raised" | "returned":
+                self.ended[facts[0], facts[1]] = (kind, facts[3])
+            case "stopping":
+                self.leaving.add(facts[0])
+            case "left":
+                self.gone_in_order.add(facts[0])
+
+    # what was committed
+
+    def _commit(self, facts: Sequence[tuple[Any, ...]]) -> None:
+        changes = []
+        for at, kind, *rest in facts:
+            self.at = at
+            if kind == "state":
+                changes.append((at, *rest))
+            else:
+                self._note(kind, tuple(rest))
+        for at, job_id, *states in changes:
+            self.at = at
+            self._change(job_id, tuple(states[:8]), tuple(states[8:]))
+        for job_id in {change[1]: None for change in changes}:
+            if job_id in self.states:
+                self._places(job_id, self.states[job_id])
+
+    def _note(self, kind: str, rest: tuple[Any, ...]) -> None:
+        match kind:
+            case "jobs+":
+                self.jobs[rest[0]] = Job(*rest)
+            case "availabilities+":
+                self.queued[rest[0]].append(rest[1])
+            case "availabilities-":
+                self.queued[rest[0]].remove(rest[1])
+            case "scheduled+":
+                self.due[rest[0]].append(rest[1])
+                if not 0 <= rest[1] - self.at <= LONGEST_DELAY:
+                    self.say(f"{rest[0]} is scheduled by another clock than the database's [8]")
+            case "scheduled-":
+                self.due[rest[0]].remove(rest[1])
+                if rest[1] > self.at and self.states[rest[0]].status != "cancelled":
+                    self.say(f"{rest[0]} left the schedule before it was due [8]")
+            case "claims+":
+                self.claims[rest[0]] = (rest[1], from_json(rest[2]))
+            case "claims-":
+                self.claims.pop(rest[0], None)
+            case "executions+":
+                if rest[:2] in self.executions:
+                    self.say(f"attempt {rest[1]} of {rest[0]} was settled twice [3]")
+                self.executions[rest[:2]] = (self.tx, *rest[2:])
+            case "processes+":
+                self.processes[rest[0]] = rest[1]
+                self.hosts[rest[0]] = self.host
+            case "beat":
+                self.processes[rest[0]] = rest[1]
+            case "processes-":
+                self._remove(rest[0])
+
+    def _remove(self, process: str) -> None:
+        """A process row goes: its own host removes it, or it has been silent for long enough."""
+        silence = self.at - self.processes.pop(process)
+        itself = self.host == self.hosts[process]
+        if not itself and silence < REAP_AFTER:
+            self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
+
+    def _change(self, job_id: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
+        old = State(*before) if before[0] is not None else None
+        new = State(*after) if after[0] is not None else None
+        if new is None:
+            self.states.pop(job_id, None)
+            return
+        self.states[job_id] = new
+        if old is None:
+            if new.status not in ("available", "scheduled", "waiting") or new.generation:
+                self.say(f"{job_id} begins as {new.status}")
+            return
+        self._check_generation(job_id, old, new)
+        if old.status == "running" and new.token != old.token:
+            self._check_end(job_id, old, new)
+        elif old.status != new.status:
+            self._check_move(job_id, old, new)
+
+    def _check_generation(self, job_id: str, old: State, new: State) -> None:
+        claimed = new.token is not None and new.token != old.token
+        if new.generation - old.generation != int(claimed):
+            self.say(f"{job_id} goes from generation {old.generation} to {new.generation} [2]")
+        if claimed and self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
+            self.say(f"token {new.token} is given again [2]")
+
+    def _check_move(self, job_id: str, old: State, new: State) -> None:
+        """A change of a job that nobody holds."""
+        match (old.status, new.status):
+            case ("available", "running"):
+                if new.process not in self.processes:
+                    self.say(f"{job_id} is claimed for a process that is not there [10]")
+            case ("scheduled", "available") | ("available" | "scheduled" | "waiting", "cancelled"):
+                pass
+            case ("failed" | "cancelled", "available"):
+                if new.retries or new.crashes or new.cancel:
+                    self.say(f"{job_id} is retried with old budgets [11]")
+                return
+            case _:
+                self.say(f"{job_id} goes from {old.status} to {new.status}")
+        if (old.retries, old.crashes) != (new.retries, new.crashes):
+            self.say(f"{job_id} spends budget by going to {new.status} [11]")
+
+    def _check_end(self, job_id: str, old: State, new: State) -> None:
+        """A claim ends: with an execution in the same transaction, or given back before it began."""
+        execution = self.executions.get((job_id, old.generation))
+        if execution is None or execution[0] != self.tx:
+            given_back = new.status == "available" or (new.status == "cancelled" and old.cancel)
+            if (job_id, old.generation) in self.began or not given_back:
+                self.say(f"attempt {old.generation} of {job_id} ends as {new.status} without a trace [10]")
+            outcome = "released"
+        else:
+            outcome = execution[2]
+            for problem in endings.problems(self, job_id, old, new, execution):
+                self.say(f"attempt {old.generation} of {job_id} ends {outcome}: {problem}")
+        spent = (new.retries - old.retries, new.crashes - old.crashes)
+        errored = outcome in ("errored", "timed_out") and new.status not in TERMINAL
+        if spent != (int(errored), int(outcome == "crashed")):
+            self.say(f"{job_id} {outcome} spends {spent[0]} retries and {spent[1]} crashes [11]")
+
+    def _places(self, job_id: str, state: State) -> None:
+        """After a commit the tables agree: what is ready is in the queue, what is held has a receipt."""
+        match state.status:
+            case "available":
+                if not self.queued[job_id]:
+                    self.say(f"{job_id} is available and in no queue: it is lost")
+            case "scheduled":
+                if not self.due[job_id]:
+                    self.say(f"{job_id} is scheduled for no time: it is lost")
+            case "running":
+                process, jobs = self.claims.get(state.token or 0, ("", []))
+                if process != state.process or job_id not in jobs:
+                    self.say(f"{job_id} is held without a receipt: no reaper would find it [10]")

@@ -1,0 +1,123 @@
+"""What can be broken about tasks, and is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.database import portable
+from penstock.effects import TransactionScope
+from penstock.queue import claim, control, enqueue, markers, reclaim, release, schedule, settle
+from penstock.queue.jobs import Attempt
+from penstock.runtime import job_source
+from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.lanes import Lanes
+from penstock.runtime.pump import Pump
+from penstock.runtime.work import Work
+from penstock.values.outcome import Outcome
+from penstock.values.status import OutcomeKind
+from tests.simulation.mutants import Change, Code, Instead, Sql
+
+LOCAL = "sim_host_now()"
+"""The clock of the host that asks, which may be an hour off."""
+
+
+def _reap_in_two_steps(self: Housekeeping) -> bool:
+    """Who was silent a moment ago is dead now, whatever it has said since."""
+    micros = int(self.settings.reap_after * 1_000_000)
+    rows = self.database.read(lambda tx: tx.rows(reclaim.SILENT, silence=micros, me=self.process()))
+    for row in rows:
+        self.database.in_transaction(reclaim.remove_process, row[0])
+    return self.reclaim() or bool(rows)
+
+
+def _settle_first(self: TransactionScope) -> Any:
+    """The job is done before its effects are."""
+    self.around.database.in_transaction(_succeed, self)
+    self._shared = self.around.database.sqlalchemy()
+    connection, self._tx = self._shared.__enter__()
+    self.open = True
+    return connection
+
+
+def _settle_afterwards(self: TransactionScope, kind: Any, error: Any, trace: Any) -> None:
+    """The effects are there before the job is done."""
+    self.open = False
+    assert self._shared is not None
+    self._shared.__exit__(kind, error, trace)
+    if error is None:
+        self.around.database.in_transaction(_succeed, self)
+        self.committed = True
+
+
+def _succeed(tx: Any, scope: TransactionScope) -> None:
+    outcome = Outcome(OutcomeKind.SUCCEEDED, output=str(scope.claim.generation))
+    settle.settle(tx, [Attempt(scope.claim, outcome)], scope.around.process)
+
+
+def _nothing(*_: object) -> None:
+    """What should happen does not."""
+
+
+MUTANTS: dict[str, tuple[Change, ...]] = {
+    "fence removed": (
+        Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
+        # One execution per attempt is a second fence, behind the first.
+        Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
+    ),
+    "claim ignores the status": (Sql(portable, "HOLD", " AND status = 'available'", ""),),
+    "generation not incremented": (Sql(portable, "HOLD", "generation = generation + 1, ", ""),),
+    "tokens used again": (Instead(job_source, "new_token", lambda: 7),),
+    "claim without a receipt": (Code(portable.take_ready, "if held:", "if False:"),),
+    "claims for a process that is gone": (
+        Code(portable.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
+    ),
+    "a job in the queue twice is claimed twice": (
+        Code(claim.claim, "generation is not None and job_id not in met", "generation is not None"),
+    ),
+    "reaper without a second look": (Instead(Housekeeping, "reap", _reap_in_two_steps),),
+    "reaper by the local clock": (
+        Sql(reclaim, "SILENT", "{now}", LOCAL),
+        Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
+    ),
+    "reclaim from the living": (Sql(reclaim, "ORPHANED", "NOT EXISTS", "EXISTS"),),
+    "reclaim keeps the receipts": (Code(reclaim.reclaim, "if tokens - locked:", "if False:"),),
+    "crash counted as a retry": (
+        Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
+    ),
+    "crash counted for nothing": (Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),),
+    "errors spend nothing": (Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),),
+    "release spends a crash": (
+        Sql(
+            release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
+        ),
+    ),
+    "a stop counts as an error": (
+        Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
+    ),
+    "retried with old budgets": (Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),),
+    "cancellation ignored by the settle": (Code(settle._through_the_fence, "if cancelled:", "if False:"),),
+    "settled before the effects": (
+        Instead(TransactionScope, "__enter__", _settle_first),
+        Instead(TransactionScope, "_settle", _nothing),
+    ),
+    "settled after the effects": (Instead(TransactionScope, "__exit__", _settle_afterwards),),
+    "once() forgets": (Code(markers.find, "return None if row is None else str(row[0])", "return None"),),
+    "promotion leaves the schedule": (Code(schedule.promote, "tx.run(REMOVE, ", "dict(REMOVE=REMOVE, "),),
+    "promotion by the local clock": (Sql(schedule, "DUE", "{now}", LOCAL),),
+    "promotion of whatever is there": (Sql(schedule, "DUE", "due_at <= {now}", "due_at > 0"),),
+    "delays by the local clock": (Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),),
+    "key not looked up": (Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),),
+    "hints instead of polling": (Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),),
+    "outcomes dropped after an error": (
+        Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
+    ),
+    "claims with a lost answer forgotten": (Instead(job_source.JobSource, "recover", _nothing),),
+    "receipts of the unknown removed": (
+        Code(
+            job_source.Holdings.emptied_by,
+            "token in known and known[token] <= ids",
+            "known.get(token, set()) <= ids",
+        ),
+    ),
+    "what was given back begins after all": (Code(Work.begin_once, "if not self._over:", "if True:"),),
+}

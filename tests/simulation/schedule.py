@@ -1,0 +1,168 @@
+"""One schedule: a seed in, a verdict out.
+
+First trouble, for a few hundred steps; then calm, in which everything has to come to its end; then the checker.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.schema import migrate
+from tests.simulation import checker, watching
+from tests.simulation.fate import Fate, Temper
+from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
+from tests.simulation.story import Story
+from tests.simulation.virtual import living_in, virtual
+from tests.simulation.wire import Faults, Server
+from tests.simulation.workloads import Act, Workload
+from tests.simulation.workloads.tasks import Tasks
+from tests.simulation.world import Stuck, World
+
+ALL: tuple[Workload, ...] = (Tasks(),)
+
+WORKERS = 3
+CLIENTS = 2
+CALM_STEPS = 6000
+ALONE = 0.7
+"""How often a schedule has one workload only, where there are several."""
+COLLECT_EVERY = 100
+"""Schedules between two collections: a third of the time would be spent looking for garbage."""
+UNFINISHED = """
+SELECT (SELECT COUNT(*) FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
+ + (SELECT COUNT(*) FROM penstock_availabilities) + (SELECT COUNT(*) FROM penstock_scheduled)
+ + (SELECT COUNT(*) FROM penstock_claims) + (SELECT COUNT(*) FROM penstock_cancellations)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    seed: int
+    wrong: list[str]
+    world: World
+
+    @property
+    def steps(self) -> int:
+        return self.world.steps
+
+
+class Stage:
+    """What schedules share: the server with its schema, and the machines. Made once, used for many."""
+
+    def __init__(self, workloads: Sequence[Workload] = ALL) -> None:
+        self.workloads = workloads
+        self.played = 0
+        self.server = Server()
+        declare = [workload.declare for workload in workloads]
+        self.workers = [Machine(f"worker{n}", self.server, declare) for n in range(1, WORKERS + 1)]
+        self.clients = [Machine(f"client{n}", self.server, declare) for n in range(1, CLIENTS + 1)]
+        first = self.workers[0].app
+        migrate.ensure(first.database, first.metadata, upgrade=True)
+        watching.watch(self.server.connection, first.database.prefix)
+        for workload in workloads:
+            workload.prepare(self.server.connection)
+        self.server.connection.commit()
+
+    def play(self, seed: int) -> Verdict:
+        """Run the schedule of a seed and judge it."""
+        self.played += 1
+        if not self.played % COLLECT_EVERY:
+            gc.collect()
+        self.server.begin_world(None, Faults())
+        watching.forget_all(self.server.connection)
+        world = World(seed)
+        with living_in(world):
+            try:
+                play = Play(self, world)
+                stuck = play.run()
+                story = Story.of(world, self.server.connection, play.fate.hosts)
+                wrong = checker.check(story, stuck, self.workloads)
+            finally:
+                for host in play.fate.hosts:
+                    world.bury(host)
+                    host.machine.shut()
+        return Verdict(seed, wrong, world)
+
+
+class Play:
+    """One schedule on a stage."""
+
+    def __init__(self, stage: Stage, world: World) -> None:
+        self.stage = stage
+        self.world = world
+        rng = world.rng
+        world.stickiness = rng.choice([0.0, 0.5, 0.8])
+        self.left = [list(acts) for acts in self._scripts(rng)]
+        self.fate = Fate(Temper.of(rng), [], self._revive)
+        world.nemesis = self.fate
+        stage.server.begin_world(world, self.fate)
+        for machine in stage.workers[: rng.randint(2, WORKERS)]:
+            self.fate.hosts.append(WorkerHost(world, machine, 1))
+        for index, machine in enumerate(stage.clients):
+            self.fate.hosts.append(self._client(machine, index, 1))
+        for host in self.fate.hosts:
+            host.start()
+        self.trouble = rng.randint(60, 300)
+
+    def _scripts(self, rng: random.Random) -> list[list[Act]]:
+        workloads = self.stage.workloads
+        if len(workloads) > 1 and rng.random() < ALONE:
+            workloads = [rng.choice(workloads)]
+        acts = [act for workload in workloads for act in workload.script(rng)]
+        cut = rng.randint(0, len(acts))
+        return [acts[:cut], acts[cut:]]
+
+    def _client(self, machine: Machine, index: int, life: int) -> ClientHost:
+        left = self.left[index]
+
+        def perform(client: ClientHost) -> None:
+            while left:
+                left[0](client)
+                left.pop(0)
+
+        return ClientHost(self.world, machine, life, perform)
+
+    def _revive(self, dead: Host) -> Host:
+        """A new process where one died. A client is only started again while it has something to do."""
+        if isinstance(dead, ClientHost):
+            index = self.stage.clients.index(dead.machine)
+            if not self.left[index]:
+                return dead
+            host: Host = self._client(dead.machine, index, dead.life + 1)
+        else:
+            host = WorkerHost(self.world, dead.machine, dead.life + 1)
+        host.start()
+        return host
+
+    def run(self) -> str | None:
+        """Trouble, then calm. What is said is why it did not come to an end."""
+        world = self.world
+        try:
+            world.run(lambda: world.steps >= self.trouble, self.trouble + 1)
+            self.fate.calm_down(world)
+            world.run(self._over, CALM_STEPS)
+        except Stuck as stuck:
+            return str(stuck)
+        return None
+
+    def _over(self) -> bool:
+        if any(self.left) or self.stage.server.holder is not None or self.world.steps % 8:
+            return False
+        (unfinished,) = self.stage.server.connection.execute(UNFINISHED).fetchone()
+        return not unfinished
+
+
+@contextmanager
+def theatre(workloads: Sequence[Workload] = ALL) -> Iterator[Stage]:
+    """A stage in a virtual world."""
+    with virtual():
+        with living_in(World(0)):
+            stage = Stage(workloads)
+        gc.disable()
+        try:
+            yield stage
+        finally:
+            gc.enable()

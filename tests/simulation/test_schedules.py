@@ -1,0 +1,69 @@
+"""Every promise is kept on fresh schedules, and on all that ever broke one."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.simulation import trace
+from tests.simulation.schedule import Stage
+
+FOLDER = Path(__file__).parent
+CHUNKS = 8
+CHUNK = 40
+FRESH = int(os.environ.get("FIRST", time.time_ns() // 1_000_000))
+KNOWN = [
+    int(line.split()[0])
+    for line in (FOLDER / "regressions.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+
+pytestmark = pytest.mark.simulation
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_fresh_schedules_keep_every_promise(stage: Stage, chunk: int) -> None:
+    for seed in range(FRESH + chunk * CHUNK, FRESH + (chunk + 1) * CHUNK):
+        verdict = stage.play(seed)
+        assert not verdict.wrong, trace.report(verdict)
+
+
+@pytest.mark.parametrize("seed", KNOWN)
+def test_schedules_that_once_failed_keep_every_promise(stage: Stage, seed: int) -> None:
+    verdict = stage.play(seed)
+    assert not verdict.wrong, trace.report(verdict)
+
+
+def test_a_seed_replays_exactly(stage: Stage) -> None:
+    for seed in range(5):
+        first = trace.digest(stage.play(seed).world)
+        stage.play(seed + 100)
+        assert trace.digest(stage.play(seed).world) == first
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_a_seed_replays_exactly_in_another_process(stage: Stage, hash_seed: str) -> None:
+    """Whatever the order of its sets."""
+    environment = os.environ | {"SEED": "3", "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.simulation"]
+    done = subprocess.run(command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True)
+    assert trace.digest(stage.play(3).world) in done.stdout, done.stdout[-2000:] + done.stderr
+
+
+def test_schedules_are_not_all_quiet(stage: Stage) -> None:
+    """A checker that is never shown trouble proves nothing."""
+    seen = {fact[2] for seed in range(40) for fact in stage.play(seed).world.history}
+    assert seen >= {
+        "crashed",
+        "froze",
+        "thawed",
+        "stopping",
+        "left",
+        "accepted",
+        "began",
+        "returned",
+        "raised",
+    }

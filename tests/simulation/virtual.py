@@ -1,0 +1,249 @@
+"""Putting the package into a virtual world: its time, its chance, its threads and its event loop.
+
+The package reads clocks and randomness through the modules `time`, `random`, `secrets` and `os.urandom`, and starts
+threads through `threading`, `queue` and `asyncio`. Each module of the package that knows such a name gets another
+thing under that name, for as long as simulations run. Production code needs no seam for it and pays nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.telemetry import points
+from penstock.values import failure, ids
+from tests.simulation import fibers
+from tests.simulation.world import SECOND, World
+
+CONCURRENT = "penstock.runtime."
+"""Only there threads and event loops are made."""
+SLOWER = {
+    "penstock.runtime.heartbeat": {"GLANCE": 2.0},
+    "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 0.5},
+}
+"""Loops that only look around do so less often, or most of a schedule would be that."""
+
+world: World | None = None
+"""The schedule that runs now."""
+
+
+def here() -> World:
+    assert world is not None, "no schedule is running"
+    return world
+
+
+class Time:
+    """The module `time`, as the host sees it that runs now. Threads left over from elsewhere keep theirs."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+    def monotonic(self) -> float:
+        return here().monotonic() if threading.get_ident() == self.thread else time.monotonic()
+
+    perf_counter = time = monotonic
+
+    def time_ns(self) -> int:
+        return int(self.monotonic() * SECOND) * 1000
+
+    def sleep(self, seconds: float) -> None:
+        if threading.get_ident() == self.thread:
+            here().sleep(seconds)
+        else:
+            time.sleep(seconds)
+
+
+class Random:
+    """The module `random`, drawn from the seed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(here().rng, name)
+
+
+class Os:
+    """The module `os` for those who make ids of noise."""
+
+    def urandom(self, count: int) -> bytes:
+        return here().rng.randbytes(count)
+
+
+class Secrets:
+    def randbits(self, count: int) -> int:
+        return here().rng.getrandbits(count)
+
+
+class Threading:
+    """The module `threading` for services and executors."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(threading, name)
+
+    def Event(self) -> fibers.Event:
+        return fibers.Event(here())
+
+    def Lock(self) -> fibers.Lock:
+        return fibers.Lock(here())
+
+    def Thread(self, target: Callable[[], object], name: str, daemon: bool) -> fibers.Thread:
+        return fibers.Thread(here(), target, name)
+
+
+class Asyncio:
+    """The module `asyncio` for workers: coroutines run in fibers, and waiting holds up the fiber."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    class Event:
+        def __init__(self) -> None:
+            self.flag = False
+
+        def set(self) -> None:
+            self.flag = True
+
+        def is_set(self) -> bool:
+            return self.flag
+
+    async def sleep(self, seconds: float) -> None:
+        here().sleep(seconds)
+
+    def get_running_loop(self) -> fibers.Loop:
+        return here().here().owner.loop  # type: ignore[attr-defined, no-any-return]
+
+    def create_task(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
+        return Task(coroutine)
+
+    def run_coroutine_threadsafe(
+        self, coroutine: Coroutine[Any, Any, Any], loop: fibers.Loop
+    ) -> SimpleNamespace:
+        done = fibers.Event(here())
+
+        def result(timeout: float) -> None:
+            if not done.wait(timeout):
+                raise TimeoutError
+
+        def run() -> None:
+            drive(coroutine)
+            done.set()
+
+        here().here().at_end = coroutine.close
+        loop.call_soon_threadsafe(run)
+        return SimpleNamespace(result=result)
+
+
+class Task:
+    """A coroutine in a fiber of its own."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self.value: Any = None
+        self.coroutine = coroutine
+        self.fiber = here().spawn("task", self._run)
+        self.fiber.at_end = coroutine.close
+
+    def _run(self) -> None:
+        self.value = drive(self.coroutine)
+
+    def cancel(self) -> None:
+        here().dismiss(self.fiber)
+
+    def done(self) -> bool:
+        return self.fiber.over
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        here().wait(self.done, None)
+        return self.value
+        yield
+
+
+def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine whose every wait holds up its fiber instead of suspending it."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value
+    raise AssertionError(f"{coroutine} waits for a real event loop")
+
+
+class Doors:
+    """`penstock.doors.Doors` without threads of its own."""
+
+    async def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return work(*args, **kwargs)
+
+    run_apart = run
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+@contextmanager
+def virtual() -> Iterator[None]:
+    """Everything in the package lives in the virtual world until this ends."""
+    replaced: list[tuple[Any, str, Any]] = []
+
+    def put(module: Any, name: str, value: object) -> None:
+        replaced.append((module, name, getattr(module, name)))
+        setattr(module, name, value)
+
+    concurrent = {
+        "asyncio": Asyncio(),
+        "threading": Threading(),
+        "queue": SimpleNamespace(SimpleQueue=lambda: fibers.Queue(here())),
+        "Waker": lambda _ear: fibers.Waker(here()),
+    }
+    for module in _modules():
+        if getattr(module, "time", None) is time:
+            put(module, "time", Time())
+        if getattr(module, "random", None) is random:
+            put(module, "random", Random())
+        if module.__name__.startswith(CONCURRENT):
+            for name, stand_in in concurrent.items():
+                if hasattr(module, name):
+                    put(module, name, stand_in)
+        for name, value in SLOWER.get(module.__name__, {}).items():
+            put(module, name, value)
+    put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
+    put(ids, "os", Os())
+    put(ids, "secrets", Secrets())
+    put(ids, "_sequence", None)
+    try:
+        with points.watching(_reached):
+            yield
+    finally:
+        for module, name, value in reversed(replaced):
+            setattr(module, name, value)
+
+
+@contextmanager
+def living_in(new: World) -> Iterator[None]:
+    """This schedule is the one that runs."""
+    global world  # noqa: PLW0603 - modules cannot be told otherwise
+    before, world = world, new
+    ids._sequence = ids._Sequence()
+    try:
+        yield
+    finally:
+        world = before
+
+
+def _reached(point: str) -> None:
+    """A named point: statements come by the wire as well, the others are places of their own."""
+    if world is None or world.current is None:
+        return
+    if point.endswith((".committed", "hand_over")) or point.startswith("execute."):
+        if world.nemesis is not None:
+            world.nemesis.linger(world, world.current)
+        world.give_way(point)
+    else:
+        world.current.point = point
+
+
+def _modules() -> list[Any]:
+    return [module for name, module in sorted(sys.modules.items()) if name.startswith("penstock.")]

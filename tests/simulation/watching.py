@@ -1,0 +1,60 @@
+"""What the history is told of every table: triggers, one fact per row written.
+
+A fact begins with its kind. `state` facts carry the row before and after; a missing one is None.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+STATE = (
+    "status",
+    "token",
+    "process_id",
+    "generation",
+    "retry_count",
+    "crash_count",
+    "cancel_requested",
+    "reason",
+)
+TOLD = {
+    "jobs": ("id", "task", "queue", "priority", "payload", "max_crashes", "job_key", "run_id"),
+    "executions": ("job_id", "generation", "process_id", "outcome", "output", "error_type"),
+    "availabilities": ("job_id", "seq"),
+    "scheduled": ("job_id", "due_at"),
+    "claims": ("token", "process_id", "job_ids"),
+    "processes": ("id", "heartbeat_at"),
+    "dead_letters": ("job_id",),
+}
+
+
+def watch(connection: sqlite3.Connection, prefix: str) -> None:
+    """Have everything that matters told to `sim_log`."""
+    _watch_states(connection, f"{prefix}job_states")
+    for table, columns in TOLD.items():
+        for verb, row in (("INSERT", "NEW"), ("DELETE", "OLD")):
+            facts = ", ".join(f"{row}.{column}" for column in columns)
+            kind = f"{table}+" if verb == "INSERT" else f"{table}-"
+            _trigger(connection, f"{prefix}{table}", verb, f"'{kind}', {facts}")
+    _trigger(connection, f"{prefix}processes", "UPDATE", "'beat', NEW.id, NEW.heartbeat_at")
+
+
+def _watch_states(connection: sqlite3.Connection, table: str) -> None:
+    old, new = (", ".join(f"{row}.{column}" for column in STATE) for row in ("OLD", "NEW"))
+    nothing = ", ".join(["NULL"] * len(STATE))
+    _trigger(connection, table, "INSERT", f"'state', NEW.job_id, {nothing}, {new}")
+    _trigger(connection, table, "UPDATE", f"'state', NEW.job_id, {old}, {new}")
+    _trigger(connection, table, "DELETE", f"'state', OLD.job_id, {old}, {nothing}")
+
+
+def _trigger(connection: sqlite3.Connection, table: str, verb: str, facts: str) -> None:
+    name = f"sim_{table}_{verb.lower()}"
+    connection.execute(f"CREATE TRIGGER {name} AFTER {verb} ON {table} BEGIN SELECT sim_log({facts}); END")
+
+
+def forget_all(connection: sqlite3.Connection) -> None:
+    """Empty every table, for the next schedule."""
+    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for name in names:
+        if "schema_versions" not in name:
+            connection.execute(f"DELETE FROM {name}")

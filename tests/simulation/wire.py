@@ -1,0 +1,261 @@
+"""The database of a schedule: real SQLite in memory, reached over wires that can be cut.
+
+SQLite has one writer at a time, so all wires lead to one connection, and a transaction has it for itself: the others
+wait at their BEGIN. What is open on a wire that is cut is rolled back, as a server does. Everything that commits is
+told to the history by triggers, in the order in which it was written; what is rolled back never was.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.pool import QueuePool
+
+from penstock.database.sqlite import Sqlite
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.settings import Settings
+    from tests.simulation.fibers import Fiber
+    from tests.simulation.world import World
+
+
+class Disconnected(sqlite3.ProgrammingError):
+    """The wire was cut."""
+
+    def __init__(self) -> None:
+        super().__init__("Cannot operate on a closed database.")
+
+
+class Faults:
+    """What happens to a statement or a commit on its way. The nemesis has opinions; this one is kind."""
+
+    def statement(self, wire: Wire) -> Exception | None:
+        return None
+
+    def commit(self, wire: Wire) -> str:
+        """`passes`, `refused`, `lost` (not committed, and nobody says so) or `unanswered` (committed)."""
+        return "passes"
+
+    def committed(self, world: World) -> None:
+        """Something was written: others may hear of it, or not."""
+
+
+class Server:
+    """The one connection, who has it, and what it has written so far."""
+
+    def __init__(self) -> None:
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.connection.create_function("sim_now", 0, self._now)
+        self.connection.create_function("sim_host_now", 0, self._host_now)
+        self.connection.create_function("sim_log", -1, self._log)
+        self.world: World | None = None
+        self.faults = Faults()
+        self.holder: Wire | None = None
+        self.opener: Fiber | None = None
+        """The fiber that has the transaction open."""
+        self.written: list[tuple[object, ...]] = []
+        self.transactions = 0
+
+    def begin_world(self, world: World | None, faults: Faults) -> None:
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self.world = world
+        self.faults = faults
+        self.holder = None
+        self.written = []
+        self.transactions = 0
+
+    def is_free(self) -> bool:
+        return self.holder is None
+
+    def committed(self) -> None:
+        world = self.world
+        written, self.written = self.written, []
+        if world is None or not written:
+            return
+        self.transactions += 1
+        world.record("commit", self.transactions, written)
+        self.faults.committed(world)
+
+    def _now(self) -> int:
+        return self.world.now if self.world is not None else 0
+
+    def _host_now(self) -> int:
+        """The clock of the host that asks: what nobody may decide by. For mutants."""
+        world = self.world
+        if world is None or world.current is None:
+            return self._now()
+        return world.current.owner.clock(world)
+
+    def _log(self, *facts: object) -> None:
+        if self.world is not None:
+            self.written.append((self.world.now, *facts))
+
+
+class Wire:
+    """A connection of one host, in the shape of `sqlite3.Connection`."""
+
+    isolation_level = None
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.cut_off = False
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.server.holder is self
+
+    def cursor(self) -> Cursor:
+        return Cursor(self)
+
+    def execute(self, sql: str, parameters: Any = ()) -> Cursor:
+        return Cursor(self).execute(sql, parameters)
+
+    def begin(self) -> None:
+        server, world = self.server, self.server.world
+        if world is not None and world.current is not None:
+            world.give_way("begin")
+            if server.holder is not None:
+                world.wait(server.is_free, 10.0)
+                if server.holder is not None:
+                    raise sqlite3.OperationalError("database is locked")
+            self._fail_maybe()
+        server.connection.execute("BEGIN IMMEDIATE")
+        server.holder = self
+        server.opener = world.current if world is not None else None
+
+    def end(self) -> None:
+        """Commit, as far as the faults let it."""
+        server, world = self.server, self.server.world
+        if world is None or world.current is None:
+            self._really_commit()
+            return
+        world.give_way("commit")
+        if self.cut_off:
+            raise Disconnected
+        fate = server.faults.commit(self)
+        if fate == "refused":
+            raise sqlite3.OperationalError("database is locked")
+        if fate == "lost":
+            self.cut()
+            raise Disconnected
+        self._really_commit()
+        if fate == "unanswered":
+            self.cut()
+            raise Disconnected
+
+    def _really_commit(self) -> None:
+        self.server.connection.execute("COMMIT")
+        self.server.holder = None
+        self.server.committed()
+
+    def undo(self) -> None:
+        if self.server.holder is self:
+            self.server.connection.execute("ROLLBACK")
+            self.server.holder = None
+            self.server.written = []
+
+    def cut(self) -> None:
+        """From here on nothing gets through; what is open is rolled back."""
+        self.undo()
+        self.cut_off = True
+
+    def passes(self) -> None:
+        """Before a statement: somebody else may go first, and it may not get through at all."""
+        world = self.server.world
+        if world is not None and world.current is not None:
+            world.give_way(world.current.point)
+            self._fail_maybe()
+        elif self.cut_off:
+            raise Disconnected
+
+    def _fail_maybe(self) -> None:
+        if not self.cut_off:
+            error = self.server.faults.statement(self)
+            if error is None:
+                return
+            if not isinstance(error, Disconnected):
+                raise error
+            self.cut()
+        raise Disconnected
+
+    # what SQLAlchemy wants of a connection
+
+    def create_function(self, *_: object, **__: object) -> None:
+        """Ours are there already."""
+
+    def commit(self) -> None:
+        if self.server.holder is self:
+            self.end()
+
+    def rollback(self) -> None:
+        self.undo()
+
+    def close(self) -> None:
+        self.cut()
+
+
+class Cursor:
+    """A cursor on a wire."""
+
+    __slots__ = ("real", "wire")
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.real = wire.server.connection.cursor()
+
+    def execute(self, sql: str, parameters: Any = ()) -> Cursor:
+        self.wire.passes()
+        self.real.execute(sql, parameters)
+        return self
+
+    def executemany(self, sql: str, rows: Any) -> Cursor:
+        self.wire.passes()
+        self.real.executemany(sql, rows)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+class WiredSqlite(Sqlite):
+    """The dialect over wires. The queue's floor is used, as on a server, so that sweeps are needed."""
+
+    keeps_dead_rows = True
+
+    def __init__(self, server: Server) -> None:
+        super().__init__("simulated", 10.0)
+        self.server = server
+        self.wires: list[Wire] = []
+
+    def connect(self) -> Wire:
+        wire = Wire(self.server)
+        self.wires.append(wire)
+        return wire
+
+    def cut_all(self) -> None:
+        wires, self.wires = self.wires, []
+        for wire in wires:
+            wire.cut()
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        return {"creator": self.connect, "poolclass": QueuePool}
+
+    def connected(self, driver: Any) -> None:
+        """All wires lead to the same connection."""
+
+    def begin(self, driver: Wire, *_: object) -> None:
+        driver.begin()
+
+    def begin_reading(self, driver: Wire) -> None:
+        driver.begin()
+
+    def commit(self, driver: Wire, *_: object) -> None:
+        if driver.in_transaction or driver.cut_off:
+            driver.end()
+
+    def rollback(self, driver: Wire, *_: object) -> None:
+        driver.undo()

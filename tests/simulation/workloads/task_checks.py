@@ -1,0 +1,79 @@
+"""What must be true of the tasks' own doings: effects, markers, the callers' transactions, the answers they got."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from pydantic_core import from_json
+
+from tests.simulation.story import Story
+
+
+def check(story: Story) -> list[str]:
+    return [*_effects(story), *_outputs(story), *_markers(story), *_orders(story), *_answers(story)]
+
+
+def _effects(story: Story) -> Iterator[str]:
+    """Written through `transaction()`: exactly once for a job that succeeded, in the transaction that said so."""
+    model = story.model
+    written: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for tx, (_, kind, *facts) in story.written():
+        if kind == "effects":
+            written[facts[0]].append((facts[1], tx))
+    for job in model.jobs.values():
+        effects = written.pop(job.id, [])
+        succeeded = job.task == "writing" and model.states[job.id].status == "succeeded"
+        if len(effects) != int(succeeded):
+            yield f"{job.id} is {model.states[job.id].status} and has written {len(effects)} times"
+        for generation, tx in effects:
+            if model.executions.get((job.id, generation), (None,))[0] != tx:
+                yield f"{job.id}: its effect and its end are not one transaction"
+    if written:
+        yield f"effects of jobs that do not exist: {', '.join(written)}"
+
+
+def _outputs(story: Story) -> Iterator[str]:
+    """A job's result is what the very attempt that succeeded returned."""
+    for (job_id, generation), (_, _, outcome, output, _) in story.model.executions.items():
+        if (
+            outcome == "succeeded"
+            and story.model.jobs[job_id].task != "charging"
+            and output != str(generation)
+        ):
+            yield f"{job_id}: attempt {generation} succeeded with the result of another: {output}"
+
+
+def _markers(story: Story) -> Iterator[str]:
+    """`once()`: whatever attempt asks, the value is the first that was recorded."""
+    values: dict[str, set[object]] = defaultdict(set)
+    for (job_id, _), (how, what) in story.model.ended.items():
+        if how == "returned" and story.model.jobs[job_id].task == "charging":
+            values[job_id].add(what)
+    for job_id, seen in values.items():
+        if len(seen) > 1:
+            yield f"{job_id}: once() returned {sorted(map(str, seen))}"
+
+
+def _orders(story: Story) -> Iterator[str]:
+    """Enqueued in the caller's transaction: if and only if that committed."""
+    within = {fact[3] for fact in story.facts("asks within")}
+    orders = Counter(facts[0] for _, (_, kind, *facts) in story.written() if kind == "orders")
+    jobs = Counter(from_json(job.payload)["number"] for job in story.model.jobs.values())
+    for number in sorted(within):
+        if orders[number] != jobs[number]:
+            yield f"order {number} was written {orders[number]} times and enqueued {jobs[number]} times"
+
+
+def _answers(story: Story) -> Iterator[str]:
+    """Whoever was told that a job is cancelled finds it cancelled, unless somebody asked for it again."""
+    wanted: dict[object, bool] = {}
+    for _, _, kind, *facts in story.history:
+        match kind:
+            case "cancel answered" if facts[1]:
+                wanted[facts[0]] = True
+            case "asks retry":
+                wanted.pop(facts[0], None)
+    for job_id in wanted:
+        if (status := story.model.states[str(job_id)].status) != "cancelled":
+            yield f"{job_id} was cancelled, its caller was told so, and is {status}"

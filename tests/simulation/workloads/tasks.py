@@ -1,0 +1,147 @@
+"""Tasks of every temper: they return, raise, time out, snooze, give up, write as they complete, kill their host."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import text
+
+from penstock.context import CurrentJob, current
+from penstock.telemetry.points import SimulatedCrash
+from penstock.values.outcome import Cancel, Snooze
+from penstock.values.retry import Retry
+from tests.simulation import virtual
+from tests.simulation.workloads import Act
+from tests.simulation.workloads.task_checks import check
+from tests.simulation.workloads.task_script import script
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from tests.simulation.story import Story
+
+EFFECT = text("INSERT INTO sim_effects (job_id, generation) VALUES (:job, :generation)")
+SOON = Retry(max=2, delay=1, factor=2, jitter=0.5)
+
+
+class Flaky(Exception):
+    """What a handler raises on purpose."""
+
+
+class Tasks:
+    """The workload."""
+
+    name = "tasks"
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("CREATE TABLE sim_effects (job_id TEXT, generation INTEGER)")
+        connection.execute("CREATE TABLE sim_orders (number INTEGER)")
+        for table, facts in (("effects", "NEW.job_id, NEW.generation"), ("orders", "NEW.number")):
+            connection.execute(
+                f"CREATE TRIGGER sim_{table}_told AFTER INSERT ON sim_{table} "
+                f"BEGIN SELECT sim_log('{table}', {facts}); END"
+            )
+
+    def declare(self, app: Penstock) -> None:
+        app.task(name="plain", retries=SOON)(told(plain))
+        app.task(name="flaky", retries=SOON)(told(flaky))
+        app.task(name="slow", retries=SOON, timeout=1)(told(slow))
+        app.task(name="snoozing", retries=SOON)(told(snoozing))
+        app.task(name="giving_up", retries=SOON)(told(giving_up))
+        app.task(name="writing", retries=SOON, max_crashes=None)(told(writing))
+        app.task(name="charging", retries=SOON)(told(charging))
+        app.task(name="poison", retries=SOON, max_crashes=2)(told(poison))
+        app.task(name="patient", retries=SOON, timeout=20)(told(patient))
+
+    def script(self, rng: random.Random) -> Sequence[Act]:
+        return script(rng)
+
+    def check(self, story: Story) -> list[str]:
+        return check(story)
+
+
+def told(handler: Callable[[CurrentJob, int, float], Any]) -> Callable[[int, int, float], Any]:
+    """A handler whose beginning and end the history is told. `times`: how often it does what it is known for."""
+
+    def run(number: int, times: int, seconds: float) -> Any:
+        world, job = virtual.here(), current()
+        facts = (job.id, job.attempt, job._claim.token)
+        world.record("began", *facts)
+        try:
+            value = handler(job, times, seconds)
+        except Exception as error:
+            world.record("raised", *facts, type(error).__name__)
+            raise
+        world.record("returned", *facts, value if isinstance(value, int) else type(value).__name__)
+        return value
+
+    return run
+
+
+def plain(job: CurrentJob, times: int, seconds: float) -> int:
+    virtual.here().sleep(seconds)
+    return job.attempt
+
+
+def flaky(job: CurrentJob, times: int, seconds: float) -> int:
+    virtual.here().sleep(seconds)
+    if job.retry_count < times:
+        raise Flaky
+    return job.attempt
+
+
+def slow(job: CurrentJob, times: int, seconds: float) -> int:
+    """A thread cannot be ended: after its timeout it goes on, and must not be heard any more."""
+    virtual.here().sleep(seconds + 1.5 if job.retry_count < times else seconds / 4)
+    return job.attempt
+
+
+def snoozing(job: CurrentJob, times: int, seconds: float) -> Any:
+    return Snooze(seconds) if job.attempt <= times else job.attempt
+
+
+def giving_up(job: CurrentJob, times: int, seconds: float) -> Any:
+    virtual.here().sleep(seconds)
+    return Cancel("enough")
+
+
+def writing(job: CurrentJob, times: int, seconds: float) -> None:
+    virtual.here().sleep(seconds)
+    with job.transaction() as connection:
+        connection.execute(EFFECT, {"job": job.id, "generation": job.attempt})
+        if job.retry_count < times:
+            raise Flaky
+        job.complete(job.attempt)
+
+
+def charging(job: CurrentJob, times: int, seconds: float) -> Any:
+    def charge() -> int:
+        virtual.here().record("charged", job.id, job.attempt)
+        return job.attempt
+
+    value = job.once("charge", charge)
+    virtual.here().sleep(seconds)
+    if job.retry_count < times:
+        raise Flaky
+    return value
+
+
+def poison(job: CurrentJob, times: int, seconds: float) -> int:
+    """Kills the process that runs it."""
+    world = virtual.here()
+    world.sleep(seconds)
+    if job.crash_count < times:
+        world.here().owner.crash(f"poison {job.id}")  # type: ignore[attr-defined]
+        raise SimulatedCrash("poison")
+    return job.attempt
+
+
+def patient(job: CurrentJob, times: int, seconds: float) -> int:
+    """Works in small pieces and looks whether it is still wanted."""
+    for _ in range(4):
+        virtual.here().sleep(seconds)
+        if job.cancel_requested or job.lease_lost:
+            break
+    return job.attempt

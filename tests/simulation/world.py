@@ -1,0 +1,194 @@
+"""The world of one schedule: virtual time, one order of events, and a scheduler that draws everything from one seed.
+
+At every step the scheduler picks a fiber that can go on and lets it run to its next place; before that it may hurt
+somebody. Nothing here reads a real clock or real randomness: the same seed gives the same world.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from greenlet import getcurrent
+
+from penstock.telemetry.points import SimulatedCrash
+from tests.simulation.fibers import NEVER, Fiber, Owner
+
+START = 1_800_000_000_000_000
+"""When every schedule begins, in microseconds."""
+SECOND = 1_000_000
+
+
+class Nemesis(Protocol):
+    """Who hurts: asked before every step."""
+
+    def act(self, world: World) -> None: ...
+
+    def linger(self, world: World, fiber: Fiber) -> None:
+        """At a named point that is no statement."""
+
+
+class Stuck(Exception):
+    """Nobody can go on, or it takes too long."""
+
+
+@dataclass(slots=True)
+class World:
+    """Time, chance, fibers, and what happened."""
+
+    seed: int
+    rng: random.Random = field(init=False)
+    now: int = START
+    hub: object = field(default_factory=getcurrent)
+    harness: Owner = field(default_factory=Owner)
+    fibers: list[Fiber] = field(default_factory=list)
+    current: Fiber | None = None
+    last: Fiber | None = None
+    stickiness: float = 0.0
+    """How likely a fiber goes on at a place where it could be held up."""
+    nemesis: Nemesis | None = None
+    history: list[tuple[object, ...]] = field(default_factory=list)
+    trace: list[tuple[object, ...]] = field(default_factory=list)
+    """The history and more: what somebody who looks for the cause wants to see."""
+    steps: int = 0
+    died: list[str] = field(default_factory=list)
+    """Threads that ended with an error, which none of ours ever may."""
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    # for the harness
+
+    def spawn(self, name: str, body: Callable[[], object], owner: Owner | None = None) -> Fiber:
+        if owner is None:
+            owner = self.current.owner if self.current is not None else self.harness
+        fiber = Fiber(self, owner, name, body)
+        self.fibers.append(fiber)
+        return fiber
+
+    def run(self, until: Callable[[], bool], most_steps: int) -> None:
+        """Let things happen until it is enough."""
+        last_step = self.steps + most_steps
+        while not until():
+            if self.steps >= last_step:
+                raise Stuck(f"not over after {most_steps} steps")
+            self.step()
+
+    def step(self) -> None:
+        self.steps += 1
+        if self.nemesis is not None:
+            self.nemesis.act(self)
+        now = self.now
+        ready = [
+            fiber
+            for fiber in self.fibers
+            if (fiber.need is None or now >= fiber.deadline or fiber.need())
+            and now >= fiber.stalled
+            and not fiber.owner.frozen
+        ]
+        if not ready:
+            self._advance()
+            return
+        fiber = ready[0] if len(ready) == 1 else ready[int(self.rng.random() * len(ready))]
+        self.now = now + 50 + int(self.rng.random() * 2000)
+        self._resume(fiber)
+
+    def _resume(self, fiber: Fiber) -> None:
+        fiber.need = None
+        self.current = self.last = fiber
+        fiber.greenlet.switch()
+        self.current = None
+        if fiber.over:
+            self.fibers.remove(fiber)
+            if fiber.error is not None:
+                self.note(fiber.label, f"ended by {fiber.error!r}")
+                self.died.append(f"{fiber.label}: {fiber.error!r}")
+
+    def _advance(self) -> None:
+        """Nobody can go on now: let time pass until somebody can."""
+        due = min((_due(fiber) for fiber in self.fibers if not fiber.owner.frozen), default=NEVER)
+        if due >= NEVER:
+            if self.nemesis is None:
+                raise Stuck("everybody waits for ever")
+            due = self.now + SECOND
+        self.now = max(due, self.now + 1)
+
+    def dismiss(self, fiber: Fiber) -> None:
+        """End one fiber."""
+        if fiber in self.fibers:
+            self.fibers.remove(fiber)
+            fiber.end()
+
+    def bury(self, owner: Owner) -> None:
+        """End all fibers of a host, for good."""
+        owner.alive = False
+        dead = [fiber for fiber in self.fibers if fiber.owner is owner]
+        self.fibers = [fiber for fiber in self.fibers if fiber.owner is not owner]
+        before = self.current
+        for fiber in dead:
+            self.current = fiber
+            if fiber.greenlet is not getcurrent():
+                fiber.end()
+        self.current = before
+
+    # for fibers
+
+    def wait(self, need: Callable[[], object], timeout: float | None) -> None:
+        """Until it is there or time is up."""
+        fiber = self.here()
+        fiber.need = need
+        fiber.deadline = NEVER if timeout is None else self.now + int(timeout * SECOND)
+        self.hub.switch()  # type: ignore[attr-defined]
+        if not fiber.owner.alive:
+            raise SimulatedCrash(fiber.point)
+
+    def sleep(self, seconds: float) -> None:
+        self.wait(_nothing, seconds)
+
+    def give_way(self, point: str) -> None:
+        """A place where somebody else may go first, or where this may be the end."""
+        fiber = self.here()
+        fiber.point = point
+        if self.stickiness and self.rng.random() < self.stickiness:
+            self.now += 50
+            return
+        self.hub.switch()  # type: ignore[attr-defined]
+        if not fiber.owner.alive:
+            raise SimulatedCrash(point)
+
+    def here(self) -> Fiber:
+        fiber = self.current
+        if fiber is None:
+            raise AssertionError("only a fiber can wait")
+        if not fiber.owner.alive:
+            raise SimulatedCrash(fiber.point)
+        return fiber
+
+    def monotonic(self) -> float:
+        owner = self.current.owner if self.current is not None else self.harness
+        return owner.clock(self) / SECOND
+
+    # what happened
+
+    def note(self, who: str, *what: object) -> None:
+        self.trace.append((self.now, who, *what))
+
+    def record(self, kind: str, *facts: object) -> None:
+        """For the checker; a dead host's last words do not count."""
+        fiber = self.current
+        if fiber is not None and not fiber.owner.alive:
+            return
+        entry = (self.now, fiber.label if fiber is not None else "harness", kind, *facts)
+        self.history.append(entry)
+        self.trace.append(entry)
+
+
+def _due(fiber: Fiber) -> int:
+    """When it can go on at the latest, if nothing happens before."""
+    return fiber.stalled if fiber.need is None or fiber.need() else max(fiber.deadline, fiber.stalled)
+
+
+def _nothing() -> bool:
+    return False
