@@ -15,12 +15,12 @@ def beside_a_worker(app: Penstock, main: Callable[[Worker], Awaitable[T]], **opt
 
     async def both() -> T:
         async with app.worker(**options) as worker:  # type: ignore[arg-type]
-            return await asyncio.wait_for(main(worker), 60)
+            return await asyncio.wait_for(main(worker), 110)
 
     return asyncio.run(both())
 
 
-async def until(look: Callable[[], object], seconds: float = 20) -> None:
+async def until(look: Callable[[], object], seconds: float = 60) -> None:
     """Yield to the loop until there is something true to see."""
     async with asyncio.timeout(seconds):
         while not look():  # noqa: ASYNC110 - what is looked at lies in the database, and cannot set an event

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -94,16 +95,16 @@ def test_a_delayed_job_waits_for_the_database_clock(app: Penstock) -> None:
     assert job.status == "succeeded"
 
 
-@pytest.mark.parametrize("delay", [timedelta(minutes=1), 60, 60.0])
-def test_a_delay_is_seconds_or_a_timedelta(app: Penstock, delay: object) -> None:
+def test_a_delay_is_seconds_or_a_timedelta(app: Penstock) -> None:
     @app.task
     def later() -> None: ...
 
-    later.options(delay=delay).enqueue()
+    for delay in (timedelta(minutes=1), 60, 60.0):
+        later.options(delay=delay).enqueue()
     with travel(app, 59):
         assert drain(app) == 0
     with travel(app, timedelta(minutes=1)):
-        assert drain(app) == 1
+        assert drain(app) == 3
 
 
 def test_at_is_an_instant_by_the_database_clock(app: Penstock) -> None:
@@ -198,42 +199,40 @@ def test_an_unknown_job_says_so(app: Penstock) -> None:
         _ = app.job("01900000-0000-7000-8000-000000000000").status
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"prioritty": 1}, "there is no option 'prioritty'.*priority"),
-        ({"queue": ""}, "queue=''"),
-        ({"queue": "a b"}, "queue='a b'"),
-        ({"queue": 7}, "queue=7"),
-        ({"priority": "high"}, "priority='high': give a whole number"),
-        ({"priority": 2**40}, "priority="),
-        ({"delay": -1}, "delay=-1: give seconds"),
-        ({"delay": float("nan")}, "delay=nan"),
-        ({"delay": float("inf")}, "delay=inf"),
-        ({"delay": "soon"}, "delay='soon'"),
-        ({"at": "tomorrow"}, "at='tomorrow': give a datetime with a time zone"),
-        ({"at": datetime(2030, 1, 1)}, "has no time zone"),
-        ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "not both"),
-        ({"retries": "many"}, "retries='many'"),
-        ({"retries": -1}, "max=-1"),
-        ({"retries": True}, "retries=True"),
-        ({"max_crashes": -1}, "max_crashes=-1"),
-        ({"timeout": 0}, "timeout=0"),
-        ({"executor": "fiber"}, "executor='fiber': use one of async, thread, process"),
-        ({"key": ""}, "key=''"),
-        ({"key": "x" * 256}, "at most 255"),
-        ({"key": "a\0b"}, "no NUL"),
-    ],
-)
-def test_wrong_options_are_refused_by_name_and_leave_no_row(
-    app: Penstock, options: dict[str, object], message: str
-) -> None:
+WRONG: list[Any] = [
+    ({"prioritty": 1}, "there is no option 'prioritty'.*priority"),
+    ({"queue": ""}, "queue=''"),
+    ({"queue": "a b"}, "queue='a b'"),
+    ({"queue": 7}, "queue=7"),
+    ({"priority": "high"}, "priority='high': give a whole number"),
+    ({"priority": 2**40}, "priority="),
+    ({"delay": -1}, "delay=-1: give seconds"),
+    ({"delay": float("nan")}, "delay=nan"),
+    ({"delay": float("inf")}, "delay=inf"),
+    ({"delay": "soon"}, "delay='soon'"),
+    ({"at": "tomorrow"}, "at='tomorrow': give a datetime with a time zone"),
+    ({"at": datetime(2030, 1, 1)}, "has no time zone"),
+    ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "not both"),
+    ({"retries": "many"}, "retries='many'"),
+    ({"retries": -1}, "max=-1"),
+    ({"retries": True}, "retries=True"),
+    ({"max_crashes": -1}, "max_crashes=-1"),
+    ({"timeout": 0}, "timeout=0"),
+    ({"executor": "fiber"}, "executor='fiber': use one of async, thread, process"),
+    ({"key": ""}, "key=''"),
+    ({"key": "x" * 256}, "at most 255"),
+    ({"key": "a\0b"}, "no NUL"),
+]
+
+
+def test_wrong_options_are_refused_by_name_and_leave_no_row(app: Penstock) -> None:
     @app.task
     def send() -> None: ...
 
     app.prepare()
-    with pytest.raises(ConfigurationError, match=message):
-        send.options(**options).enqueue()
-    with pytest.raises(ConfigurationError, match=message):
-        app.task(**options)(send.function)
+    for options, message in WRONG:
+        with pytest.raises(ConfigurationError, match=message):
+            send.options(**options).enqueue()
+        with pytest.raises(ConfigurationError, match=message):
+            app.task(**options)(send.function)
     assert counts(app)["jobs"] == 0

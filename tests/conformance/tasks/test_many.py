@@ -114,6 +114,7 @@ def test_a_producer_that_dies_leaves_all_or_none(app: Penstock, point: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_hundred_thousand_jobs_are_no_problem(app: Penstock) -> None:
     @app.task
     def note(a: int) -> int:

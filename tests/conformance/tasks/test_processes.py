@@ -34,13 +34,13 @@ def test_all_executors_side_by_side(shop: Any) -> None:
         knowing = await shop.know.enqueue_async()
         paid = await shop.pay.enqueue_async()
         loop, thread = await shop.on_loop.enqueue_async(), await shop.in_thread.enqueue_async()
-        assert await loop.result_async(timeout=30) == os.getpid()
-        assert await thread.result_async(timeout=30) == os.getpid()
-        result = await rendered.result_async(timeout=30)
+        assert await loop.result_async(timeout=60) == os.getpid()
+        assert await thread.result_async(timeout=60) == os.getpid()
+        result = await rendered.result_async(timeout=60)
         assert result["pages"] == 3
         assert result["pid"] != os.getpid()
-        assert await knowing.result_async(timeout=30) == {"id": knowing.id, "attempt": 1, "once": True}
-        assert await paid.result_async(timeout=30) == "receipt"
+        assert await knowing.result_async(timeout=60) == {"id": knowing.id, "attempt": 1, "once": True}
+        assert await paid.result_async(timeout=60) == "receipt"
         await until(lambda: knowing.progress() == (0.5, "half"))
         failed = await shop.fail.enqueue_async()
         await until(lambda: failed.status == "failed")
@@ -57,7 +57,7 @@ def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> Non
         await until(lambda: job.status == "failed")
         assert [attempt.outcome for attempt in job.attempts()] == ["timed_out"]
         again = await shop.render.enqueue_async(1)
-        assert (await again.result_async(timeout=30))["pages"] == 1
+        assert (await again.result_async(timeout=60))["pages"] == 1
         await until(job.progress)
         return int(job.progress()[1])
 
@@ -80,7 +80,7 @@ def test_a_handler_process_that_dies_is_a_crash_and_harms_nobody(shop: Any) -> N
     async def main(_: Worker) -> None:
         job = await shop.die.enqueue_async()
         fine = await shop.render.enqueue_async(2)
-        assert (await fine.result_async(timeout=30))["pages"] == 2
+        assert (await fine.result_async(timeout=60))["pages"] == 2
         await until(lambda: job.status == "failed")
         assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "crashed"]
         assert state(shop.app, job.id)["retry_count"] == 0

@@ -95,27 +95,27 @@ def test_the_enqueue_may_have_its_own_policy(app: Penstock) -> None:
     assert len(dropped.attempts()) == 1
 
 
-@pytest.mark.parametrize(
-    ("policy", "attempts", "reason"),
-    [
-        (Retry(max=2, delay=0, on=(Declined,)), 3, "retries_exhausted"),
-        (Retry(max=2, delay=0, on=(Busy,)), 3, "retries_exhausted"),
-        (Retry(max=2, delay=0, on=(ValueError,)), 1, "not_retryable"),
-        (Retry(max=2, delay=0, never=(Declined,)), 1, "not_retryable"),
-        (Retry(max=2, delay=0, never=(ValueError,)), 3, "retries_exhausted"),
-        (Retry(max=2, delay=0, on=(Declined,), never=(Busy,)), 1, "not_retryable"),
-        (Retry(max=2, delay=0, on=("builtins.Exception",)), 3, "retries_exhausted"),
-    ],
-)
-def test_policies_choose_by_exception(app: Penstock, policy: Retry, attempts: int, reason: str) -> None:
-    @app.task(retries=policy)
+POLICIES = [
+    (Retry(max=2, delay=0, on=(Declined,)), 3, "retries_exhausted"),
+    (Retry(max=2, delay=0, on=(Busy,)), 3, "retries_exhausted"),
+    (Retry(max=2, delay=0, on=(ValueError,)), 1, "not_retryable"),
+    (Retry(max=2, delay=0, never=(Declined,)), 1, "not_retryable"),
+    (Retry(max=2, delay=0, never=(ValueError,)), 3, "retries_exhausted"),
+    (Retry(max=2, delay=0, on=(Declined,), never=(Busy,)), 1, "not_retryable"),
+    (Retry(max=2, delay=0, on=("builtins.Exception",)), 3, "retries_exhausted"),
+]
+
+
+def test_policies_choose_by_exception(app: Penstock) -> None:
+    @app.task
     def fail() -> None:
         raise Busy
 
-    job = fail.enqueue()
-    assert drain(app) == attempts
-    with pytest.raises(JobFailed, match=reason):
-        job.result(timeout=0)
+    for policy, attempts, reason in POLICIES:
+        job = fail.options(retries=policy).enqueue()
+        assert drain(app) == attempts, policy
+        with pytest.raises(JobFailed, match=reason):
+            job.result(timeout=0)
 
 
 def test_an_attempt_tells_the_whole_story(app: Penstock) -> None:
@@ -137,16 +137,18 @@ def test_an_attempt_tells_the_whole_story(app: Penstock) -> None:
     assert attempt.started_at.tzinfo is not None
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), BaseException("odd")])
-def test_even_what_is_no_exception_is_only_an_error(app: Penstock, error: BaseException) -> None:
-    @app.task(retries=0)
-    def fail() -> None:
-        raise error
+def test_even_what_is_no_exception_is_only_an_error(app: Penstock) -> None:
+    errors = [SystemExit(3), GeneratorExit(), BaseException("odd")]
 
-    job = fail.enqueue()
+    @app.task(retries=0)
+    def fail(number: int) -> None:
+        raise errors[number]
+
+    jobs = fail.enqueue_many([(n,) for n in range(3)])
     drain(app)
-    assert job.status == "failed"
-    assert job.attempts()[0].error is not None
+    for job, error in zip(jobs, errors, strict=True):
+        assert job.status == "failed"
+        assert type(error).__name__ in str(job.attempts()[0].error)
 
 
 def test_an_error_whose_text_is_endless_is_cut(app: Penstock) -> None:
