@@ -25,7 +25,7 @@ from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.jobs import Follow, NewJob, tier_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.reconcile import visits
-from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.definition import Reconciler, declaration
 from penstock.reconcile.target import target_of
 from penstock.reconcile.writer import RowLock
 from penstock.runtime.job_source import Hydrate
@@ -93,18 +93,7 @@ class Penstock(Pipelines):
 
     def reconciler(self, model: Any, /, **options: Any) -> Callable[[Callable[..., Any]], Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
-
-        def declare(function: Callable[..., Any]) -> Reconciler:
-            made = Reconciler(function, model, **options)
-            known = self.reconcilers.get(made.name)
-            if known is not None and known.function.__qualname__ != function.__qualname__:
-                raise DefinitionError(
-                    f"there are two reconcilers named {made.name!r}; give one of them another name="
-                )
-            self.reconcilers[made.name] = made
-            return made
-
-        return declare
+        return declaration(self.reconcilers, model, options)
 
     @property
     def task_names(self) -> list[str]:

@@ -127,6 +127,24 @@ class Reconciler:
         return f"<reconciler {self.name} of {self.target.name}>"
 
 
+def declaration(
+    known: dict[str, Reconciler], model: Any, options: Mapping[str, Any]
+) -> Callable[[Handler], Reconciler]:
+    """The decorator: makes a reconciler of a function and adds it to those that are known."""
+
+    def declare(function: Handler) -> Reconciler:
+        made = Reconciler(function, model, **options)
+        other = known.get(made.name)
+        if other is not None and other.function.__qualname__ != function.__qualname__:
+            raise DefinitionError(
+                f"there are two reconcilers named {made.name!r}; give one of them another name="
+            )
+        known[made.name] = made
+        return made
+
+    return declare
+
+
 def _is_short(column: Column[Any]) -> bool:
     kind = column.type
     if isinstance(kind, String) and not isinstance(kind, Enum):
