@@ -82,6 +82,14 @@ class Wakeups:
             self._within[subject] = now
         return due
 
+    def tell_inside(self, tx: Transaction, subject: str) -> None:
+        """In our own transaction: no second commit, for one who commits seldom and much at a time."""
+        tx.after_commit(partial(self.relay, subject))
+        if self._may_send_now(subject):
+            tx.run(NOTIFY, channel=self.channel_of(subject), subject=subject)
+        elif self.pushes:
+            tx.after_commit(partial(self._send_soon, subject))
+
     def relay(self, subject: str) -> None:
         """Tell this process only."""
         for heard in self._listeners:

@@ -104,6 +104,9 @@ class JobSource:
     def settle(self, tx: Transaction, finished: Sequence[Attempt]) -> None:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
         self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow)
+        # Of steps nobody waits for the end: the run tells of its own.
+        if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
+            self.wakeups.tell_inside(tx, ENDED)
 
     def claim(self, tx: Transaction, limit: int) -> list[Claim]:
         began = time.monotonic()
@@ -182,9 +185,6 @@ class JobSource:
         return finished._replace(outcome=outcome)
 
     def _report(self, settled: Settled) -> None:
-        # Of steps nobody waits for the end: the run tells of its own.
-        if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in settled.accepted):
-            self.wakeups.tell(ENDED)
         for attempt in settled.lost:
             claim = attempt.claim
             self.stream.emit(ClaimLost(claim.job_id, claim.task, claim.generation))

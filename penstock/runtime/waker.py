@@ -23,6 +23,8 @@ class Waker:
         self._closed = False
 
     def wake(self, subject: str | None = None) -> None:
+        if subject is None and self._set:
+            return  # whoever waits has not looked yet, and will look at everything
         with self._lock:
             if subject is not None:
                 self._subjects.add(subject)
