@@ -68,7 +68,11 @@ class Task(Generic[P, R]):
         """The same task with other options, for this enqueue or this step."""
         merged = dict(self.overrides) | overrides
         read_options(self.name, merged)
-        return Task(self.host, self.function, self.defaults, merged)
+        other = Task(self.host, self.function, self.defaults, merged)
+        if other.name == self.name:
+            # Reading the signature again would cost more than the enqueue.
+            other.__dict__["codec"] = self.codec
+        return other
 
     @overload
     def enqueue(self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
