@@ -46,6 +46,7 @@ class Dialect(Protocol):
     now: str
     lock: str
     lock_skip: str
+    by_key: str
     fuses: bool
     """A claim is one statement, and so is the settling of jobs that simply succeeded."""
     pushes_wakeups: bool

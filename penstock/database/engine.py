@@ -173,7 +173,8 @@ class Database:
 
     def _words(self) -> dict[str, str]:
         names = {table: self.qualified(table) for table in self.tables}
-        return names | {"now": self._clock, "lock": self.dialect.lock, "lock_skip": self.dialect.lock_skip}
+        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key")}
+        return names | {"now": self._clock} | hints
 
     def qualified(self, table: str) -> str:
         name = f"{self.prefix}{table}"

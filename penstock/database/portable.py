@@ -20,7 +20,7 @@ ORDER BY seq LIMIT :limit {lock_skip}
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
 REMOVE = "DELETE FROM {availabilities} WHERE seq {among:seqs:int}"
 HOLD = """
-UPDATE {job_states} SET status = 'running', token = :token, process_id = :process,
+UPDATE {job_states} {by_key} SET status = 'running', token = :token, process_id = :process,
   generation = generation + 1, claimed_at = {now}
 WHERE job_id {among:ids:uuid} AND status = 'available'
 """
@@ -36,7 +36,13 @@ INSERT INTO {claims} (token, process_id, job_ids, claimed_at) VALUES (:token, :p
 
 
 def take_ready(
-    tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    tx: Transaction,
+    lanes: Sequence[Lane],
+    tasks: Sequence[str],
+    limit: int,
+    token: int,
+    process: str,
+    remove: str = REMOVE,
 ) -> list[Row]:
     if not tx.rows(REGISTERED, process=process):
         return []
@@ -44,7 +50,7 @@ def take_ready(
     if not picked:
         return []
     ids = list(dict.fromkeys(job_id for _, _, _, job_id in picked))
-    tx.run(REMOVE, seqs=[seq for _, _, seq, _ in picked])
+    tx.run(remove, seqs=[seq for _, _, seq, _ in picked])
     tx.run(HOLD, ids=ids, token=token, process=process)
     held = {row[0]: row[1:] for row in tx.rows(HELD, ids=ids, token=token)}
     if held:

@@ -93,6 +93,7 @@ class Postgres:
     now = "CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS bigint)"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
+    by_key = ""
     fuses = True
     pushes_wakeups = True
     keeps_dead_rows = True

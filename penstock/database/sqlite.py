@@ -91,6 +91,7 @@ class Sqlite:
     )
     lock = ""
     lock_skip = ""
+    by_key = ""
     fuses = False
     pushes_wakeups = False
     keeps_dead_rows = False

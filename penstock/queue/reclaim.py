@@ -30,7 +30,7 @@ WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)
 ORDER BY token LIMIT :limit {lock_skip}
 """
 LOCK_HELD = """
-SELECT job_id, token, crash_count, generation, claimed_at, cancel_requested, process_id FROM {job_states}
+SELECT job_id, token, crash_count, generation, claimed_at, cancel_requested, process_id FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock_skip}
 """
 HOLDING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
@@ -38,7 +38,7 @@ DESCRIBE = """
 SELECT id, task, queue, priority, max_crashes, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}
 """
 CRASH = """
-UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
+UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
   crash_count = crash_count + 1, finished_at = CASE WHEN :final = 1 THEN {now} END
 WHERE job_id {among:ids:uuid}
 """
@@ -96,7 +96,8 @@ def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAI
 def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
     described = {str(row[0]): row[1:] for row in tx.rows(DESCRIBE, ids=[row[0] for row in held])}
     _record(tx, held)
-    crashed, ended, rows = [], [], []
+    crashed: list[Crashed] = []
+    ended, rows = [], []
     for job_id, _token, crashes, _generation, _claimed_at, cancelled, process in held:
         task, queue, priority, max_crashes, run_id, node, path = described[job_id]
         status, delay, reason = decide_crash(crashes + 1, max_crashes)

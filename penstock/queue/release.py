@@ -10,12 +10,13 @@ from penstock.database.transaction import Transaction
 from penstock.queue.jobs import tier_of
 
 LOCK_HELD = """
-SELECT job_id, token FROM {job_states}
+SELECT job_id, token FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id {among:ids:uuid}"
 RELEASE = """
-UPDATE {job_states} SET status = 'available', token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
+UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL
+WHERE job_id {among:ids:uuid}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 # Once our process row is gone, everything under it is an orphan and the reaper's business.

@@ -10,9 +10,10 @@ WHERE due_at <= {now} ORDER BY due_at, job_id LIMIT :limit {lock_skip}
 """
 REMOVE = "DELETE FROM {scheduled} WHERE due_at >= :first AND due_at <= :last AND job_id {among:ids:uuid}"
 STILL_SCHEDULED = """
-SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
+SELECT job_id FROM {job_states} {by_key}
+WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
 """
-PROMOTE = "UPDATE {job_states} SET status = 'available' WHERE job_id {among:ids:uuid}"
+PROMOTE = "UPDATE {job_states} {by_key} SET status = 'available' WHERE job_id {among:ids:uuid}"
 NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {scheduled}"
 
 

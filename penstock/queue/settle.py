@@ -16,18 +16,19 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 LOCK_HELD = """
-SELECT job_id, token, cancel_requested FROM {job_states}
+SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 ALREADY_SETTLED = (
     "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
 )
 END = """
-UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = :reason, finished_at = {now}
+UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
+  finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
 PUT_BACK = """
-UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
+UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
   retry_count = retry_count + :spent, crash_count = crash_count + :crashed
 WHERE job_id {among:ids:uuid}
 """
