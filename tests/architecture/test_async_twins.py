@@ -36,4 +36,10 @@ def test_twins_take_the_same_arguments(name: str) -> None:
 
 
 def _methods(node: ast.ClassDef) -> dict[str, Function]:
-    return {item.name: item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)}
+    """A class's methods, those of its bases included."""
+    found: dict[str, Function] = {}
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in CLASSES:
+            found |= _methods(CLASSES[base.id])
+    own = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return found | {item.name: item for item in own}
