@@ -44,6 +44,10 @@ class Reconciler:
         self.target = target_of(entity)
         self.where = where
         self.locks = related.checked(locks)
+        if any(lock.target().table is self.target.table for lock in self.locks):
+            raise DefinitionError(
+                f"{self.name} locks related rows of its own table {self.target.name}; only other tables can be locked"
+            )
         self.on_lost = on_lost
         self.policy = Policy.of(options)
         self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))

@@ -9,6 +9,7 @@ from penstock.database.transaction import Transaction
 
 FORGET = "DELETE FROM {reconciler_counts} WHERE process_id = :process AND reconciler {among:names:text}"
 FORGET_GONE = "DELETE FROM {reconciler_counts} WHERE updated_at < {now} - :age"
+FORGET_FAILURES = "DELETE FROM {row_failures} WHERE failed_at < {now} - :age"
 DAY = 86_400_000_000
 
 
@@ -25,4 +26,6 @@ def write(tx: Transaction, process: str, rows: Sequence[dict[str, Any]]) -> None
 
 
 def forget_gone(tx: Transaction) -> None:
+    """Processes of yesterday, and failures of rows that nobody has tried again for a week."""
     tx.run(FORGET_GONE, age=DAY)
+    tx.run(FORGET_FAILURES, age=7 * DAY)

@@ -31,6 +31,7 @@ LONGEST_DELAY = 1.0
 RESTS_AFTER = 6
 """Empty fetches, after which one statement asks whether there is anything at all."""
 HINT_INTERVAL = 0.005
+UNSPECIFIC_INTERVAL = 0.02
 TALLY_INTERVAL = 5.0
 SWEEP_INTERVAL = 120.0
 
@@ -60,7 +61,8 @@ class RowPump(Pump[Item, Ended]):
             return
         subjects = self.waker.wait(self.delay())
         if subjects:
-            self._empty_turns = 0
+            # Something was written somewhere: a glance will do. Something about our rows: a fetch.
+            self._empty_turns = RESTS_AFTER if subjects == {ROWS} else 0
             self.source.heard(subjects)
             # A stream of hints is one hint: the fetch to come sees what all of them were about.
             early = HINT_INTERVAL - (time.monotonic() - self._looked)
@@ -185,8 +187,10 @@ class RowEar(Service):
 
     def turn(self) -> Turn:
         for subject in self.waker.wait(60.0):
-            # Not about rows, but about everything: a file was written, a connection was lost and found.
             self.wakeups.relay(subject if subject.startswith(ROWS) else ROWS)
+            if not subject.startswith(ROWS):
+                # About everything: a file was written, our own writes included. That may go on all the time.
+                self.stopping.wait(UNSPECIFIC_INTERVAL)
         return Turn.WORKED
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import Column, DateTime, ForeignKey, Integer, String, Table, insert, select, update
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -53,6 +54,12 @@ class Task(Base, Reconcilable):
     id: Mapped[int] = mapped_column(primary_key=True)
     instance_id: Mapped[int | None] = mapped_column(ForeignKey("instances.id"))
     status: Mapped[str] = mapped_column(String(20), default="submitted")
+
+
+class Token(Base, Reconcilable):
+    __tablename__ = "tokens"
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    status: Mapped[str] = mapped_column(String(20), default="new")
 
 
 gadgets = Table(

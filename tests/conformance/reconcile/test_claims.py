@@ -4,15 +4,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from penstock import Penstock
 from penstock.reconcile.columns import EPOCH, from_micros
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
-from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets, idle, ids
+from tests.conformance.reconcile.cloud import Cloud, Token, Volume, declare, gadgets, idle, ids
 
 Hands = Callable[..., RowHand]
 SUBMITTED = Volume.status == "submitted"
@@ -193,6 +194,19 @@ def test_core_tables_and_composite_keys(app: Penstock, cloud: Cloud, hand: Hands
     mine.finish(*[mine.end(item, {"state": "old"}) for item in items])
     assert sorted(row.state for row in cloud.all(gadgets)) == ["new", "old", "old", "old"]
     assert [row.lock_token for row in cloud.all(gadgets)] == [None] * 4
+
+
+def test_keys_that_are_uuids(app: Penstock, cloud: Cloud, hand: Hands) -> None:
+    keys = [uuid4() for _ in range(3)]
+    cloud.add(Token, *[{"id": key} for key in keys])
+    mine = hand(declare(app, Token))
+    items = mine.take()
+    assert {item.id for item in items} == {item.row.id for item in items} == set(keys)
+    mine.finish(*[mine.end(item, {"status": "seen"}) for item in items])
+    assert {row.status for row in cloud.all(Token)} == {"seen"}
+    with app.lock(Token, keys[0]) as connection:
+        connection.execute(update(Token).where(Token.id == keys[0]).values(status="locked"))
+    assert [item.row.status for item in mine.take()] == ["locked"]
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back(

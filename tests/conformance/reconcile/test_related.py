@@ -339,6 +339,11 @@ def test_only_held_rows_can_be_changed(app: Penstock, cloud: Cloud, hand: Hands)
         item.update(Instance(id=1), status="busy")
 
 
+def test_a_table_cannot_be_locked_along_with_itself(app: Penstock) -> None:
+    with pytest.raises(DefinitionError, match="its own table"):
+        declare(app, Fleet, locks=[Children(Fleet, Fleet.id == Fleet.size)])
+
+
 def test_a_related_model_needs_the_columns(app: Penstock) -> None:
     with pytest.raises(DefinitionError, match="Reconcilable"):
         declare(app, Fleet, locks=[Children(Note, Note.id == Fleet.id)])
