@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.schema import migrate
 from tests.simulation import checker, watching
 from tests.simulation.fate import Fate, Temper
 from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
@@ -60,7 +59,7 @@ class Stage:
         self.workers = [Machine(f"worker{n}", self.server, declare) for n in range(1, WORKERS + 1)]
         self.clients = [Machine(f"client{n}", self.server, declare) for n in range(1, CLIENTS + 1)]
         first = self.workers[0].app
-        migrate.ensure(first.database, first.metadata, upgrade=True)
+        first.migrate()
         watching.watch(self.server.connection, first.database.prefix)
         for workload in workloads:
             workload.prepare(self.server.connection)
@@ -94,7 +93,7 @@ class Play:
         self.stage = stage
         self.world = world
         rng = world.rng
-        world.stickiness = rng.choice([0.0, 0.5, 0.8])
+        world.stickiness = rng.choice([0.2, 0.6, 0.85])
         self.left = [list(acts) for acts in self._scripts(rng)]
         self.fate = Fate(Temper.of(rng), [], self._revive)
         world.nemesis = self.fate

@@ -24,6 +24,9 @@ SECOND = 1_000_000
 class Nemesis(Protocol):
     """Who hurts: asked before every step."""
 
+    calm: bool
+    """No trouble any more."""
+
     def act(self, world: World) -> None: ...
 
     def linger(self, world: World, fiber: Fiber) -> None:

@@ -36,7 +36,7 @@ class Code:
             made,
         )
         new = made[function.__name__]
-        function.__code__ = (new.fget if isinstance(new, property) else new).__code__
+        function.__code__ = getattr(new, "fget", new).__code__
         try:
             yield
         finally:

@@ -80,13 +80,19 @@ def told(handler: Callable[[CurrentJob, int, float], Any]) -> Callable[[int, int
     return run
 
 
+def _work(seconds: float) -> None:
+    """Take so long; once it is calm, what matters is only that it ends."""
+    world = virtual.here()
+    world.sleep(min(seconds, 0.3) if world.nemesis is not None and world.nemesis.calm else seconds)
+
+
 def plain(job: CurrentJob, times: int, seconds: float) -> int:
-    virtual.here().sleep(seconds)
+    _work(seconds)
     return job.attempt
 
 
 def flaky(job: CurrentJob, times: int, seconds: float) -> int:
-    virtual.here().sleep(seconds)
+    _work(seconds)
     if job.retry_count < times:
         raise Flaky
     return job.attempt
@@ -94,21 +100,21 @@ def flaky(job: CurrentJob, times: int, seconds: float) -> int:
 
 def slow(job: CurrentJob, times: int, seconds: float) -> int:
     """A thread cannot be ended: after its timeout it goes on, and must not be heard any more."""
-    virtual.here().sleep(seconds + 1.5 if job.retry_count < times else seconds / 4)
+    _work(seconds + 1.5 if job.retry_count < times else seconds / 4)
     return job.attempt
 
 
 def snoozing(job: CurrentJob, times: int, seconds: float) -> Any:
-    return Snooze(seconds) if job.attempt <= times else job.attempt
+    return Snooze(min(seconds, 4.0)) if job.attempt <= times else job.attempt
 
 
 def giving_up(job: CurrentJob, times: int, seconds: float) -> Any:
-    virtual.here().sleep(seconds)
+    _work(seconds)
     return Cancel("enough")
 
 
 def writing(job: CurrentJob, times: int, seconds: float) -> None:
-    virtual.here().sleep(seconds)
+    _work(seconds)
     with job.transaction() as connection:
         connection.execute(EFFECT, {"job": job.id, "generation": job.attempt})
         if job.retry_count < times:
@@ -122,7 +128,7 @@ def charging(job: CurrentJob, times: int, seconds: float) -> Any:
         return job.attempt
 
     value = job.once("charge", charge)
-    virtual.here().sleep(seconds)
+    _work(seconds)
     if job.retry_count < times:
         raise Flaky
     return value
@@ -131,7 +137,7 @@ def charging(job: CurrentJob, times: int, seconds: float) -> Any:
 def poison(job: CurrentJob, times: int, seconds: float) -> int:
     """Kills the process that runs it."""
     world = virtual.here()
-    world.sleep(seconds)
+    _work(seconds)
     if job.crash_count < times:
         world.here().owner.crash(f"poison {job.id}")  # type: ignore[attr-defined]
         raise SimulatedCrash("poison")
@@ -141,7 +147,7 @@ def poison(job: CurrentJob, times: int, seconds: float) -> int:
 def patient(job: CurrentJob, times: int, seconds: float) -> int:
     """Works in small pieces and looks whether it is still wanted."""
     for _ in range(4):
-        virtual.here().sleep(seconds)
+        _work(seconds / 3)
         if job.cancel_requested or job.lease_lost:
             break
     return job.attempt
