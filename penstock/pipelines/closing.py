@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -21,6 +22,7 @@ from penstock.pipelines.results import result_text
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.waiting import Conclusion, conclude
 from penstock.queue.jobs import Ended
+from penstock.telemetry.events import RunEnded
 from penstock.values.jsontext import dumps, loads
 from penstock.values.status import JobStatus, Reason, RunStatus
 
@@ -168,9 +170,16 @@ def _end(application: Application, ends: Sequence[RunEnd]) -> list[Ended]:
     for hook in desk.on_run_end:
         hook(application, ends)
     desk.tell_ended(tx)
+    if desk.host.events.wants(RunEnded):
+        tx.after_commit(partial(_emit, desk, ends))
     return conclude(
         tx, {end.parent_job: _as_step(application, end) for end in ends if end.parent_job is not None}
     )
+
+
+def _emit(desk: Desk, ends: Sequence[RunEnd]) -> None:
+    for end in ends:
+        desk.host.events.emit(RunEnded(end.run.id, end.run.pipeline, end.status, end.reasons))
 
 
 def _as_step(application: Application, end: RunEnd) -> Conclusion:

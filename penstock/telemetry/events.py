@@ -177,6 +177,14 @@ class HandlerOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    run_id: str
+    pipeline: str
+    status: str
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunRepaired(Event):
     """A run was active with nothing that could move it; it was mended."""
 

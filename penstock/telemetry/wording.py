@@ -52,10 +52,16 @@ def _crashed(event: events.JobCrashed) -> str:
     return f"job {event.job_id} ({event.task}) lost its process {event.process}; {then}"
 
 
+def _run_ended(event: events.RunEnded) -> str:
+    why = f": {', '.join(event.reasons)}" if event.reasons else ""
+    return f"run {event.run_id} ({event.pipeline}) ended {event.status}{why}"
+
+
 WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.JobsEnqueued: (DEBUG, lambda e: f"enqueued {e.count} of {e.task} to queue {e.queue}"),
     events.JobsClaimed: (DEBUG, lambda e: f"claimed {e.count} jobs in {e.seconds * 1000:.1f} ms"),
     events.AttemptSettled: (_settled_level, _settled),
+    events.RunEnded: (lambda e: ERROR if e.status in ("failed", "halted") else DEBUG, _run_ended),
     events.ClaimLost: (
         WARNING,
         lambda e: f"CommitFailed: the result of job {e.job_id} ({e.task}) was dropped: its claim was lost",

@@ -20,6 +20,7 @@ from penstock.errors import (
     ResultTimeout,
     RunFailed,
 )
+from penstock.telemetry.events import RunEnded
 from penstock.testing import drain, inline, travel
 from penstock.values.status import JobStatus, Reason, RunStatus
 from tests.conformance.tasks.looking import count
@@ -555,3 +556,11 @@ def test_a_failed_step_is_not_retried_behind_the_back_of_its_run(shop: Penstock)
     step = next(step for step in run.steps() if step.key == "boom")
     assert shop.job(step.id).retry() is False
     assert drain(shop) == 0
+
+
+def test_the_end_of_a_run_is_an_event(shop: Penstock) -> None:
+    heard: list[RunEnded] = []
+    shop.events.on(RunEnded, heard.append)
+    run = enrich(shop).trigger(1)
+    drain(shop)
+    assert heard == [RunEnded(run.id, "enrich", "succeeded", ())]
