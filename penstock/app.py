@@ -239,12 +239,12 @@ class Penstock(Pipelines):
             return
         with self._lock:
             if not self._prepared:
-                migrate.ensure(self.database, self.metadata, upgrade=self.settings.auto_migrate)
+                migrate.ensure(self.database, upgrade=self.settings.auto_migrate)
                 self._prepared = True
 
     def migrate(self) -> int:
         """Upgrade the schema now, whatever `auto_migrate` says; how many migrations were applied."""
-        applied = migrate.ensure(self.database, self.metadata, upgrade=True)
+        applied = migrate.ensure(self.database, upgrade=True)
         self._prepared = True
         return applied
 

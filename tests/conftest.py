@@ -105,7 +105,7 @@ def _chosen_kinds(config: pytest.Config) -> list[str]:
 
 def migrate(url: str) -> None:
     database = Database(Settings.load(database_url=url, environ={}))
-    ensure(database, describe(database), upgrade=True)
+    ensure(database, upgrade=True)
     database.close()
 
 

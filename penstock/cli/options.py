@@ -35,7 +35,7 @@ def opened(app: str | None, database: str | None, *, checked: bool = True) -> It
     try:
         _refuse_missing_file(found)
         if checked:
-            migrate.ensure(found.database, found.metadata, upgrade=False)
+            migrate.ensure(found.database, upgrade=False)
         yield found
     finally:
         found.close()

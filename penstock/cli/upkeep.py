@@ -26,7 +26,7 @@ def migrate(
     found = find_app(app, database)
     try:
         if sql:
-            out.print(schema_migrate.as_sql(found.database, found.metadata), markup=False, end="")
+            out.print(schema_migrate.as_sql(found.database), markup=False, end="")
             return
         applied = found.migrate()
         words = f"applied {applied} migrations" if applied else "nothing to do"

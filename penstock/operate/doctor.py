@@ -99,7 +99,7 @@ def database(patient: Patient) -> Iterable[Finding]:
 
 def schema(patient: Patient) -> Iterable[Finding]:
     try:
-        migrate.ensure(patient.database, patient.metadata, upgrade=False)
+        migrate.ensure(patient.database, upgrade=False)
     except PenstockError as error:
         return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
     missing = _missing(patient)

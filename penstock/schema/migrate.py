@@ -19,11 +19,12 @@ from sqlalchemy.schema import CreateTable
 
 from penstock.database.engine import Database
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.schema.migrations import v0001_first
+from penstock.schema.migrations import v0001
+from penstock.schema.migrations.names import Names
 
-Upgrade = Callable[[Operations, MetaData], None]
+Upgrade = Callable[[Operations, Names], None]
 
-MIGRATIONS: tuple[Upgrade, ...] = (v0001_first.upgrade,)
+MIGRATIONS: tuple[Upgrade, ...] = (v0001.upgrade,)
 LATEST = len(MIGRATIONS)
 
 
@@ -43,7 +44,7 @@ def installed(connection: Connection, versions: Table) -> int:
     return int(connection.execute(select(func.coalesce(func.max(versions.c.version), 0))).scalar_one())
 
 
-def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
+def ensure(database: Database, *, upgrade: bool) -> int:
     """Check the schema and, if allowed, upgrade it. The number of migrations applied."""
     versions = version_table(database)
     try:
@@ -57,10 +58,10 @@ def ensure(database: Database, metadata: MetaData, *, upgrade: bool) -> int:
         return 0
     if not upgrade:
         raise SchemaOutdated(found or None, LATEST)
-    return database.patiently(lambda: _upgrade(database, metadata, versions))
+    return database.patiently(lambda: _upgrade(database, versions))
 
 
-def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
+def _upgrade(database: Database, versions: Table) -> int:
     with database.engine.begin() as connection, _alone(database, connection):
         if database.schema:
             connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"'))
@@ -68,7 +69,7 @@ def _upgrade(database: Database, metadata: MetaData, versions: Table) -> int:
         found = installed(connection, versions)
         operations = Operations(MigrationContext.configure(connection))
         for number in range(found + 1, LATEST + 1):
-            MIGRATIONS[number - 1](operations, metadata)
+            MIGRATIONS[number - 1](operations, _names(database))
             _note(database, connection, versions, number)
     return LATEST - found
 
@@ -80,7 +81,9 @@ def _alone(database: Database, connection: Connection) -> Iterator[None]:
     SQLite has its write lock, PostgreSQL a lock that ends with the transaction. On MySQL every DDL statement ends
     the transaction, so the lock is the connection's: given back here, or by the server when the connection dies.
     """
-    name = {"name": hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()}
+    name = {
+        "name": hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()
+    }
     match database.dialect.name:
         case "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), name)
@@ -95,6 +98,10 @@ def _alone(database: Database, connection: Connection) -> Iterator[None]:
             yield
 
 
+def _names(database: Database) -> Names:
+    return Names(database.prefix, database.schema, database.dialect.name)
+
+
 def _note(database: Database, connection: Connection, versions: Table, number: int) -> None:
     clock = text(
         database.dialect.now.replace("%", "%%")
@@ -107,7 +114,7 @@ def _note(database: Database, connection: Connection, versions: Table, number: i
         connection.execute(versions.insert().values(version=number, installed_at=now))
 
 
-def as_sql(database: Database, metadata: MetaData, since: int = 0) -> str:
+def as_sql(database: Database, since: int = 0) -> str:
     """The migrations as SQL, for those who run it by hand."""
     versions = version_table(database)
     dialect = database.engine.dialect
@@ -126,7 +133,7 @@ def as_sql(database: Database, metadata: MetaData, since: int = 0) -> str:
         if since == 0:
             out.write(f"{CreateTable(versions).compile(dialect=dialect)};\n\n".lstrip())
         for number in range(since + 1, LATEST + 1):
-            MIGRATIONS[number - 1](operations, metadata)
+            MIGRATIONS[number - 1](operations, _names(database))
             now = database.dialect.now
             operations.execute(
                 f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})"

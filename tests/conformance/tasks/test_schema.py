@@ -137,7 +137,7 @@ def test_the_printed_sql_gives_the_same_schema(empty_database_url: str, app_on: 
     migrated = app_on(empty_database_url, table_prefix="one_")
     migrated.migrate()
     by_hand = app_on(empty_database_url, table_prefix="two_", auto_migrate=False)
-    script = migrate.as_sql(by_hand.database, by_hand.metadata)
+    script = migrate.as_sql(by_hand.database)
     with by_hand.database.engine.begin() as connection:
         for statement in filter(None, (part.strip() for part in re.split(r";\s*\n", script))):
             connection.exec_driver_sql(

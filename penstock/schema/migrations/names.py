@@ -1,0 +1,13 @@
+"""What a migration must know of the database it changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Names(NamedTuple):
+    """How the tables are named, and where they are."""
+
+    prefix: str
+    schema: str | None
+    dialect: str
