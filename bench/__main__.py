@@ -27,6 +27,8 @@ def main() -> None:
     peers = [] if options.peers == "none" else [name for name in options.peers.split(",") if name]
     systems = contenders(list(PEERS) if peers == ["all"] else peers)
     results = Results(_about(options, systems))
+    if options.add and options.json.exists():
+        results.rounds = load(options.json).rounds
     with server.running() as postgres:
         results.about["server"] = server.version(postgres)
         _measure(postgres, systems, workloads, results, options)
@@ -48,6 +50,7 @@ def _options() -> argparse.Namespace:
         "--scale", type=float, default=float(environ("SCALE") or 1), help="0.1: a tenth of the jobs"
     )
     parser.add_argument("--json", type=Path, default=CHECKOUT / ".cache" / "bench.json", help="where to save")
+    parser.add_argument("--add", action="store_true", help="add to what is saved there")
     parser.add_argument("--show", type=Path, help="print an earlier run instead")
     parser.add_argument("--markdown", action="store_true", help="print the table for a document")
     return parser.parse_args()

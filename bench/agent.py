@@ -104,6 +104,11 @@ async def work(system: System, _options: Answer) -> Answer:
     return {}
 
 
+async def supervise(system: System, _options: Answer) -> Answer:
+    system.supervise()
+    return {}
+
+
 COMMANDS = {
     "install": install,
     "fill": fill,
@@ -113,6 +118,7 @@ COMMANDS = {
     "start_pipelines": start_pipelines,
     "fan": fan,
     "work": work,
+    "supervise": supervise,
 }
 
 

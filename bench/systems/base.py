@@ -41,6 +41,10 @@ class System:
         """Run jobs until killed."""
         raise NotImplementedError
 
+    def supervise(self) -> None:
+        """Become the program by which workers are run in production."""
+        raise NotImplementedError
+
     async def run_pipeline(self, number: int) -> None:
         """Five sequential steps, from the trigger to the result."""
         raise NotImplementedError

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 
 from bench.systems.base import System
 from penstock import Penstock
@@ -19,6 +22,9 @@ class PenstockSystem(System):
         app.close()
 
     async def open(self) -> None:
+        self.declare()
+
+    def declare(self) -> None:
         self.app = app = Penstock(self.url)
 
         @app.task(name="noop")
@@ -41,6 +47,15 @@ class PenstockSystem(System):
         if self.options.get("claims"):
             self._log_claims()
         self.tasks = {task.name: task for task in (noop, mark, nap, step)}
+
+    def supervise(self) -> None:
+        given = {
+            "BENCH_URL": self.url,
+            "BENCH_MARKS": str(self.marks.folder),
+            "BENCH_OPTIONS": json.dumps(self.options),
+        }
+        arguments = [sys.executable, "-m", "penstock", "worker", "bench.systems.penstock_app:app"]
+        os.execve(sys.executable, arguments, {**os.environ, **given})
 
     def _declare_pipelines(self) -> None:
         app = self.app

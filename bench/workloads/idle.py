@@ -16,7 +16,7 @@ def idle(bench: Bench) -> Figures:
         bench.start("work").go()
         time.sleep(SETTLE)
         before = counter.statements
-        seconds = SECONDS * min(1, bench.scale)
+        seconds = max(5.0, SECONDS * min(1, bench.scale))
         time.sleep(seconds)
         return {"statements": (counter.statements - before) / seconds}
 

@@ -1,7 +1,10 @@
 """A worker killed with 100 jobs running, and another one there to take over."""
 
+import os
 import time
 from collections import Counter
+from pathlib import Path
+from signal import SIGKILL
 
 from bench.driver import Bench
 from bench.marks import END
@@ -14,6 +17,7 @@ QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 
 
 def recover(bench: Bench) -> Figures:
+    """Another process is there to take over; the dead one is found by its silence."""
     common = {"nap": NAP, "concurrency": JOBS, "recovery": True, "executor": "one", "batch": JOBS}
     victim = bench.start("work", slot=0, **common)
     heir = bench.start("work", slot=1, **common)
@@ -23,6 +27,22 @@ def recover(bench: Bench) -> Figures:
     victim.kill()
     killed = time.monotonic()
     heir.go()
+    return _until_done(bench, killed)
+
+
+def recover_supervised(bench: Bench) -> Figures:
+    """`penstock worker` as it is run by default: under a supervisor, which sees its child die."""
+    supervisor = bench.start("supervise", nap=NAP)
+    bench.do("single", count=JOBS - 20, task="nap")
+    supervisor.go()
+    bench.wait(lambda: bench.marks.stamped >= JOBS, 30)
+    children = Path(f"/proc/{supervisor.process.pid}/task/{supervisor.process.pid}/children")
+    for child in children.read_text().split():
+        os.kill(int(child), SIGKILL)
+    return _until_done(bench, time.monotonic())
+
+
+def _until_done(bench: Bench, killed: float) -> Figures:
     bench.wait(lambda: len(_ended(bench)) >= JOBS_KINDS and bench.unfinished() == 0, PATIENCE, pause=0.02)
     seconds = time.monotonic() - killed
     starts = Counter(number for number, _ in bench.marks.stamps() if number < END)
@@ -49,5 +69,12 @@ WORKLOADS = (
         {"seconds": "s to all done", "unfinished": "lost", "repeated": "run again"},
         QUEUES,
         most_rounds=1,
+    ),
+    Workload(
+        "recovery-child",
+        "the same, a child of the supervisor killed",
+        recover_supervised,
+        {"seconds": "s to all done", "unfinished": "lost", "repeated": "run again"},
+        ("penstock",),
     ),
 )
