@@ -43,7 +43,7 @@ class Settings:
         "sqlite:///penstock.db", "The database that holds the work.", readers.database_url, secret=True
     )
     schema: str | None = _setting(
-        None, "The schema for Penstock's tables; none: the connection's own.", optional(readers.identifier)
+        None, "The schema for Penstock's tables; where there are no schemas, the beginning of their names.", optional(readers.identifier)
     )
     table_prefix: str = _setting("penstock_", "What every table's name begins with.", readers.identifier)
     auto_migrate: bool = _setting(True, "Create and upgrade the tables on first use.", flag)
@@ -173,10 +173,6 @@ class Settings:
             raise ConfigurationError(
                 f"lock_timeout ({self.lock_timeout:g} s) must not be longer than statement_timeout "
                 f"({self.statement_timeout:g} s): it would never be reached. Lower lock_timeout."
-            )
-        if self.schema and self.backend == "sqlite":
-            raise ConfigurationError(
-                "SQLite has no schemas: leave schema out, or use table_prefix to tell apps apart"
             )
         if self.listen_url and self.backend != "postgresql":
             raise ConfigurationError("listen_url is for PostgreSQL only: leave it out")

@@ -178,8 +178,6 @@ def test_prefixes_keep_apps_apart(empty_database_url: str, app_on: AppOn) -> Non
 
 
 def test_a_schema_of_ones_own(empty_database_url: str, app_on: AppOn) -> None:
-    if empty_database_url.startswith("sqlite"):
-        pytest.skip("SQLite has no schemas, and says so")
     app, other = app_on(empty_database_url, schema="work"), app_on(empty_database_url)
 
     @app.task(name="note")
