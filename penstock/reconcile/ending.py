@@ -70,8 +70,7 @@ def returned(policy: Policy, item: Item, value: object) -> Ended:
             f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"
         )
     values = checked_values(item, {**item.changes.main, **(value or {})})
-    after = {**item.target.values_of(item.row), **values}
-    return _ended(item, Kind.APPLIED, values, 0, policy.interval(after, After(item.row, values)))
+    return _ended(item, Kind.APPLIED, values, 0, _interval(policy, item, values))
 
 
 def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: float) -> Ended:
@@ -79,9 +78,7 @@ def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: flo
     attempts = item.attempts + 1
     if policy.max_attempts is not None and attempts >= policy.max_attempts:
         values = _exhausted(policy, item)
-        after = {**item.target.values_of(item.row), **values}
-        delay = policy.interval(after, After(item.row, values))
-        return _ended(item, Kind.EXHAUSTED, values, 0, delay, failure)
+        return _ended(item, Kind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
     return _ended(item, kind, {}, attempts, policy.pause_after(attempts, random), failure)
 
 
@@ -95,6 +92,13 @@ def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
         if item.target.column(name).name in OURS:
             raise DefinitionError(f"{name} is kept by Penstock; a handler does not write it")
     return values
+
+
+def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
+    """Until the next visit of a row as it will be."""
+    if isinstance(policy.every, float):
+        return policy.every
+    return policy.interval({**item.target.values_of(item.row), **values}, After(item.row, values))
 
 
 def _exhausted(policy: Policy, item: Item) -> Mapping[str, Any]:

@@ -131,11 +131,6 @@ def change_each(target: Target, names: tuple[str, ...]) -> Update:
     return update(target.table).where(*_is(target)).values(values)
 
 
-def change_one(target: Target, key: Key, values: Mapping[str, Any]) -> Update:
-    """One row, with values that the database computes."""
-    return update(target.table).where(target.among([key])).values(dict(values))
-
-
 def delete_rows(target: Target, keys: Sequence[Key]) -> Delete:
     return delete(target.table).where(target.among(keys))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,6 @@ from penstock.reconcile.ending import Ended
 from penstock.reconcile.statements import (
     UNLOCKED,
     change_each,
-    change_one,
     change_rows,
     delete_rows,
     key_values,
@@ -78,15 +77,27 @@ class Writes:
         self._remember(statements)
 
     def _update(self, statements: Statements) -> None:
+        """Rows that get the same values in one statement; others of one shape in one batch."""
         alike: dict[tuple[Target, tuple[str, ...]], list[dict[str, Any]]] = defaultdict(list)
-        for (target, key), values in self.updates.items():
-            if any(isinstance(value, ClauseElement) for value in values.values()):
-                statements.run(change_one(target, key, values))
+        for target, keys, values in self._same():
+            if len(keys) > 1 or any(isinstance(value, ClauseElement) for value in values.values()):
+                statements.run(change_rows(target, keys, **values))
             else:
                 bound = {f"v_{name}": value for name, value in values.items()}
-                alike[target, tuple(sorted(values))].append(key_values(key) | bound)
+                alike[target, tuple(sorted(values))].append(key_values(keys[0]) | bound)
         for (target, names), rows in alike.items():
             statements.run(change_each(target, names), rows)
+
+    def _same(self) -> Iterable[tuple[Target, list[Key], dict[str, Any]]]:
+        """Rows by what is written to them: visits that change nothing, or change the same, are the most."""
+        same: dict[Any, tuple[Target, list[Key], dict[str, Any]]] = {}
+        for (target, key), values in self.updates.items():
+            try:
+                found = same.setdefault((target, frozenset(values.items())), (target, [], values))
+            except TypeError:
+                found = same.setdefault((target, key), (target, [], values))
+            found[1].append(key)
+        return same.values()
 
     def _remember(self, statements: Statements) -> None:
         tx = statements.tx

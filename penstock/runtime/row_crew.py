@@ -1,6 +1,6 @@
 """Runs the handlers of one reconciler: `async def` on the worker's loop, `def` in threads.
 
-No more than `workers` at a time. A few rows more wait here, as many as are done in about a turn of the pump; more are
+No more than `workers` at a time. A few rows more wait here, as many as are done in two turns of the pump; more are
 fetched when half of them are gone, never by a timer. A row that waits can always be given back.
 """
 
@@ -24,8 +24,8 @@ from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
 from penstock.values.failure import Failure
 
-TURN = 0.02
-"""About what a turn of the pump takes."""
+TURN = 0.01
+"""About what a turn of the pump takes, until it is known better."""
 
 
 class RowCrew:
@@ -43,6 +43,8 @@ class RowCrew:
         self._why: dict[Item, Interruption] = {}
         self._over: set[Item] = set()
         self._average = 0.05
+        self._turn = TURN
+        self._asked = 0.0
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
@@ -54,15 +56,15 @@ class RowCrew:
         waiting = len(self.waiting) + self.accepted
         if len(self.active) >= workers and waiting > ahead // 2:
             return 0
+        self._asked = time.monotonic()
         return workers + ahead - len(self.active) - waiting
 
     def _ahead(self) -> int:
-        """How many rows may wait: as many as are done in a turn, by handlers past and present."""
+        """How many rows may wait: as many as are done in two turns, by handlers past and present."""
         present = [item.began for item in list(self.active)]
         running = time.monotonic() - sum(present) / len(present) if present else 0.0
-        return min(
-            self.policy.most_waiting, int(self.policy.workers * TURN / max(self._average, running, 1e-4))
-        )
+        done = 2 * self.policy.workers * self._turn / max(self._average, running, 1e-4)
+        return min(self.policy.most_waiting, int(done))
 
     def shed(self) -> None:
         """Handlers take longer than it seemed: rows that would wait for them may be taken by others."""
@@ -72,6 +74,8 @@ class RowCrew:
 
     def hand_over(self, items: Sequence[Item]) -> None:
         """From the pump's thread to the loop's, in one hop."""
+        if self._asked:
+            self._turn += (min(time.monotonic() - self._asked, 1.0) - self._turn) * 0.2
         self.accepted += len(items)
         self.loop.call_soon_threadsafe(self._accept, items)
 
