@@ -78,11 +78,7 @@ class Penstock(Pipelines):
             name = str(options.get("name") or getattr(function, "__qualname__", function))
             task = Task(self, function, TaskOptions().merged(read_options(name, options)))
             known = self.tasks.get(task.name)
-            if (
-                known is not None
-                and known.function.__code__ is not function.__code__
-                and not _same(known, function)
-            ):
+            if known is not None and not _same(known.function, function):
                 raise DefinitionError(
                     f"there are two tasks named {task.name!r}; give one of them another name="
                 )
@@ -281,10 +277,10 @@ class Penstock(Pipelines):
         return f"<Penstock on {self.database.url.render_as_string(hide_password=True)}>"
 
 
-def _same(known: Task[Any, Any], function: Callable[..., Any]) -> bool:
+def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     """The same function declared again, as when a module is loaded twice."""
-    old, new = known.function, function
-    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+    origins = [(getattr(each, "__module__", ""), getattr(each, "__qualname__", each)) for each in (old, new)]
+    return origins[0] == origins[1]
 
 
 def _lanes(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:

@@ -46,6 +46,8 @@ class Task(Generic[P, R]):
         self.function = function
         self.defaults = options
         self.overrides: Mapping[str, object] = overrides or {}
+        if not options.name and not hasattr(function, "__qualname__"):
+            raise DefinitionError(f"{function!r} has no name of its own: give it one, @app.task(name=...)")
         self.name = options.name or f"{function.__module__}.{function.__qualname__}"
         update_wrapper(self, function)
 

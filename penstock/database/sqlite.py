@@ -21,6 +21,7 @@ from pydantic_core import to_json
 from penstock.database import portable
 from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.errors import DatabaseError
 
 try:
     import fcntl
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
     from penstock.settings import Settings
 
+NESTED = (
+    "this thread has a transaction open already, and SQLite has one writer: a second one would wait for the first for "
+    "ever. Inside job.transaction(), enqueue with connection=, and call once() before the block."
+)
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
@@ -144,6 +149,9 @@ class Sqlite:
 
     def begin(self, driver: Any) -> None:
         self.gate.enter()
+        if self.gate.depth > 1:
+            self.gate.leave()
+            raise DatabaseError(NESTED)
         try:
             driver.execute("BEGIN IMMEDIATE")
         except BaseException:

@@ -28,7 +28,7 @@ from penstock.runtime.waker import Waker
 from penstock.runtime.work import Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost
-from penstock.values.outcome import Event, TimedOut
+from penstock.values.outcome import Event, Raised, TimedOut
 from penstock.values.units import QueueLimit, read_queues
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ class Hand:
     def finish(self, work: Work, event: Event | None) -> None:
         """What came of the job; it is settled with the next turn."""
         self.attempts += 1
+        if isinstance(event, Raised) and event.failure.type == KeyboardInterrupt.__name__:
+            raise KeyboardInterrupt
         if self.reports:
             self.app.database.in_transaction(progress.record, self.reports)
             self.reports = {}

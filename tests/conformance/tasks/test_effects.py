@@ -230,6 +230,29 @@ def test_the_effect_happens_exactly_once_wherever_it_dies(
     assert count(app, "claims") == 0
 
 
+def test_a_second_transaction_inside_the_block_never_waits_for_the_first(app: Penstock) -> None:
+    """SQLite has one writer, and says so at once; elsewhere the second simply goes its own way."""
+
+    @app.task
+    def follow() -> None: ...
+
+    @app.task(retries=0)
+    def pay() -> None:
+        with penstock.current().transaction():
+            follow.enqueue()
+            raise LookupError
+
+    job = pay.enqueue()
+    drain(app)
+    error = str(job.attempts()[0].error)
+    if app.database.dialect.name == "sqlite":
+        assert "enqueue with connection=" in error
+        assert count(app, "jobs") == 1
+    else:
+        assert "LookupError" in error
+        assert count(app, "jobs") == 2
+
+
 def test_an_enqueue_inside_the_block_belongs_to_it(app: Penstock) -> None:
     @app.task
     def follow() -> None: ...

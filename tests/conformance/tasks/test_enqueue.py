@@ -1,6 +1,7 @@
 """Enqueue: a plain call stays a plain call; a job is durable when enqueue returns, and runs as its options say."""
 
 import asyncio
+import functools
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -182,6 +183,20 @@ def test_two_tasks_cannot_have_one_name(app: Penstock) -> None:
 
         @app.task(name="send")
         def two() -> None: ...
+
+
+def test_what_has_no_name_needs_one(app: Penstock) -> None:
+    nameless = functools.partial(max, 3)
+    with pytest.raises(DefinitionError, match=r"name="):
+        app.task(nameless)
+    with pytest.raises(DefinitionError, match="decorates functions"):
+        app.task(7)  # type: ignore[call-overload]
+
+    @app.task(name="most")
+    def most() -> None: ...
+
+    with pytest.raises(DefinitionError, match="two tasks named 'most'"):
+        app.task(name="most")(nameless)
 
 
 def test_a_method_is_refused(app: Penstock) -> None:

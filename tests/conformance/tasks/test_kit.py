@@ -81,6 +81,22 @@ def test_drain_runs_here_and_now(app: Penstock) -> None:
     assert frames == [here, here]
 
 
+def test_an_interrupt_ends_the_drain_and_is_no_error_of_the_job(app: Penstock) -> None:
+    pressed = [True]
+
+    @app.task(retries=0)
+    def note() -> None:
+        if pressed.pop():
+            raise KeyboardInterrupt
+
+    job = note.enqueue()
+    with pytest.raises(KeyboardInterrupt):
+        drain(app)
+    pressed.append(False)
+    assert drain(app) == 1
+    assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "succeeded"]
+
+
 def test_inside_a_loop_drain_points_to_its_twin(app: Penstock) -> None:
     async def main() -> None:
         with pytest.raises(PenstockError, match="await drain_async"):
