@@ -78,8 +78,7 @@ class Keeper(Service):
     def register(self) -> None:
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
         host, pid = socket.gethostname()[:200], os.getpid()
-        with self.database.transaction(self.link) as tx:
-            processes.register(tx, self.id, host, pid, "supervisor", None, self.details)
+        self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, self.details)
         self._beat_at = time.monotonic() + self.interval
         self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
 
@@ -153,11 +152,12 @@ class Keeper(Service):
                 gone, jobs = [], family.see_off(tx, self.id, birth)
             else:
                 gone, jobs = family.bury(tx, self.id, birth), []
+            if jobs:
+                self.wakeups.tell_inside(tx, READY)
         for process in gone:
             self.stream.emit(ProcessReaped(process))
         if jobs:
             self.stream.emit(WorkReleased(len(jobs)))
-            self.wakeups.tell(READY)
         while self._reclaim():
             pass
         self.dead.popleft()
@@ -173,12 +173,13 @@ class Keeper(Service):
     def _reclaim(self) -> bool:
         with self.database.transaction(self.link) as tx:
             crashed = reclaim.reclaim(tx, self.app.follow)
+            if crashed:
+                self.wakeups.tell_inside(tx, READY)
+                self.wakeups.tell_inside(tx, ENDED)
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
         if crashed:
             self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
-            self.wakeups.tell(READY)
-            self.wakeups.tell(ENDED)
         return bool(crashed)
 
     def _look_after_children(self) -> None:
@@ -210,4 +211,5 @@ def _impatient(app: Host) -> Settings:
         lock_timeout=min(settings.lock_timeout, LONGEST_WAIT),
         connect_timeout=min(settings.connect_timeout, LONGEST_WAIT),
         pool_size=1,
+        wakeup_interval=0.0,  # every wake-up goes with its transaction: no thread is needed to send it later
     )

@@ -245,7 +245,7 @@ def _pipe() -> tuple[int, int]:
     return ends
 
 
-def _wait_for_other_threads(seconds: float = 0.5) -> None:
+def _wait_for_other_threads(seconds: float = 0.1) -> None:
     """Ours are done by now, but for one that may be sending a wake-up. The application's are its own affair."""
     for thread in threading.enumerate():
         if thread.name.startswith("penstock-") and thread is not threading.current_thread():
