@@ -21,6 +21,7 @@ from tests.servers.child import die_with_parent
 from tests.waiting import eventually
 
 QUICK = {"poll_interval": 0.05, "sweep_interval": 0.05, "housekeeping_interval": 0.02}
+PATIENCE = 100.0
 TERMINAL = tuple(status.value for status in JobStatus if status.terminal)
 UNFINISHED = f"""
 SELECT count(*) FROM {{jobs}} j JOIN {{job_states}} s ON s.job_id = j.id
@@ -128,7 +129,7 @@ def unfinished(app: Penstock, queue: str = "") -> int:
 async def work_until_over(app: Penstock, queue: str = "") -> None:
     """A worker that stops, in order, when its queue has nothing unfinished."""
     async with app.worker(queues=queue or None, concurrency=8):
-        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue))
+        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue), PATIENCE)
 
 
 # Scenes
@@ -169,7 +170,7 @@ def serve(app: Penstock, part: Part) -> None:
 
     async def live() -> None:
         async with app.worker(queues=part.queue or None):
-            await asyncio.to_thread(eventually, lambda: os.path.exists(f"{part.diary}.end"), 120)
+            await asyncio.to_thread(eventually, lambda: os.path.exists(f"{part.diary}.end"), PATIENCE)
 
     with beginning(part):
         asyncio.run(live())
@@ -205,7 +206,7 @@ def reap(app: Penstock, part: Part) -> None:
 
     async def live() -> None:
         async with app.worker(queues="nothing"):
-            await asyncio.to_thread(eventually, lambda: not _claims(app))
+            await asyncio.to_thread(eventually, lambda: not _claims(app), PATIENCE)
 
     with beginning(part):
         asyncio.run(live())

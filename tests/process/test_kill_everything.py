@@ -64,7 +64,7 @@ def test_effects_happen_once_though_workers_are_killed_at_random(shop: Penstock,
 
 
 def wait_for(shop: Penstock, count: int) -> None:
-    eventually(lambda: done(shop) >= count)
+    eventually(lambda: done(shop) >= count, 60)
 
 
 def test_an_effect_may_be_killed_anywhere(shop: Penstock, database_url: str, tmp_path: Path) -> None:
