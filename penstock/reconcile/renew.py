@@ -66,6 +66,7 @@ class Holdings:
 
 def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> list[Item]:
     """Move the deadlines of these items. Returns those that have lost something: the rest of theirs is released."""
+    statements.tx.stage("renew_rows")
     now = from_micros(statements.now())
     deadline = now + timedelta(seconds=lease)
     lost: list[Item] = []

@@ -37,6 +37,7 @@ class RowSource:
     """Claims and applies for one reconciler in one process."""
 
     one_statement = False
+    met = False
 
     def __init__(
         self,

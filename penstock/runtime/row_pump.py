@@ -128,7 +128,6 @@ class LeaseKeeper(Service):
             source.lose(item)
 
     def _renew(self, tx: Transaction, items: Sequence[Item], lease: float) -> list[Item]:
-        tx.stage("renew_rows")
         return renew.renew_all(Statements(self.database, tx), items, lease)
 
     def _tell(self) -> None:

@@ -12,7 +12,10 @@ from sqlalchemy import insert
 
 from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
+from penstock.reconcile.hints import stirred
+from penstock.runtime.row_pump import HINT_INTERVAL
 from penstock.runtime.worker import Worker
+from penstock.telemetry import points
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.tasks.embedded import beside_a_worker, until
@@ -68,6 +71,57 @@ def test_a_hint_is_heard_at_once_in_the_same_process(app: Penstock, cloud: Cloud
             await app.hint_async(Volume)
             await until(active(cloud, number))
             assert time.monotonic() - began < 10
+
+    beside_a_worker(app, live, role="reconciler")
+
+
+def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: Cloud) -> None:
+    async def provision(item: Any) -> dict[str, Any]:
+        return {"status": "active"}
+
+    declare(app, Volume, provision, where=Volume.status == "submitted", every=3600)
+    armed = threading.Event()
+
+    def strike(point: str) -> None:
+        """The fetch has seen its rows, and is not over: a new one comes, and a hint."""
+        if point == "claim_rows.committed" and armed.is_set():
+            armed.clear()
+            add(cloud, 1)
+            app.wakeups.relay(stirred("volumes"))
+
+    async def live(worker: Worker) -> None:
+        pump = worker.rows.runners["provision"].pump
+        await until(lambda: pump._empty_turns > 8)
+        waits: list[float] = []
+
+        def long_delay() -> float:
+            waits.append(1.0)
+            return 1.0
+
+        pump.delay = long_delay  # type: ignore[method-assign]
+        armed.set()
+        app.wakeups.relay(stirred("volumes"))
+        await until(active(cloud, 1))
+        assert len(waits) <= 3, "it did not wait for its next look"
+
+    with points.watching(strike):
+        beside_a_worker(app, live, role="reconciler")
+
+
+def test_a_stream_of_hints_is_not_a_stream_of_fetches(app: Penstock, cloud: Cloud) -> None:
+    declare(app, Volume, where=Volume.status == "submitted")
+    fetches: list[str] = []
+
+    async def live(worker: Worker) -> None:
+        pump = worker.rows.runners["idle"].pump
+        await until(lambda: pump._empty_turns > 3)
+        with points.watching(lambda point: fetches.append(point) if point == "claim_rows.1" else None):
+            began = time.monotonic()
+            while time.monotonic() - began < 0.5:
+                app.wakeups.relay(stirred("volumes"))
+                await asyncio.sleep(0)
+            spent = time.monotonic() - began
+        assert 1 <= len(fetches) <= spent / HINT_INTERVAL + 2
 
     beside_a_worker(app, live, role="reconciler")
 
