@@ -45,10 +45,6 @@ check: lint types test ## what every change has to pass
 simulate: $(READY) ## search seeded schedules for a broken promise
 	$(BIN)/python -m tests.simulation $(ARGS)
 
-.PHONY: chaos
-chaos: $(READY) ## kill real workers and servers under load, then check the history
-	$(BIN)/python -m tests.chaos $(ARGS)
-
 .PHONY: bench
 bench: $(READY) ## measure throughput and latency
 	$(BIN)/python -m bench $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
 from penstock.cli.watch import watch
+from penstock.errors import RunFailed
 from penstock.operate.runs import RunRow, find_run, list_runs
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
@@ -48,7 +50,8 @@ def run(
         started = pipeline.options(**options).trigger(*args, **kwargs)
         status = watch(started, timeout) if wait and not as_json else started.status
         if wait and as_json:
-            started.result(timeout)
+            with suppress(RunFailed):
+                started.result(timeout)
             status = started.status
         _tell(started, status, wait, as_json)
     finally:

@@ -20,13 +20,16 @@ from penstock.errors import DatabaseUnavailable, PenstockError
 from penstock.operate import dead_letters, overview
 from penstock.operate.processes import list_processes
 from penstock.operate.reconcilers import lacks, look
+from penstock.pipelines import stuck
 from penstock.queue import claim
+from penstock.queue.retention import FIRST_ID
 from penstock.reconcile.definition import Reconciler
 from penstock.schema import migrate
 
 SKEW = 5.0
 LAG = 60.0
 SAMPLE = 1000
+MOST_RUNS = 1000
 
 CLOCK = "SELECT {now}"
 ORPHANS = """
@@ -208,6 +211,21 @@ def reconciled_tables(patient: Patient) -> Iterable[Finding]:
             yield Finding("reconcilers", Level.OK, f"{row.name}: {row.eligible} rows due, {row.locked} held")
 
 
+def runs(patient: Patient) -> Iterable[Finding]:
+    """Runs that are active without anything that could move them."""
+    stuck_runs = patient.database.read(_stuck_runs)
+    if not stuck_runs:
+        return [Finding("runs", Level.OK, "no run is stuck")]
+    message = (
+        f"{len(stuck_runs)} runs are active, but nothing is queued, held, delayed or waiting: {stuck_runs[0]}"
+    )
+    return [Finding("runs", Level.PROBLEM, message, "Start a worker: it mends them within a minute or two.")]
+
+
+def _stuck_runs(tx: Transaction) -> list[str]:
+    return [run for run in stuck.look(tx, FIRST_ID, MOST_RUNS) if stuck.is_stuck(tx, run)]
+
+
 def letters(patient: Patient) -> Iterable[Finding]:
     found = patient.database.read(dead_letters.by_reason)
     if not found:
@@ -242,4 +260,14 @@ def _waiting_tasks(tx: Transaction) -> list[tuple[str, int]]:
 
 
 FIRST_CHECKS: list[Check] = [database, schema]
-CHECKS: list[Check] = [clock, processes, claims, waiting, unknown_tasks, letters, reconciled_tables, database_vitals]
+CHECKS: list[Check] = [
+    clock,
+    processes,
+    claims,
+    waiting,
+    unknown_tasks,
+    runs,
+    letters,
+    reconciled_tables,
+    database_vitals,
+]

@@ -28,9 +28,11 @@ from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expand import Advancer
 from penstock.pipelines.stuck import Stuck
+from penstock.queue import processes
 from penstock.queue.jobs import Ended
 from penstock.queue.retention import FIRST_ID
 from penstock.telemetry.events import RunRepaired, Stream
+from penstock.values.ids import new_id
 
 ROUNDS = 60.0
 """Seconds between two looks at everything."""
@@ -55,30 +57,55 @@ class Chores:
         self.host = host
         self.advancer = Advancer(desk)
         desk.on_run_end.append(chains.ended)
-        self._rounds_at = time.monotonic() + ROUNDS
+        self.name = new_id()
+        self._rounds_at: float | None = time.monotonic() + ROUNDS
+        self._looked_at: str | None = None
 
     def turn(self) -> bool:
         """True if there was something to do."""
         database = self.host.database
         worked = database.in_transaction(self.timer)
         worked |= database.in_transaction(self.advancer.turn)
-        if time.monotonic() >= self._rounds_at:
+        return self._rounds() or worked
+
+    def _rounds(self) -> bool:
+        """Now and then one process looks at everything: a batch a turn, so that nothing else has to wait for it."""
+        if self._rounds_at is not None:
+            if time.monotonic() < self._rounds_at or not self._is_ours():
+                return False
+            self._rounds_at, self._looked_at = None, FIRST_ID
+        if self._looked_at is not None:
+            self._looked_at = self._repair_some(self._looked_at, stuck.OLD_ENOUGH)[1]
+            return True
+        age = self.desk.host.settings.retention
+        more = age is not None and self.host.database.in_transaction(retention.prune, age)[1]
+        if not more:
             self._rounds_at = time.monotonic() + ROUNDS
-            self.repair()
-            self.prune()
-        return worked
+        return more
+
+    def _is_ours(self) -> bool:
+        self._rounds_at = time.monotonic() + ROUNDS
+        return self.host.database.in_transaction(processes.take_lease, "runs", self.name, ROUNDS * 2)
 
     def repair(self, age: float = stuck.OLD_ENOUGH) -> list[Stuck]:
         """Look for runs that nothing will move any more, and mend them."""
-        database, after, found = self.host.database, FIRST_ID, []
-        while runs := database.read(stuck.look, after, BATCH, age):
-            after = runs[-1]
-            mended = [database.in_transaction(partial(stuck.repair, self.desk), run) for run in runs]
-            found += [one for one in mended if one is not None]
+        found: list[Stuck] = []
+        after: str | None = FIRST_ID
+        while after is not None:
+            some, after = self._repair_some(after, age)
+            found += some
+        return found
+
+    def _repair_some(self, after: str, age: float) -> tuple[list[Stuck], str | None]:
+        """A batch of runs: those that were mended, and where to go on."""
+        database = self.host.database
+        runs = database.read(stuck.look, after, BATCH, age)
+        mended = [database.in_transaction(partial(stuck.repair, self.desk), run) for run in runs]
+        found = [one for one in mended if one is not None]
         for one in found:
             self.host.events.emit(RunRepaired(one.run, one.repair))
             self.desk.host.wakeups.tell("ready")
-        return found
+        return found, runs[-1] if len(runs) == BATCH else None
 
     def prune(self, age: float | None = None) -> int:
         """Let old runs go; how many. By default as old as the settings say."""

@@ -96,6 +96,7 @@ class JobSource:
         self.hydrate = hydrate
         self.holdings = Holdings()
         self._settled: Settled | None = None
+        self.met = False
         self._claimed: list[Claim] = []
         self._dropped: list[Claim] = []
         self._floors: dict[tuple[str, int], int] = {}
@@ -110,6 +111,7 @@ class JobSource:
 
     def claim(self, tx: Transaction, limit: int) -> list[Claim]:
         began = time.monotonic()
+        self.met = False
         claims = self._take(tx, self.lanes.above_floor(limit, self.holdings.busy), limit)
         if self.lanes.sweep_is_due(found=len(claims), wanted=limit):
             claims += self._sweep(tx, limit - len(claims), claims)
@@ -144,6 +146,7 @@ class JobSource:
         claims, floors = queue_claim.claim(tx, lanes, self.tasks(), limit, new_token(), self.process())  # type: ignore[arg-type]
         for lane, seq in floors.items():
             self._floors[lane] = max(seq, self._floors.get(lane, 0))
+        self.met = self.met or bool(floors)
         return claims
 
     def committed(self) -> None:

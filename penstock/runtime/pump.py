@@ -124,13 +124,13 @@ class Pump(Service, Generic[C, F]):
         if finished:
             self.source.settle(tx, finished)
         claims = self.source.claim(tx, limit) if limit > 0 else []
-        self._met = bool(claims)
+        self._met = bool(claims) or self.source.met
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
     def _claim_alone(self, limit: int) -> list[C]:
         """The short way for an idle worker: one journey to the database."""
         claims = self._transact(self.source.claim, limit, single=True)
-        self._met = bool(claims)
+        self._met = bool(claims) or self.source.met
         if self.source.is_complete(claims):
             return claims
         try:

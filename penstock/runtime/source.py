@@ -19,6 +19,8 @@ class Source(Protocol[C, F]):
     def settle(self, tx: Transaction, finished: Sequence[F]) -> None:
         """Write the outcomes of all whose claims still stand. May be repeated after a lost answer."""
 
+    met: bool
+    """The last claim found places in the queue, even if there was nothing to take behind them."""
     one_statement: bool
     """A claim is a single statement on this database, and needs no transaction around it."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
+JOB_ROLES = ("all", "worker")
 ROW_ROLES = ("all", "reconciler")
 
 
@@ -92,7 +93,7 @@ class Worker:
         self.source = self._make_source()
         self.crew = self._make_crew()
         self.pump = self._make_pump()
-        self.pump.claiming = self.role != "reconciler"
+        self.pump.claiming = self.role in JOB_ROLES
         self.housekeeping = Housekeeping(
             app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
         )
