@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from penstock import Penstock
+from penstock.database.transaction import Transaction
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime.executors.call import call_sync
 from penstock.runtime.identity import Identity
@@ -51,16 +52,18 @@ class RandomWorker:
         limit = self.random.choice([0, 1, 1, 3, 10])
         if not finished and not self.held:
             limit = 5
-        with self.app.database.transaction() as tx:
-            if finished:
-                self.source.settle(tx, finished)
-            self.source.lanes.force_sweep()
-            claims = self.source.claim(tx, limit) if limit else []
-            if not self.source.is_complete(claims):
-                claims = self.source.complete(tx, claims)
+        claims = self.app.database.in_transaction(self.settle_and_claim, finished, limit)
         self.source.committed()
         self.held += claims
         return bool(finished or self.held or self.app.engine.chores.turn())
+
+    def settle_and_claim(self, tx: Transaction, finished: list[Attempt], limit: int) -> list[Claim]:
+        self.source.rolled_back()
+        if finished:
+            self.source.settle(tx, finished)
+        self.source.lanes.force_sweep()
+        claims = self.source.claim(tx, limit) if limit else []
+        return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
     def execute(self, claim: Claim) -> Attempt:
         work = Work.of(claim, self.app.find_task(claim.task))

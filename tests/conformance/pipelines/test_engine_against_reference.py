@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -39,14 +40,15 @@ class Bench:
         for name in ("value", "list", "label"):
             app.task(name=f"tests.{name}", retries=0)(body)
 
-    def run(self, made: Program, order: int) -> str:
+    def run(self, made: Program, order: int, workers: int = 1) -> str:
         self.made = made
         new = NewRun(new_id(), made.definition, '{"given":"hello"}')
         self.app.engine.trigger(new, None)
-        worker = RandomWorker(self.app, order)
+        crew = [RandomWorker(self.app, order + number) for number in range(workers)]
         while True:
-            worker.run()
-            if not self.end_a_wait(new.id, worker.random):
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(RandomWorker.run, crew))
+            if not self.end_a_wait(new.id, crew[0].random):
                 return new.id
 
     def end_a_wait(self, run: str, random: Random) -> bool:
@@ -100,11 +102,12 @@ def check_ended(app: Penstock, run: str) -> None:
     assert all(step.status.terminal for step in app.run(run).steps())
 
 
-def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str) -> None:
-    for seed in range(PROGRAMS[database_kind]):
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str, workers: int) -> None:
+    for seed in range(workers * 10_000, workers * 10_000 + PROGRAMS[database_kind] // workers):
         failing = (0.0, 0.1, 0.3)[seed % 3]
         made = program(seed, failing, "ignore" if seed % 2 else "continue")
-        run = bench.run(made, seed)
+        run = bench.run(made, seed, workers)
         check_ended(bench.app, run)
         handle = bench.app.run(run)
         if handle.status is RunStatus.HALTED:
