@@ -105,9 +105,9 @@ class Penstock(Pipelines):
         """Write jobs, in a transaction of our own or in the caller's."""
         if not jobs:
             return []
-        self.prepare()
         if connection is not None:
             return self._submit_within(foreign.recognize(connection), jobs)
+        self.prepare()
         try:
             ids = self.database.in_transaction(self._write, jobs)
         except Exception as error:
@@ -130,7 +130,6 @@ class Penstock(Pipelines):
             door = self.doors.run if self.inline is None else self.doors.run_apart
             return await door(self.submit, jobs, None)
         theirs = foreign.recognize(connection)
-        await self.doors.run(self.prepare)
         if theirs.is_async:
             return await greenlet_spawn(self._write_within, theirs, jobs)
         return self._write_within(theirs, jobs)
@@ -141,11 +140,20 @@ class Penstock(Pipelines):
         return self._write_within(theirs, jobs)
 
     def _write_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
-        tx = theirs.transaction(self.database)
+        tx = self.within(theirs)
         ids = queue_enqueue.enqueue(tx, jobs)
         for queue, tier in _lanes(jobs):
             self.wakeups.tell_within(tx, ready(queue, tier))
         return ids
+
+    def within(self, theirs: foreign.Foreign) -> Transaction:
+        """The caller's transaction as one of ours, with the schema in place."""
+        tx = theirs.transaction(self.database)
+        if not self._prepared and self.database.dialect.name == "sqlite":
+            migrate.ensure_within(self.database, tx, upgrade=self.settings.auto_migrate)
+        else:
+            self.prepare()
+        return tx
 
     def _tell(self, jobs: Sequence[NewJob]) -> None:
         if self.events.wants(JobsEnqueued):

@@ -136,8 +136,10 @@ class CurrentJob:
         The value is durable before this returns. A crash between the call and the marker repeats the call:
         pass `idempotency_key` on to whatever it calls. With an async function, await what is returned.
         """
-        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
-            raise PenstockError(f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL")
+        if not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
+            raise PenstockError(
+                f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL"
+            )
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return self._once_async(name, function, args, kwargs)
         found = self._around.database.read(markers.find, self.idempotency_key, name)

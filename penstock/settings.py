@@ -43,7 +43,9 @@ class Settings:
         "sqlite:///penstock.db", "The database that holds the work.", readers.database_url, secret=True
     )
     schema: str | None = _setting(
-        None, "The schema for Penstock's tables; where there are no schemas, the beginning of their names.", optional(readers.identifier)
+        None,
+        "The schema for Penstock's tables; where there are no schemas, the beginning of their names.",
+        optional(readers.identifier),
     )
     table_prefix: str = _setting("penstock_", "What every table's name begins with.", readers.identifier)
     auto_migrate: bool = _setting(True, "Create and upgrade the tables on first use.", flag)

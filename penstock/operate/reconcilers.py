@@ -139,7 +139,9 @@ def _row(
     return ReconcilerRow(
         reconciler.name,
         target.name,
-        *(_count(statements, target, condition, values) for condition in (eligible, held, expired)),
+        _count(statements, target, eligible, values),
+        _count(statements, target, held, values),
+        _count(statements, target, expired, values),
         None if due is None else max(0.0, (now - due).total_seconds()),
         None if visited is None else max(0.0, (now - visited).total_seconds()),
         float(rate),

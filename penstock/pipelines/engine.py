@@ -40,6 +40,8 @@ class Host(DeskHost, Protocol):
 
     def prepare(self) -> None: ...
 
+    def within(self, theirs: foreign.Foreign) -> Transaction: ...
+
     def listen_for_results(self) -> None: ...
 
     def find_pipeline(self, name: str) -> Any: ...
@@ -71,12 +73,12 @@ class Engine:
 
     def trigger(self, new: NewRun, connection: object | None) -> str:
         """Write a run, in a transaction of our own or in the caller's; its id."""
-        self.host.prepare()
         if connection is not None:
             theirs = foreign.recognize(connection)
             if theirs.is_async:
                 raise ConfigurationError("this connection is an async one: use trigger_async")
             return self._within(theirs, new)
+        self.host.prepare()
         try:
             id = self.host.database.in_transaction(self._trigger, new)
         except Exception as error:
@@ -95,7 +97,6 @@ class Engine:
             door = self.host.doors.run if self.host.inline is None else self.host.doors.run_apart
             return await door(self.trigger, new, None)
         theirs = foreign.recognize(connection)
-        await self.host.doors.run(self.host.prepare)
         if theirs.is_async:
             return await greenlet_spawn(self._within, theirs, new)
         return self._within(theirs, new)
@@ -104,7 +105,7 @@ class Engine:
         return trigger.trigger(self.desk, tx, new)
 
     def _within(self, theirs: foreign.Foreign, new: NewRun) -> str:
-        tx = theirs.transaction(self.host.database)
+        tx = self.host.within(theirs)
         id = trigger.trigger(self.desk, tx, new)
         for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
             self.host.wakeups.tell_within(tx, ready(queue, tier))

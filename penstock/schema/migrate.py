@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
 from penstock.schema.migrations import v0001
 from penstock.schema.migrations.names import Names
@@ -139,3 +140,24 @@ def as_sql(database: Database, since: int = 0) -> str:
                 f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})"
             )
     return out.getvalue()
+
+
+def ensure_within(database: Database, tx: Transaction, *, upgrade: bool) -> None:
+    """On SQLite, where a caller who writes keeps everybody else from writing: make the schema in the caller's own
+    transaction. It is there if that commits."""
+    name = version_table(database).name
+    row = tx.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=name)
+    found = 0
+    if row is not None:
+        newest = tx.row(f"SELECT COALESCE(MAX(version), 0) FROM {name}")
+        found = int(newest[0]) if newest is not None else 0
+    if found > LATEST:
+        raise SchemaTooNew(found, LATEST)
+    if found == LATEST:
+        return
+    if not upgrade:
+        raise SchemaOutdated(found or None, LATEST)
+    cursor = tx.driver.cursor()
+    for statement in as_sql(database, found).split(";\n"):
+        if statement.strip():
+            cursor.execute(statement)
