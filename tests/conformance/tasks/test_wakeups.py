@@ -1,0 +1,131 @@
+"""Wake-ups: other processes hear of new work and of results where the database can tell; elsewhere they poll."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.engine import make_url
+from sqlalchemy.orm import Session
+
+from penstock import Penstock
+from penstock.database.transaction import Transaction
+from penstock.runtime.worker import Worker
+from penstock.testing import drain
+from tests.conformance.tasks.embedded import beside_a_worker, until
+
+SILENT = {
+    "poll_interval": 3600,
+    "sweep_interval": 3600,
+    "result_poll_interval": 3600,
+    "housekeeping_interval": 3600,
+}
+HEARS = ["sqlite_url", "postgres_url"]
+
+
+@pytest.fixture(params=HEARS)
+def url(request: pytest.FixtureRequest) -> str:
+    """Databases that tell other processes: NOTIFY, or the file that every commit touches."""
+    return str(request.getfixturevalue(request.param))
+
+
+def two_apps(app_on: Callable[..., Penstock], url: str) -> tuple[Penstock, Penstock]:
+    """As in two processes: they share nothing but the database."""
+    apps = app_on(url, **SILENT), app_on(url, **SILENT)
+    for app in apps:
+
+        @app.task(name="note")
+        async def note(number: int) -> int:
+            return number * 2
+
+        app.prepare()
+    return apps
+
+
+async def idle(worker: Worker) -> None:
+    await until(lambda: worker.pump._empty_turns > 0)
+
+
+def test_a_worker_hears_of_work_enqueued_elsewhere(app_on: Callable[..., Penstock], url: str) -> None:
+    producer, consumer = two_apps(app_on, url)
+
+    async def main(worker: Worker) -> None:
+        await idle(worker)
+        for number in range(3):
+            job = await producer.tasks["note"].enqueue_async(number)
+            await until(lambda job=job: job.status == "succeeded", 20)  # type: ignore[misc]
+
+    beside_a_worker(consumer, main)
+
+
+def test_a_worker_hears_of_work_committed_by_a_callers_transaction(
+    app_on: Callable[..., Penstock], url: str
+) -> None:
+    producer, consumer = two_apps(app_on, url)
+    made = make_url(url)
+    driver = "postgresql+psycopg" if made.get_backend_name() == "postgresql" else "sqlite"
+    engine = create_engine(made.set(drivername=driver))
+
+    async def main(worker: Worker) -> None:
+        await idle(worker)
+        with Session(engine) as session:
+            job = producer.tasks["note"].options(connection=session).enqueue(4)
+            session.commit()
+        await until(lambda: job.status == "succeeded", 20)
+
+    beside_a_worker(consumer, main)
+    engine.dispose()
+
+
+def test_who_waits_hears_of_a_result_settled_elsewhere(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    producer, consumer = two_apps(app_on, postgres_url)
+    job = producer.tasks["note"].enqueue(4)
+    found: list[int] = []
+    waiter = threading.Thread(target=lambda: found.append(job.result(timeout=60)))
+    waiter.start()
+    drain(consumer)
+    waiter.join(30)
+    assert found == [8]
+
+
+def test_without_wake_ups_polling_finds_everything(make_app: Callable[..., Penstock]) -> None:
+    quiet = {"listen": False, "notify": False, "poll_interval": 0.05, "result_poll_interval": 0.05}
+    producer, consumer = make_app(**quiet), make_app(**quiet)
+    for app in (producer, consumer):
+
+        @app.task(name="note")
+        async def note(number: int) -> int:
+            return number * 2
+
+    async def main(worker: Worker) -> list[int]:
+        await idle(worker)
+        jobs = [await producer.tasks["note"].enqueue_async(number) for number in range(3)]
+        return [await job.result_async(timeout=30) for job in jobs]
+
+    assert beside_a_worker(consumer, main) == [0, 2, 4]
+
+
+def test_an_idle_worker_costs_a_few_statements_a_second_at_most(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    plain = app.database.on
+
+    def counting(driver: object) -> Transaction:
+        opened.append(threading.current_thread().name)
+        return plain(driver)
+
+    @app.task
+    def note() -> None: ...
+
+    async def main(worker: Worker) -> None:
+        await until(lambda: worker.pump._empty_turns > 8)
+        monkeypatch.setattr(app.database, "on", counting)
+        await asyncio.sleep(1.0)  # what is measured is a second of doing nothing
+        monkeypatch.setattr(app.database, "on", plain)
+
+    beside_a_worker(app, main)
+    assert len(opened) <= 12, opened
