@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from enum import Enum
 from functools import lru_cache
 from multiprocessing.connection import Connection
@@ -32,6 +33,7 @@ def serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="penstock-orphan-watch", daemon=True).start()
     while True:
         busy.clear()
         try:
@@ -40,6 +42,13 @@ def serve(pipe: Connection) -> None:
             return
         busy.set()
         pipe.send((Message.ENDED, _run(pipe, claim, address, process)))
+
+
+def _end_with(parent: int) -> None:
+    """Whoever gave us our work is dead, and its claims are somebody else's: what runs here must not go on."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str) -> Any:
