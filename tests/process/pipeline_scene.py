@@ -9,19 +9,19 @@ def make_app(url: str) -> Penstock:
     app = Penstock(url, inline_fanout=8)
 
     @app.task(name="numbers", max_crashes=None)
-    async def numbers(count: int) -> list[int]:
+    def numbers(count: int) -> list[int]:
         return list(range(count))
 
     @app.task(name="double", max_crashes=None)
-    async def double(number: int) -> int:
+    def double(number: int) -> int:
         return 2 * number
 
     @app.task(name="add", max_crashes=None)
-    async def add(a: int, b: int) -> int:
+    def add(a: int, b: int) -> int:
         return a + b
 
     @app.task(name="total", max_crashes=None)
-    async def total(numbers: list[int]) -> int:
+    def total(numbers: list[int]) -> int:
         return sum(numbers)
 
     @app.pipeline(name="child")
@@ -31,7 +31,8 @@ def make_app(url: str) -> Penstock:
     @app.pipeline(name="parent")
     def parent(count: int) -> Any:
         number = double.map(numbers(count))
-        summed = total(add(double(number), number).collect())
+        added: Any = add(double(number), number)
+        summed = total(added.collect())
         return total([summed, child(count), switch(summed, {"0": None}, otherwise=double)])
 
     return app

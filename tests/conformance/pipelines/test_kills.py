@@ -55,7 +55,8 @@ def everything(app: Penstock) -> Any:
     def everything(count: int) -> Any:
         each = numbers(count)
         number = double.map(each)
-        summed = total(add(double(number), number).collect())
+        added: Any = add(double(number), number)
+        summed = total(added.collect())
         chosen = switch(summed, {"60": double}, otherwise=broken)
         broken.options(optional=True)(chosen)
         approved = wait_for("approve", after=[chosen])

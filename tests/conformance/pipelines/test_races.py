@@ -42,7 +42,8 @@ def many(app: Penstock) -> Any:
     @app.pipeline(name="many")
     def many(xs: list[int]) -> Any:
         x = one.map(xs)
-        return fold(both(left(x), left(x)).collect())
+        joined: Any = both(left(x), left(x))
+        return fold(joined.collect())
 
     return many
 
