@@ -25,8 +25,7 @@ def run_down(bench: Bench, count: int, processes: int = 1, **options: object) ->
     for agent in agents:
         agent.go()
     bench.wait(lambda: bench.marks.total >= count, PATIENCE)
-    left = bench.unfinished()
-    if not bench.wait(lambda: bench.unfinished() == 0, PATIENCE if left < count else 1, pause=0.01):
+    if not bench.wait(lambda: bench.unfinished() == 0, PATIENCE, pause=0.01):
         return {"unfinished": float(bench.unfinished())}
     seconds = time.monotonic() - bench.marks.first
     cpu = sum(agent.cpu_seconds for agent in agents) - cpu
