@@ -70,7 +70,7 @@ WORKLOADS = (
         "statements",
         "statements of a drain",
         count_statements,
-        {"statements": "per job", "commits": "commits/job"},
+        {"statements": "per job", "commits": "transactions/job"},
         most_rounds=1,
     ),
 )

@@ -2,6 +2,7 @@
 
 import time
 
+from bench.counting import relay
 from bench.driver import Bench
 from bench.workloads.base import EVERYBODY, Figures, Workload, percentile
 from bench.workloads.drain import PATIENCE
@@ -35,6 +36,27 @@ def throughput(bench: Bench) -> Figures:
     return {"steps": bench.marks.total * STEPS / (time.monotonic() - began)}
 
 
+def count_statements(bench: Bench) -> Figures:
+    """What a step costs the database when one run at a time goes through an idle worker; nothing is timed."""
+    runs = max(10, int(100 * min(1, bench.scale)))
+    with relay(bench.server.port) as counter:
+        bench.port = counter.port
+        if bench.name != "dbos":
+            bench.start("work").go()
+        producer = bench.start("pipelines", count=runs, chained=bench.name not in REAL)
+        time.sleep(1.5)
+        statements, commits = counter.statements, bench.database.reading().commits
+        producer.go()
+        producer.answer()
+        statements = counter.statements - statements
+        time.sleep(1.5)
+        steps = (runs + 5) * STEPS
+        return {
+            "statements": statements / steps,
+            "commits": (bench.database.reading().commits - commits) / steps,
+        }
+
+
 def fan(bench: Bench) -> Figures:
     bench.start("work").go()
     time.sleep(0.5)
@@ -45,5 +67,13 @@ def fan(bench: Bench) -> Figures:
 WORKLOADS = (
     Workload("steps", "5 sequential steps, idle", latency, {"p50": "ms p50", "p95": "ms p95"}, QUEUES),
     Workload("runs", "2,000 runs of 5 steps, 1 process", throughput, {"steps": "steps/s"}, QUEUES),
+    Workload(
+        "step-cost",
+        "one run at a time: statements",
+        count_statements,
+        {"statements": "per step", "commits": "transactions/step"},
+        QUEUES,
+        most_rounds=1,
+    ),
     Workload("fan", "1 → 1,000 → 1", fan, {"seconds": "s"}, REAL),
 )
