@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.runtime.worker import Worker
+from tests.simulation.hosts import WorkerHost
 from tests.simulation.model import TERMINAL
 from tests.simulation.story import Story
 from tests.simulation.workloads import Workload
@@ -45,8 +47,19 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
     for table, query in LEFT_OVER.items():
         if rows := story.rows(query):
             yield f"left in {table} at the end: {', '.join(str(row[0]) for row in rows)}"
+    for host in story.hosts:
+        if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
+            yield from _accounts(host.name, host.worker)
     for (job_id,) in story.rows(FAILED):
         yield f"{job_id}: dead letters and failed jobs are not the same"
+
+
+def _accounts(name: str, worker: Worker) -> Iterator[str]:
+    """What a worker believes to hold and to have room for agrees with what there is."""
+    if worker.source.holdings.count:
+        yield f"{name} believes to hold {worker.source.holdings.tokens}"
+    if worker.crew.overdue < 0:
+        yield f"{name} counts {worker.crew.overdue} handlers that do not end"
 
 
 def _accepted(story: Story) -> Iterator[str]:

@@ -7,15 +7,19 @@ host runs a script of calls. Each has a database object and connections of its o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import MetaData
+
+from penstock import app as app_module
 from penstock.app import Penstock
+from penstock.database.engine import Database
 from penstock.errors import DatabaseUnavailable
-from penstock.queue.wakeups import Wakeups
 from penstock.runtime.worker import Worker, WorkerOptions
-from penstock.telemetry.events import Stream
+from penstock.settings import Settings
 from tests.simulation.fibers import Loop, Owner
-from tests.simulation.virtual import Doors, drive
+from tests.simulation.virtual import Doors, drive, replaced
 from tests.simulation.wire import Server, WiredSqlite
 
 if TYPE_CHECKING:
@@ -33,33 +37,52 @@ SETTINGS: dict[str, Any] = {
     "retention": None,
 }
 
-Listen = Callable[[Stream, "World"], None]
-
 
 class Machine:
-    """What outlives a process and a schedule: the app with its declarations, and its way to the database."""
+    """What outlives a process and a schedule: settings and schema as read once, and the way to the database."""
 
     def __init__(self, name: str, server: Server, declare: Sequence[Callable[[Penstock], object]]) -> None:
         self.name = name
-        self.app = Penstock("sqlite://", **SETTINGS)
-        self.app.doors = Doors()  # type: ignore[assignment]
-        self.app._prepared = True
+        self.declare = declare
+        self.app = self.first = Penstock("sqlite://", **SETTINGS)
         self.dialect = WiredSqlite(server)
-        self.app.database.dialect = self.dialect
-        self.app.database.set_clock("sim_now()")
-        for declaration in declare:
-            declaration(self.app)
-        self.app.database.engine.connect().close()
+        self.database = self.app.database
+        self.database.dialect = self.dialect
+        self.database.set_clock("sim_now()")
+        self.database.engine.connect().close()
+        self._declare()
+        self.codecs = {task.name: task.codec for task in self.app.tasks.values()}
 
     def boot(self) -> None:
         """A fresh process: nothing is left of the one before but what is in the database."""
         self.shut()
-        self.app.events = Stream()
-        self.app.wakeups = Wakeups(self.app.database)
+        known = {"Settings": _Known(load=self._settings), "Database": self._database}
+        with replaced(app_module, known | {"catalog": _Known(describe=self._metadata)}):
+            self.app = Penstock("sqlite://")
+        self._declare()
+        for task in self.app.tasks.values():
+            task.__dict__["codec"] = self.codecs[task.name]
+
+    def _declare(self) -> None:
+        self.app.doors = Doors()  # type: ignore[assignment]
+        self.app._prepared = True
+        for declaration in self.declare:
+            declaration(self.app)
+
+    # What takes long to make and never changes, for every further app of this machine.
+
+    def _settings(self, **_: object) -> Settings:
+        return self.first.settings
+
+    def _database(self, _: Settings) -> Database:
+        return self.database
+
+    def _metadata(self, _: Database) -> MetaData:
+        return self.first.metadata
 
     def shut(self) -> None:
         self.dialect.cut_all()
-        self.app.database.engine.dispose(close=False)
+        self.database.engine.dispose(close=False)
 
 
 class Host(Owner):
@@ -68,6 +91,7 @@ class Host(Owner):
     kind = "host"
 
     def __init__(self, world: World, machine: Machine, life: int) -> None:
+        machine.boot()
         self.world = world
         self.machine = machine
         self.app = machine.app
@@ -82,7 +106,6 @@ class Host(Owner):
         self.thaws_at = 0
         self.skew = int(world.rng.uniform(-3600, 3600)) * 1_000_000
         self.loop = Loop(world)
-        machine.boot()
 
     def start(self) -> None:
         self.world.note(self.name, "starts")

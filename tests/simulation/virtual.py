@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -186,10 +186,10 @@ class Doors:
 @contextmanager
 def virtual() -> Iterator[None]:
     """Everything in the package lives in the virtual world until this ends."""
-    replaced: list[tuple[Any, str, Any]] = []
+    before: list[tuple[Any, str, Any]] = []
 
     def put(module: Any, name: str, value: object) -> None:
-        replaced.append((module, name, getattr(module, name)))
+        before.append((module, name, getattr(module, name)))
         setattr(module, name, value)
 
     concurrent = {
@@ -217,7 +217,20 @@ def virtual() -> Iterator[None]:
         with points.watching(_reached):
             yield
     finally:
-        for module, name, value in reversed(replaced):
+        for module, name, value in reversed(before):
+            setattr(module, name, value)
+
+
+@contextmanager
+def replaced(module: Any, names: Mapping[str, object]) -> Iterator[None]:
+    """Other things under these names of a module, until the block ends."""
+    before = {name: getattr(module, name) for name in names}
+    for name, value in names.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
             setattr(module, name, value)
 
 

@@ -66,14 +66,21 @@ def _orders(story: Story) -> Iterator[str]:
 
 
 def _answers(story: Story) -> Iterator[str]:
-    """Whoever was told that a job is cancelled finds it cancelled, unless somebody asked for it again."""
-    wanted: dict[object, bool] = {}
-    for _, _, kind, *facts in story.history:
+    """Whoever was told that a job is cancelled finds it cancelled, unless it was retried after that was asked for."""
+    asked: dict[tuple[str, str], int] = {}
+    wanted: dict[str, int] = {}
+    retried: dict[str, int] = {}
+    for index, (_, who, kind, *facts) in enumerate(story.history):
         match kind:
+            case "asks cancel":
+                asked[who, facts[0]] = index
             case "cancel answered" if facts[1]:
-                wanted[facts[0]] = True
-            case "asks retry":
-                wanted.pop(facts[0], None)
-    for job_id in wanted:
-        if (status := story.model.states[str(job_id)].status) != "cancelled":
+                wanted[facts[0]] = asked[who, facts[0]]
+            case "commit":
+                for _, what, *row in facts[1]:
+                    if what == "state" and row[1] in ("cancelled", "failed"):
+                        retried[row[0]] = index
+    for job_id, since in wanted.items():
+        status = story.model.states[job_id].status
+        if status != "cancelled" and retried.get(job_id, -1) < since:
             yield f"{job_id} was cancelled, its caller was told so, and is {status}"
