@@ -141,15 +141,16 @@ class Penstock(Pipelines):
 
     def _write_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
         tx = self.within(theirs)
-        ids = queue_enqueue.enqueue(tx, jobs)
-        for queue, tier in _lanes(jobs):
-            self.wakeups.tell_within(tx, ready(queue, tier))
+        with theirs.kept_together():
+            ids = queue_enqueue.enqueue(tx, jobs)
+            for queue, tier in _lanes(jobs):
+                self.wakeups.tell_within(tx, ready(queue, tier))
         return ids
 
     def within(self, theirs: foreign.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
         tx = theirs.transaction(self.database)
-        if not self._prepared and self.database.dialect.name == "sqlite":
+        if not self._prepared and self.database.dialect.one_writer:
             migrate.ensure_within(self.database, tx, upgrade=self.settings.auto_migrate)
         else:
             self.prepare()

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from penstock.database.engine import Database
-from penstock.schema.catalog import describe
 from penstock.schema.migrate import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases

@@ -53,7 +53,8 @@ class Dialect(Protocol):
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool
     """Deleted rows are still walked over for a while, so a claim needs its floor."""
-    transactional_ddl: bool
+    one_writer: bool
+    """A transaction that has written keeps all others from writing: its schema must be made within it."""
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         """Arguments for `create_engine`: driver timeouts and the state every connection of ours starts in."""

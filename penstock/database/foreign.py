@@ -6,10 +6,12 @@ connections are driven from a greenlet, so that the storage functions stay what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from pymysql.cursors import Cursor as TupleCursor
 from sqlalchemy import text
@@ -20,10 +22,20 @@ from penstock.database.template import ParamStyle
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
 
+IN_TRANSACTION = 1
+"""What MySQL's server status says while a transaction is open."""
 KINDS = (
     "a SQLAlchemy Session or Connection (or their async twins), a psycopg, asyncpg, sqlite3 or PyMySQL connection, "
     "or Django's connection"
 )
+
+
+class Alone(NamedTuple):
+    """How to open and end a transaction on a connection that has none."""
+
+    begin: Callable[[], object]
+    commit: Callable[[], object]
+    rollback: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,22 @@ class Foreign:
     style: ParamStyle
     is_async: bool
     backend: str | None
+    alone: Alone | None = None
+    """Set where the connection commits every statement by itself: then we must keep ours together."""
+
+    @contextmanager
+    def kept_together(self) -> Iterator[None]:
+        """All that is written inside, or none of it; in the caller's transaction, if they have opened one."""
+        if self.alone is None:
+            yield
+            return
+        self.alone.begin()
+        try:
+            yield
+        except BaseException:
+            self.alone.rollback()
+            raise
+        self.alone.commit()
 
     def transaction(self, database: Database) -> Transaction:
         if self.backend is not None and self.backend != database.dialect.name:
@@ -53,19 +81,56 @@ def recognize(connection: Any) -> Foreign:
         case "sqlalchemy":
             return _sqlalchemy(connection)
         case "psycopg":
-            return Foreign(_Plain(connection, _psycopg_cursor), "pyformat", False, "postgresql")
+            alone = _by_statements(connection.execute) if _psycopg_is_alone(connection) else None
+            return Foreign(_Plain(connection, _psycopg_cursor), "pyformat", False, "postgresql", alone)
         case "psycopg-async":
-            return Foreign(_Awaiting(connection), "pyformat", True, "postgresql")
+            alone = _by_statements(_awaited(connection.execute)) if _psycopg_is_alone(connection) else None
+            return Foreign(_Awaiting(connection), "pyformat", True, "postgresql", alone)
         case "asyncpg":
-            return Foreign(_Asyncpg(connection), "numbered", True, "postgresql")
+            alone = None if connection.is_in_transaction() else _by_statements(_awaited(connection.execute))
+            return Foreign(_Asyncpg(connection), "numbered", True, "postgresql", alone)
         case "sqlite3":
-            return Foreign(_Plain(connection, _sqlite_cursor), "named", False, "sqlite")
+            alone = _by_statements(connection.execute) if _sqlite_is_alone(connection) else None
+            return Foreign(_Plain(connection, _sqlite_cursor), "named", False, "sqlite", alone)
         case "pymysql":
-            return Foreign(_Plain(connection, _pymysql_cursor), "pyformat", False, "mysql")
+            alone = Alone(connection.begin, connection.commit, connection.rollback)
+            inside = not connection.get_autocommit() or connection.server_status & IN_TRANSACTION
+            driver = _Plain(connection, _pymysql_cursor)
+            return Foreign(driver, "pyformat", False, "mysql", None if inside else alone)
         case "django":
-            return Foreign(connection, "pyformat", False, connection.vendor)
+            alone = _django_alone(connection) if connection.get_autocommit() else None
+            return Foreign(connection, "pyformat", False, connection.vendor, alone)
         case _:
             raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+
+
+def _psycopg_is_alone(connection: Any) -> bool:
+    return bool(connection.autocommit) and connection.info.transaction_status == TransactionStatus.IDLE
+
+
+def _sqlite_is_alone(connection: Any) -> bool:
+    by_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
+    return by_itself and not connection.in_transaction
+
+
+def _by_statements(execute: Callable[[str], object]) -> Alone:
+    return Alone(lambda: execute("BEGIN"), lambda: execute("COMMIT"), lambda: execute("ROLLBACK"))
+
+
+def _awaited(execute: Callable[[str], Any]) -> Callable[[str], object]:
+    return lambda sql: await_only(execute(sql))
+
+
+def _django_alone(connection: Any) -> Alone:
+    def end(how: Callable[[], object]) -> None:
+        how()
+        connection.set_autocommit(True)
+
+    return Alone(
+        lambda: connection.set_autocommit(False),
+        lambda: end(connection.commit),
+        lambda: end(connection.rollback),
+    )
 
 
 def _kind(names: set[str], connection: Any) -> str:

@@ -48,7 +48,7 @@ class MySql:
     fuses = False
     pushes_wakeups = False
     keeps_dead_rows = True
-    transactional_ddl = False
+    one_writer = False
 
     def __init__(self, statement_timeout: float, lock_timeout: float) -> None:
         self.statement_timeout = statement_timeout

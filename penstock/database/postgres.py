@@ -97,7 +97,7 @@ class Postgres:
     fuses = True
     pushes_wakeups = True
     keeps_dead_rows = True
-    transactional_ddl = True
+    one_writer = False
 
     def __init__(self, settings: Settings) -> None:
         pooled = settings.pooler == "transaction"

@@ -100,7 +100,7 @@ class Sqlite:
     fuses = False
     pushes_wakeups = False
     keeps_dead_rows = False
-    transactional_ddl = True
+    one_writer = True
 
     def __init__(self, path: str | None, timeout: float) -> None:
         """`path` is None for a database in memory: it lives on one connection, and everybody takes turns."""

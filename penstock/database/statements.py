@@ -7,6 +7,7 @@ driver's, so that the one place which knows what may be tried again understands 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -26,6 +27,9 @@ class Statements:
 
     def __init__(self, database: Database, tx: Transaction) -> None:
         self.tx = tx
+        self._now: int | None = None
+        self.read_at = 0.0
+        """When the clock was read, by our own: not later than the database says."""
         self._borrowed = _Borrowed(tx)
         proxied = cast(PoolProxiedConnection, self._borrowed)
         self._connection = Connection(database.engine, proxied, None, False, False)
@@ -45,10 +49,13 @@ class Statements:
         self._execute(statement, values, wait=False)
 
     def now(self) -> int:
-        """The database's clock, in microseconds since 1970."""
-        row = self.tx.row("SELECT {now}")
-        assert row is not None
-        return int(row[0])
+        """The database's clock, in microseconds since 1970: one instant for everything that is done here."""
+        if self._now is None:
+            self.read_at = time.monotonic()
+            row = self.tx.row("SELECT {now}")
+            assert row is not None
+            self._now = int(row[0])
+        return self._now
 
     def _execute(self, statement: Executable, values: Any, *, wait: bool) -> CursorResult[Any]:
         self.tx._reach()
