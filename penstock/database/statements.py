@@ -48,9 +48,13 @@ class Statements:
         """Execute a write, or many of one shape, without waiting where the database can do that."""
         self._execute(statement, values, wait=False)
 
-    def now(self) -> int:
-        """The database's clock, in microseconds since 1970: one instant for everything that is done here."""
-        if self._now is None:
+    def now(self, not_older: float | None = None) -> int:
+        """The database's clock, in microseconds since 1970: one instant for everything that is done here.
+
+        `not_older`: read it again if that was so many seconds ago.
+        """
+        stale = not_older is not None and time.monotonic() - self.read_at > not_older
+        if self._now is None or stale:
             self.read_at = time.monotonic()
             row = self.tx.row("SELECT {now}")
             assert row is not None

@@ -7,7 +7,6 @@ different value at the end tells that somebody has asked for another visit.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -50,8 +49,7 @@ def claim(
     statements: Statements, reconciler: Reconciler, fetch: Fetch, limit: int, again: Sequence[Key] = ()
 ) -> Taken:
     """Up to `limit` rows, now held; `again`: rows to be looked at before their time."""
-    began = time.monotonic()
-    now = from_micros(statements.now())
+    now = from_micros(statements.now(not_older=reconciler.policy.lease_seconds / 8))
     taken = Taken(token=new_token(), now=now)
     found = _candidates(statements, reconciler, fetch, limit, again, now)
     if not found:
@@ -64,7 +62,7 @@ def claim(
         _lock(statements, reconciler, [candidate.key for candidate in ready], taken.token, deadline)
     if taken.busy:
         statements.run(change_rows(reconciler.target, taken.busy, next_process_at=now + BUSY_PAUSE))
-    until = began + reconciler.policy.lease_seconds
+    until = statements.read_at + reconciler.policy.lease_seconds
     taken.items = [_item(reconciler, one, held[one.key], taken.token, deadline, until) for one in ready]
     return taken
 

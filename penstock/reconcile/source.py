@@ -69,6 +69,7 @@ class RowSource:
         self._again: set[Key] = set()
         self._lock = threading.Lock()
         self._clock: tuple[datetime, float] | None = None
+        self._last: Statements | None = None
 
     @property
     def fetch(self) -> Fetch:
@@ -81,12 +82,18 @@ class RowSource:
         with self._lock:
             again = sorted(self._again)
         began = time.monotonic()
-        taken = rows_claim.claim(Statements(self.database, tx), self.reconciler, self.fetch, limit, again)
+        taken = rows_claim.claim(self._statements(tx), self.reconciler, self.fetch, limit, again)
         self._taken = taken
-        self._clock = (taken.now, began)
+        self._clock = (taken.now, self._statements(tx).read_at)
         if taken.items and self.stream.wants(RowsClaimed):
             self.stream.emit(RowsClaimed(self.name, len(taken.items), time.monotonic() - began))
         return taken.items
+
+    def _statements(self, tx: Transaction) -> Statements:
+        """One for the whole turn: what is applied and what is claimed in it happens at one instant."""
+        if self._last is None or self._last.tx is not tx:
+            self._last = Statements(self.database, tx)
+        return self._last
 
     def glance(self, tx: Transaction) -> bool:
         """Whether it is worth a claim. The clock is the database's as last read, so this decides nothing."""
@@ -108,7 +115,7 @@ class RowSource:
 
     def settle(self, tx: Transaction, finished: Sequence[Ended]) -> None:
         tx.stage("apply_rows")
-        self._applied = rows_apply.apply(Statements(self.database, tx), self.reconciler, self.fetch, finished)
+        self._applied = rows_apply.apply(self._statements(tx), self.reconciler, self.fetch, finished)
 
     def committed(self) -> None:
         taken, self._taken = self._taken, None
