@@ -106,7 +106,8 @@ class Engine:
 
     def _within(self, theirs: foreign.Foreign, new: NewRun) -> str:
         tx = self.host.within(theirs)
-        id = trigger.trigger(self.desk, tx, new)
-        for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
-            self.host.wakeups.tell_within(tx, ready(queue, tier))
+        with theirs.kept_together():
+            id = trigger.trigger(self.desk, tx, new)
+            for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
+                self.host.wakeups.tell_within(tx, ready(queue, tier))
         return id

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 
 from penstock import Penstock
 from penstock.testing import drain
+from tests.conformance.tasks.faults import failing_at
 from tests.conformance.tasks.looking import count
 
 pymysql.install_as_MySQLdb()
@@ -67,3 +68,23 @@ def test_a_job_is_there_if_and_only_if_the_atomic_block_commits(
         send.options(connection=connection).enqueue_many([(6,), (7,)])
     assert drain(app) == 4
     assert (job.result(timeout=0), keyed.result(timeout=0)) == (4, 6)
+
+
+def test_outside_an_atomic_block_it_is_whole_or_nothing(
+    connection: Any, database_url: str, app_on: Callable[..., Penstock]
+) -> None:
+    app = app_on(database_url)
+
+    @app.task
+    def send(order: int) -> int:
+        return order * 2
+
+    app.prepare()
+    bound = send.options(connection=connection, key="a")
+    with failing_at("enqueue.3", RuntimeError()), pytest.raises(RuntimeError):
+        bound.enqueue(1)
+    assert (count(app, "job_keys"), count(app, "jobs")) == (0, 0)
+    assert connection.get_autocommit()
+    assert bound.enqueue(2).status == "available"
+    assert connection.get_autocommit()
+    assert drain(app) == 1

@@ -1,0 +1,98 @@
+"""A connection that commits every statement by itself: what is enqueued on it is still written whole or not at all."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pymysql
+import pytest
+from sqlalchemy.engine import make_url
+
+from penstock import Penstock
+from penstock.task import Task
+from penstock.testing import drain
+from tests.conformance.tasks.faults import failing_at
+from tests.conformance.tasks.looking import TABLES, count
+
+Send = Task[[int], int]
+
+
+class Broken(Exception):
+    pass
+
+
+@contextmanager
+def autocommitting(url: str) -> Iterator[Any]:
+    parts = make_url(url)
+    if parts.get_backend_name() == "postgresql":
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield connection
+    elif parts.get_backend_name() == "mysql":
+        where: Any = {
+            "host": parts.host,
+            "port": parts.port,
+            "user": parts.username,
+            "database": parts.database,
+        }
+        with pymysql.connect(autocommit=True, **where) as connection:
+            yield connection
+    else:
+        with closing(sqlite3.connect(str(parts.database), isolation_level=None)) as connection:
+            yield connection
+
+
+def declare(app: Penstock) -> Send:
+    @app.task
+    def send(order: int) -> int:
+        return order
+
+    app.prepare()
+    return send
+
+
+def test_it_is_whole_or_nothing(app: Penstock, database_url: str) -> None:
+    send = declare(app)
+    with autocommitting(database_url) as connection:
+        bound = send.options(connection=connection, key="a")
+        with failing_at("enqueue.3", Broken()), pytest.raises(Broken):
+            bound.enqueue(1)
+        assert {count(app, table) for table in TABLES} == {0}
+        job = bound.enqueue(2)
+        assert job.status == "available"
+    assert drain(app) == 1
+
+
+def test_a_transaction_the_caller_has_opened_is_theirs(app: Penstock, database_url: str) -> None:
+    send = declare(app)
+    with autocommitting(database_url) as connection:
+        connection.cursor().execute("BEGIN")
+        send.options(connection=connection).enqueue(1)
+        assert count(app, "jobs") == 0
+        connection.cursor().execute("ROLLBACK")
+    assert count(app, "jobs") == 0
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_async_drivers(app_on: Callable[..., Penstock], postgres_url: str, driver: str) -> None:
+    app = app_on(postgres_url)
+    send = declare(app)
+
+    async def main() -> None:
+        connection: Any
+        if driver == "asyncpg":
+            connection = await asyncpg.connect(postgres_url)
+        else:
+            connection = await psycopg.AsyncConnection.connect(postgres_url, autocommit=True)
+        bound = send.options(connection=connection, key="a")
+        with failing_at("enqueue.3", Broken()), pytest.raises(Broken):
+            await bound.enqueue_async(1)
+        assert {count(app, table) for table in TABLES} == {0}
+        await bound.enqueue_async(2)
+        await connection.close()
+
+    asyncio.run(main())
+    assert drain(app) == 1
