@@ -27,15 +27,15 @@ from penstock.values.jsontext import dumps, loads
 from penstock.values.status import JobStatus, Reason, RunStatus
 
 LOCK = """
-SELECT id, mode, failed, halted, reasons, paused_at, ended_at, parent_job_id FROM {runs}
+SELECT id, mode, failed, halted, reasons, paused_at, ended_at, parent_job_id FROM {runs} {by_key}
 WHERE id {among:ids:uuid} ORDER BY id {lock}
 """
 WRITE = """
-UPDATE {runs} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons
+UPDATE {runs} {by_key} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons
 WHERE id {among:ids:uuid}
 """
 CLOSE = """
-UPDATE {runs} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons,
+UPDATE {runs} {by_key} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons,
   ended_at = {now}
 WHERE id {among:ids:uuid}
 """

@@ -33,7 +33,7 @@ STAGE = "stage"
 RELEASE = "release"
 
 NEXT = """
-SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} ORDER BY id LIMIT 1 {lock_skip}
+SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} {by_key} ORDER BY id LIMIT 1 {lock_skip}
 """
 MOVE = """
 UPDATE {advancements} SET phase = :phase, next_index = :next, updated_at = {now}

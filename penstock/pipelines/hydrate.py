@@ -31,14 +31,16 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 SKIP = """
-UPDATE {job_states} SET status = :status, reason = :reason, token = NULL, process_id = NULL, finished_at = {now}
+UPDATE {job_states} {by_key} SET status = :status, reason = :reason, token = NULL, process_id = NULL,
+  finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
 PARK = """
-UPDATE {job_states} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
+UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
 STILL_OURS = """
-SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
+SELECT job_id, token FROM {job_states} {by_key}
+WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 

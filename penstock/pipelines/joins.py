@@ -18,11 +18,12 @@ from penstock.pipelines.tokens import JoinState, Tally, due
 from penstock.pipelines.wiring import Place
 
 LOCK = """
-SELECT run_id, path, still_open, blocked, pruned, winner, fired, width FROM {joins}
+SELECT run_id, path, still_open, blocked, pruned, winner, fired, width FROM {joins} {by_key}
 WHERE run_id {among:runs:uuid} AND node = :node AND path {among:paths:text} ORDER BY run_id, node, path {lock}
 """
 UPDATE = """
-UPDATE {joins} SET still_open = :still_open, blocked = :blocked, pruned = :pruned, winner = :winner, fired = :fired
+UPDATE {joins} {by_key} SET still_open = :still_open, blocked = :blocked, pruned = :pruned, winner = :winner,
+  fired = :fired
 WHERE run_id = :run AND node = :node AND path {among:paths:text}
 """
 

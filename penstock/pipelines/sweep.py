@@ -23,7 +23,7 @@ WHERE j.run_id = :run AND (s.status IN ('available', 'scheduled') OR (s.status =
 LIMIT :limit
 """
 LOCK = """
-SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid}
+SELECT job_id FROM {job_states} {by_key} WHERE job_id {among:ids:uuid}
 AND (status IN ('available', 'scheduled') OR (status = 'waiting' AND generation = 0)) ORDER BY job_id {lock_skip}
 """
 

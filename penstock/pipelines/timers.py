@@ -36,7 +36,7 @@ CHAIN = "chain"
 """A run that follows others is to be looked at."""
 
 NEXT = """
-SELECT due_at, id, kind, run_id, job_id, data FROM {timers}
+SELECT due_at, id, kind, run_id, job_id, data FROM {timers} {by_key}
 WHERE due_at <= {now} ORDER BY due_at, id LIMIT 1 {lock_skip}
 """
 REMOVE = "DELETE FROM {timers} WHERE due_at = :due AND id = :id"

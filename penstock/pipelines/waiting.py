@@ -14,12 +14,12 @@ from penstock.queue.jobs import Ended
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 LOCK = """
-SELECT job_id, generation FROM {job_states}
+SELECT job_id, generation FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'waiting' ORDER BY job_id {lock}
 """
 PLACES = "SELECT id, run_id, node, path, created_at FROM {jobs} WHERE id {among:ids:uuid}"
 END = """
-UPDATE {job_states} SET status = :status, reason = :reason, generation = generation + 1, finished_at = {now}
+UPDATE {job_states} {by_key} SET status = :status, reason = :reason, generation = generation + 1, finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
 OUTCOMES = {

@@ -566,3 +566,43 @@ def test_the_end_of_a_run_is_an_event(shop: Penstock) -> None:
     run = enrich(shop).trigger(1)
     drain(shop)
     assert heard == [RunEnded(run.id, "enrich", "succeeded", ())]
+
+
+def test_a_generator_is_expanded_like_a_list(shop: Penstock) -> None:
+    echo = task(shop, "echo")
+
+    @shop.task(name="counting")
+    def counting(count: int) -> Iterator[int]:
+        yield from range(count)
+
+    @shop.pipeline(name="generated")
+    def generated(count: int) -> Any:
+        return echo.map(counting(count)).collect()
+
+    run = generated.trigger(3)
+    drain(shop)
+    assert run.result(0) == [0, 1, 2]
+
+
+def test_a_missing_task_leaves_the_step_for_a_worker_that_knows_it(make_app: Any) -> None:
+    old, new = make_app(), make_app()
+
+    for app in (old, new):
+
+        @app.task(name="known")
+        def known(value: int) -> int:
+            return value
+
+    @new.task(name="fresh", queue="special")
+    def fresh(value: int) -> int:
+        return value + 1
+
+    @new.pipeline(name="rolling")
+    def rolling() -> Any:
+        return known.options(key="last")(fresh(known(1)))
+
+    run = rolling.trigger()
+    drain(old)
+    assert statuses(run) == {"known": "succeeded", "fresh": "available"}
+    drain(new)
+    assert run.result(0) == 2
