@@ -5,6 +5,7 @@ from functools import partial
 
 from bench.counting import relay
 from bench.driver import Bench
+from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload
 
 JOBS = 20_000
@@ -21,6 +22,7 @@ def drain(bench: Bench, processes: int = 1) -> Figures:
 def run_down(bench: Bench, count: int, processes: int = 1, **options: object) -> Figures:
     """Work off what is there."""
     agents = [bench.start("work", slot=slot, executor=slot, **options) for slot in range(processes)]
+    server = cpu_seconds(bench.server)
     before, cpu = bench.database.reading(), sum(agent.cpu_seconds for agent in agents)
     for agent in agents:
         agent.go()
@@ -33,6 +35,7 @@ def run_down(bench: Bench, count: int, processes: int = 1, **options: object) ->
     return {
         "jobs": count / seconds,
         "cpu": cpu / count * 1e6,
+        "server": (cpu_seconds(bench.server) - server) / count * 1e6,
         "wal": wal / count,
         "repeated": float(bench.marks.total - count),
     }
@@ -63,7 +66,7 @@ WORKLOADS = (
         "drain-1",
         "drain 20,000 no-op jobs, 1 process",
         drain,
-        {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "wal": "WAL bytes/job"},
+        {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "server": "server CPU µs/job", "wal": "WAL bytes/job"},
     ),
     Workload("drain-2", "the same, 2 processes", partial(drain, processes=2), {"jobs": "jobs/s"}),
     Workload(

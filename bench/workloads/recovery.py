@@ -11,7 +11,7 @@ from bench.marks import END
 from bench.workloads.base import EVERYBODY, Figures, Workload
 
 JOBS = 100
-NAP = 1.0
+NAP = 3.0
 PATIENCE = 150
 QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 

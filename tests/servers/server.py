@@ -73,6 +73,12 @@ class Server(ABC):
         return self.admin.kill_connections()
 
     @property
+    def process_id(self) -> int:
+        """The server's first process, the parent of the others."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     @abstractmethod
     def admin(self) -> Admin: ...
 
