@@ -34,13 +34,20 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
         raise
     except StopRun as stop:
         value = stop
-    except TimeoutError as error:
-        return TimedOut(work.timeout or 0.0) if limit is not None and limit.expired() else raised(error)
-    except asyncio.CancelledError as error:
-        return event_for(work.interrupted) if work.interrupted else raised(error)
     except BaseException as error:
-        return raised(error)
+        return _broken_off(work, limit, error)
+    if limit is not None and limit.expired():
+        return TimedOut(work.timeout or 0.0)
     return _concluded(work, job, value)
+
+
+def _broken_off(work: Work, limit: asyncio.Timeout | None, error: BaseException) -> Event | None:
+    """Whatever a handler raises while it is being stopped comes of that, and is no error of its own."""
+    if work.interrupted is not None:
+        return event_for(work.interrupted)
+    if limit is not None and limit.expired():
+        return TimedOut(work.timeout or 0.0)
+    return raised(error)
 
 
 async def _awaited(work: Work, args: Any, kwargs: Any) -> Any:

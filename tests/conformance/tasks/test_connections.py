@@ -244,6 +244,6 @@ def test_a_connection_to_another_kind_of_database_is_refused(app: Penstock, send
         "mysql": "sqlite://",
         "postgresql": "sqlite://",
     }
-    with Session(create_engine(others[app.database.dialect.name])) as session:
-        with pytest.raises(ConfigurationError, match="but the app's database is"):
-            send.options(connection=session).enqueue(1)
+    session = Session(create_engine(others[app.database.dialect.name]))
+    with session, pytest.raises(ConfigurationError, match="but the app's database is"):
+        send.options(connection=session).enqueue(1)

@@ -14,7 +14,7 @@ from penstock.queue import reclaim
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import ClaimLost, HandlerOverdue, ProcessDeclaredDead
 from tests.conformance.tasks.embedded import beside_a_worker, until
-from tests.conformance.tasks.looking import count, counts, state
+from tests.conformance.tasks.looking import count, counts
 
 
 @pytest.fixture
@@ -82,6 +82,27 @@ def test_an_async_handler_is_really_ended_by_its_timeout(app: Penstock) -> None:
 
     assert beside_a_worker(app, main) == "timed_out"
     assert ended == ["cancelled"]
+
+
+@pytest.mark.parametrize("ending", ["returns", "raises"])
+def test_an_async_handler_that_resists_its_timeout_has_timed_out_all_the_same(
+    app: Penstock, ending: str
+) -> None:
+    @app.task(timeout=0.05, retries=0)
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if ending == "raises":
+                raise ConnectionError from None
+        return "too late"
+
+    async def main(_: Worker) -> str:
+        job = await stubborn.enqueue_async()
+        await until(lambda: job.status in ("failed", "succeeded"))
+        return str(job.attempts()[0].outcome)
+
+    assert beside_a_worker(app, main) == "timed_out"
 
 
 def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) -> None:
@@ -232,63 +253,6 @@ def test_progress_is_seen_while_the_handler_runs(app: Penstock) -> None:
         await job.result_async(timeout=20)
 
     beside_a_worker(app, main)
-
-
-def test_a_graceful_stop_gives_back_what_it_must_and_spends_nothing(app: Penstock) -> None:
-    begun = threading.Event()
-
-    @app.task(retries=0, max_crashes=0)
-    async def hang() -> None:
-        begun.set()
-        await asyncio.sleep(3600)
-
-    async def main() -> list[str]:
-        worker = app.worker(concurrency=1)
-        await worker.start()
-        jobs = await hang.enqueue_many_async([()] * 3)
-        await until(begun.is_set)
-        await worker.stop(timeout=0.05)
-        return [job.id for job in jobs]
-
-    ids = asyncio.run(main())
-    for job_id in ids:
-        left = state(app, job_id)
-        assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
-    assert counts(app) | {"executions": 0} == {
-        "jobs": 3,
-        "job_states": 3,
-        "availabilities": 3,
-        "scheduled": 0,
-        "claims": 0,
-        "executions": 0,
-        "job_keys": 0,
-        "processes": 0,
-    }
-    outcomes = {str(attempt.outcome) for job_id in ids for attempt in app.job(job_id).attempts()}
-    assert outcomes <= {"released"}
-
-
-def test_a_graceful_stop_lets_running_work_finish(app: Penstock) -> None:
-    begun, let_go = threading.Event(), threading.Event()
-
-    @app.task
-    async def work() -> str:
-        begun.set()
-        await asyncio.to_thread(let_go.wait, 20)
-        return "finished"
-
-    async def main() -> str:
-        worker = app.worker()
-        await worker.start()
-        job = await work.enqueue_async()
-        await until(begun.is_set)
-        stopping = asyncio.create_task(worker.stop())
-        await asyncio.sleep(0)
-        let_go.set()
-        await stopping
-        return job.result(timeout=0)
-
-    assert asyncio.run(main()) == "finished"
 
 
 def test_new_work_in_the_same_process_is_found_without_polling(make_app: Callable[..., Penstock]) -> None:

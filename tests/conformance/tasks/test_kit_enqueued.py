@@ -1,0 +1,66 @@
+"""`assert_enqueued`: what was enqueued, and what there was instead."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from penstock.errors import ArgumentError, UnknownTask
+from penstock.testing import assert_enqueued, assert_enqueued_async, drain
+
+
+def test_assert_enqueued_finds_by_what_is_given(app: Penstock) -> None:
+    @app.task(name="shop.send")
+    def send(order: int, copy: str | None = None, *more: int, **named: str) -> None: ...
+
+    job = send.options(queue="mail").enqueue(1, "ann", 7, 8, note="x")
+    send.enqueue(2)
+    drain(app)
+    assert assert_enqueued(app, send, 1) == [job]
+    assert assert_enqueued(app, "shop.send", 1, "ann", 7, 8, note="x", queue="mail", count=1) == [job]
+    assert len(assert_enqueued(app, send)) == 2
+    assert_enqueued(app, send, copy=None, count=1)
+    assert_enqueued(app, send, 2, None)
+    assert_enqueued(app, send, 3, count=0)
+    assert asyncio.run(assert_enqueued_async(app, send, order=1)) == [job]
+    wrong: list[Any] = [{"args": (1, "bob")}, {"args": (1, "ann", 9)}, {"queue": "other"}, {"count": 3}]
+    for wanted in wrong:
+        args = wanted.pop("args", ())
+        with pytest.raises(AssertionError):
+            assert_enqueued(app, send, *args, **wanted)
+
+
+def test_assert_enqueued_shows_what_there_was_instead(app: Penstock) -> None:
+    @app.task(name="shop.send")
+    def send(order: int, copy: str = "") -> None: ...
+
+    with pytest.raises(AssertionError, match="there is no job of this task at all"):
+        assert_enqueued(app, send)
+    send.options(queue="mail").enqueue(1)
+    with pytest.raises(AssertionError) as shown:
+        assert_enqueued(app, send, 2, queue="post")
+    assert str(shown.value).splitlines() == [
+        "expected a job of shop.send, found 0:",
+        "  wanted  (order=2, ...)  queue=post",
+        '  other   (order=1, copy="")  queue=mail  available',
+    ]
+    with pytest.raises(AssertionError, match="expected 2 jobs of shop.send, found 1"):
+        assert_enqueued(app, send, 1, count=2)
+    send.enqueue_many([(n,) for n in range(30)])
+    with pytest.raises(AssertionError, match="and 11 more"):
+        assert_enqueued(app, send, 99)
+
+
+def test_assert_enqueued_refuses_what_can_never_match(app: Penstock) -> None:
+    @app.task(name="shop.send")
+    def send(order: int) -> None: ...
+
+    with pytest.raises(UnknownTask, match="shop.sent"):
+        assert_enqueued(app, "shop.sent")
+    with pytest.raises(ArgumentError, match="ordr"):
+        assert_enqueued(app, send, ordr=1)
+    with pytest.raises(ArgumentError):
+        assert_enqueued(app, send, "one")
+    with pytest.raises(ArgumentError):
+        assert_enqueued(app, send, 1, 2)

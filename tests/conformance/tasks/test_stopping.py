@@ -1,0 +1,88 @@
+"""A graceful stop of the embedded worker: running work may finish, the rest goes back, and no budget is spent."""
+
+import asyncio
+import threading
+
+from penstock import Penstock
+from tests.conformance.tasks.embedded import until
+from tests.conformance.tasks.looking import counts, state
+
+
+def test_a_graceful_stop_gives_back_what_it_must_and_spends_nothing(app: Penstock) -> None:
+    begun = threading.Event()
+
+    @app.task(retries=0, max_crashes=0)
+    async def hang() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    async def main() -> list[str]:
+        worker = app.worker(concurrency=1)
+        await worker.start()
+        jobs = await hang.enqueue_many_async([()] * 3)
+        await until(begun.is_set)
+        await worker.stop(timeout=0.05)
+        return [job.id for job in jobs]
+
+    ids = asyncio.run(main())
+    for job_id in ids:
+        left = state(app, job_id)
+        assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
+    assert counts(app) | {"executions": 0} == {
+        "jobs": 3,
+        "job_states": 3,
+        "availabilities": 3,
+        "scheduled": 0,
+        "claims": 0,
+        "executions": 0,
+        "job_keys": 0,
+        "processes": 0,
+    }
+    outcomes = {str(attempt.outcome) for job_id in ids for attempt in app.job(job_id).attempts()}
+    assert outcomes <= {"released"}
+
+
+def test_a_graceful_stop_lets_running_work_finish(app: Penstock) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    @app.task
+    async def work() -> str:
+        begun.set()
+        await asyncio.to_thread(let_go.wait, 20)
+        return "finished"
+
+    async def main() -> str:
+        worker = app.worker()
+        await worker.start()
+        job = await work.enqueue_async()
+        await until(begun.is_set)
+        stopping = asyncio.create_task(worker.stop())
+        await asyncio.sleep(0)
+        let_go.set()
+        await stopping
+        return job.result(timeout=0)
+
+    assert asyncio.run(main()) == "finished"
+
+
+def test_a_handler_that_breaks_while_it_is_stopped_spends_nothing(app: Penstock) -> None:
+    begun = threading.Event()
+
+    @app.task(retries=0, max_crashes=0)
+    async def clumsy() -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            raise ConnectionError("the tidying up failed")
+
+    async def main() -> str:
+        worker = app.worker()
+        await worker.start()
+        job = await clumsy.enqueue_async()
+        await until(begun.is_set)
+        await worker.stop(timeout=0.05)
+        return job.id
+
+    left = state(app, asyncio.run(main()))
+    assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
