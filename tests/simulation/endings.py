@@ -47,8 +47,7 @@ def _crash(model: Model, job_id: str, old: State, new: State) -> Iterator[str]:
     """Only the dead crash. A process that left in order holds nothing any more: that spends nothing."""
     if old.process in model.processes:
         yield "but its process is there [10]"
-    host = model.hosts.get(old.process or "", "")
-    if host in model.gone_in_order and not old.cancel:
+    if old.process in model.departed and not old.cancel:
         yield "but its process stopped in order [11]"
     most = model.jobs[job_id].max_crashes
     exhausted = most is not None and old.crashes + 1 > most

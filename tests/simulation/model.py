@@ -67,7 +67,8 @@ class Model:
     """How each handler ended: `raised` or `returned`, and what."""
     leaving: set[str] = field(default_factory=set)
     """Hosts that were asked to stop."""
-    gone_in_order: set[str] = field(default_factory=set)
+    departed: set[str] = field(default_factory=set)
+    """Processes that took their own row away."""
 
     tx: int = 0
     at: int = 0
@@ -102,8 +103,6 @@ class Model:
                 self.ended[facts[0], facts[1]] = (kind, facts[3])
             case "stopping":
                 self.leaving.add(facts[0])
-            case "left":
-                self.gone_in_order.add(facts[0])
 
     # what was committed
 
@@ -158,7 +157,9 @@ class Model:
         """A process row goes: its own host removes it, or it has been silent for long enough."""
         silence = self.at - self.processes.pop(process)
         itself = self.host == self.hosts[process]
-        if not itself and silence < REAP_AFTER:
+        if itself:
+            self.departed.add(process)
+        elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
 
     def _change(self, job_id: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:

@@ -143,9 +143,15 @@ class Play:
             world.run(lambda: world.steps >= self.trouble, self.trouble + 1)
             self.fate.calm_down(world)
             world.run(self._over, CALM_STEPS)
+            world.run(self._at_rest, CALM_STEPS)
         except Stuck as stuck:
             return str(stuck)
         return None
+
+    def _at_rest(self) -> bool:
+        """What was committed has also come to the mind of who did it."""
+        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
+        return not any(worker is not None and worker.source.holdings.count for worker in workers)
 
     def _over(self) -> bool:
         if any(self.left) or self.stage.server.holder is not None or self.world.steps % 8:

@@ -12,7 +12,6 @@ from penstock.runtime import job_source
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
-from penstock.runtime.work import Work
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
 from tests.simulation.mutants import Change, Code, Instead, Sql
@@ -112,12 +111,4 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
     ),
     "claims with a lost answer forgotten": (Instead(job_source.JobSource, "recover", _nothing),),
-    "receipts of the unknown removed": (
-        Code(
-            job_source.Holdings.emptied_by,
-            "token in known and known[token] <= ids",
-            "known.get(token, set()) <= ids",
-        ),
-    ),
-    "what was given back begins after all": (Code(Work.begin_once, "if not self._over:", "if True:"),),
 }

@@ -13,7 +13,7 @@ from tests.simulation.hosts import ClientHost
 from tests.simulation.workloads import Act
 
 KINDS = ("plain", "flaky", "slow", "snoozing", "giving_up", "writing", "charging", "poison", "patient")
-OFTEN = (6, 4, 3, 2, 1, 5, 3, 1, 3)
+OFTEN = (5, 4, 3, 2, 1, 5, 5, 1, 3)
 ORDER = text("INSERT INTO sim_orders (number) VALUES (:number)")
 
 Ids = dict[int, str]
