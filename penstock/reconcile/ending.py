@@ -64,7 +64,8 @@ def returned(policy: Policy, item: Item, value: object) -> Ended:
             "dict, or use item.update(row, name=value)"
         )
     if isinstance(value, Snooze):
-        return _ended(item, Kind.SNOOZED, item.changes.main, item.attempts, float(value.seconds))
+        values = checked_values(item, item.changes.main)
+        return _ended(item, Kind.SNOOZED, values, item.attempts, float(value.seconds))
     if value is not None and not isinstance(value, Mapping):
         raise DefinitionError(
             f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"

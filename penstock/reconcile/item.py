@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from penstock.errors import DefinitionError, LeaseLost
+from penstock.reconcile.columns import HOLDING
 from penstock.reconcile.locks import Children, Related, Shared
 from penstock.reconcile.target import Key, Target, recognize, table_of
 
@@ -144,7 +145,8 @@ class Item:
             return
         target, key = self._place_of(row)
         for name in values:
-            target.column(name)
+            if target.column(name).name in HOLDING:
+                raise DefinitionError(f"{name} is kept by Penstock; a handler does not write it")
         self.changes.updates.append((target, key, values))
 
     def insert(self, row: Any, /, **values: Any) -> None:

@@ -351,3 +351,10 @@ def test_a_related_model_needs_the_columns(app: Penstock) -> None:
 
 def _broken(item: Any) -> None:
     raise RuntimeError("no")
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_handler_cannot_write_the_locks_of_related_rows(hand: Hands, fleets: Reconciler) -> None:
+    (item,) = hand(fleets).take()
+    with pytest.raises(DefinitionError, match="kept by Penstock"):
+        item.update(item.children[0], lock_token=None)
