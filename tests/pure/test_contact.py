@@ -1,0 +1,68 @@
+"""Who may judge others by their silence: not who was cut off, until the others have had time to be heard."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.runtime.contact import Contact
+
+SILENCE = 30.0
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Let time pass."""
+    now = 1_000.0
+
+    def pass_by(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr("penstock.runtime.contact.time.monotonic", lambda: now)
+    return pass_by
+
+
+def fail(touch: Contact) -> None:
+    with pytest.raises(OSError, match="away"), touch.exchange():
+        raise OSError("away")
+
+
+def test_whoever_is_in_touch_may_judge_at_once(wait: Callable[[float], None]) -> None:
+    touch = Contact(SILENCE)
+    assert touch.may_judge
+    with touch.exchange():
+        wait(1)
+    assert touch.may_judge
+
+
+def test_a_long_pause_between_two_exchanges_is_no_outage(wait: Callable[[float], None]) -> None:
+    touch = Contact(SILENCE)
+    with touch.exchange():
+        pass
+    wait(1_000)
+    with touch.exchange():
+        pass
+    assert touch.may_judge
+
+
+def test_after_an_outage_everybody_is_given_time_to_be_heard(wait: Callable[[float], None]) -> None:
+    touch = Contact(SILENCE)
+    fail(touch)
+    assert not touch.may_judge
+    wait(100)
+    assert not touch.may_judge, "still cut off"
+    with touch.exchange():
+        pass
+    wait(SILENCE - 1)
+    assert not touch.may_judge, "just back"
+    wait(1)
+    assert touch.may_judge
+
+
+def test_an_answer_that_took_very_long_counts_as_an_outage(wait: Callable[[float], None]) -> None:
+    touch = Contact(SILENCE)
+    with touch.exchange():
+        wait(SILENCE / 2)
+    assert not touch.may_judge
+    wait(SILENCE)
+    assert touch.may_judge
