@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from penstock.values.readers import nearest
 from penstock.values.retry import Retry
 from penstock.values.units import QueueLimit
 
+LONGEST = 100 * 366 * 86_400.0
 EXECUTORS = ("async", "thread", "process")
 STEP_ONLY = ("after", "on_failure", "optional")
 
@@ -103,13 +103,8 @@ def _whole(value: object, least: int, most: int) -> int:
 def _seconds(value: object, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value < least
-    ):
-        raise ValueError(f"give seconds (or a timedelta), at least {least:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LONGEST:
+        raise ValueError(f"give seconds (or a timedelta), at least {least:g} and no more than a hundred years")
     return float(value)
 
 

@@ -12,6 +12,7 @@ from penstock.errors import ArgumentError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
 from penstock.queue.jobs import NewJob
+from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.signature import Signature
@@ -49,6 +50,8 @@ class Task(Generic[P, R]):
         if not options.name and not hasattr(function, "__qualname__"):
             raise DefinitionError(f"{function!r} has no name of its own: give it one, @app.task(name=...)")
         self.name = options.name or f"{function.__module__}.{function.__qualname__}"
+        if len(self.name) > NAME_LENGTH:
+            raise DefinitionError(f"the name {self.name!r} is too long: give one of at most {NAME_LENGTH} characters")
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -32,6 +32,8 @@ UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NU
   retry_count = retry_count + :spent, crash_count = crash_count + :crashed
 WHERE job_id {among:ids:uuid}
 """
+LONGEST_WAIT = 100 * 366 * 86_400.0
+"""Whoever wants to wait longer than a hundred years gets that; more does not fit a column."""
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
 
@@ -210,7 +212,7 @@ def _place(attempt: Attempt) -> dict[str, object]:
         "queue": claim.queue,
         "tier": claim.tier,
         "reason": outcome.reason.value if outcome.reason else None,
-        "wait": int((outcome.delay or 0) * 1_000_000),
+        "wait": int(min(outcome.delay or 0.0, LONGEST_WAIT) * 1_000_000),
     }
 
 

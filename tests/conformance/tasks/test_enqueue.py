@@ -199,6 +199,14 @@ def test_what_has_no_name_needs_one(app: Penstock) -> None:
         app.task(name="most")(nameless)
 
 
+def test_a_name_too_long_for_some_database_is_refused_by_all(app: Penstock) -> None:
+    def send() -> None: ...
+
+    send.__qualname__ = "send" * 60
+    with pytest.raises(DefinitionError, match="at most 200"):
+        app.task(send)
+
+
 def test_a_method_is_refused(app: Penstock) -> None:
     class Shop:
         @app.task
@@ -225,6 +233,9 @@ WRONG: list[Any] = [
     ({"delay": float("nan")}, "delay=nan"),
     ({"delay": float("inf")}, "delay=inf"),
     ({"delay": "soon"}, "delay='soon'"),
+    ({"delay": 10**400}, "no more than a hundred years"),
+    ({"timeout": 1e300}, "no more than a hundred years"),
+    ({"name": "x" * 201}, "at most 200"),
     ({"at": "tomorrow"}, "at='tomorrow': give a datetime with a time zone"),
     ({"at": datetime(2030, 1, 1)}, "has no time zone"),
     ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, "not both"),

@@ -180,6 +180,22 @@ def test_snooze_spends_nothing(app: Penstock) -> None:
     assert count(app, "scheduled") == 0
 
 
+def test_whoever_wants_to_wait_for_ever_waits_for_very_long(app: Penstock) -> None:
+    @app.task
+    def later() -> Snooze:
+        return Snooze(1e300)
+
+    @app.task(retries=Retry(max=1, delay=1e300))
+    def fail() -> None:
+        raise ValueError
+
+    jobs = later.enqueue(), fail.enqueue()
+    drain(app)
+    assert [job.status for job in jobs] == ["scheduled", "scheduled"]
+    with travel(app, 50 * 365 * 86_400):
+        assert drain(app) == 0
+
+
 def test_cancel_ends_the_job_without_error(app: Penstock) -> None:
     @app.task
     def stop() -> Cancel:
