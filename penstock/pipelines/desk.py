@@ -133,8 +133,18 @@ class Desk:
             trace.tells = True
             tx.after_commit(lambda: self._tell(trace))
 
+    def tell_ready_with(self, tx: Transaction) -> None:
+        """Wake workers for what was made ready: along with the commit, where nothing will be claimed before it."""
+        made = self.trace(tx).made
+        lanes = sorted(set(made.values()))
+        made.clear()
+        self.host.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes])
+
     def tell_ended(self, tx: Transaction) -> None:
-        tx.after_commit(lambda: self.host.wakeups.tell(RUN_ENDED))
+        if tx.opened is not None:
+            self.host.wakeups.tell_with(tx, [RUN_ENDED])
+        else:
+            tx.after_commit(lambda: self.host.wakeups.tell(RUN_ENDED))
 
     def _tell(self, trace: Trace) -> None:
         for queue, tier in sorted(set(trace.made.values())):

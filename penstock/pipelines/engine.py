@@ -102,7 +102,9 @@ class Engine:
         return self._within(theirs, new)
 
     def _trigger(self, tx: Transaction, new: NewRun) -> str:
-        return trigger.trigger(self.desk, tx, new)
+        id = trigger.trigger(self.desk, tx, new)
+        self.desk.tell_ready_with(tx)
+        return id
 
     def _within(self, theirs: foreign.Foreign, new: NewRun) -> str:
         tx = self.host.within(theirs)
