@@ -108,7 +108,7 @@ class LeaseKeeper(Service):
         if problem is not None:
             raise problem
         if time.monotonic() - self._told_at >= TALLY_INTERVAL:
-            self._tell()
+            self.tell()
         return Turn.IDLE
 
     def keep(self, source: RowSource) -> None:
@@ -130,7 +130,7 @@ class LeaseKeeper(Service):
     def _renew(self, tx: Transaction, items: Sequence[Item], lease: float) -> list[Item]:
         return renew.renew_all(Statements(self.database, tx), items, lease)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """What has been done here, for those who look at it; nothing is written when nothing was done."""
         seconds, self._told_at = time.monotonic() - self._told_at, time.monotonic()
         counts = {source.name: dict(source.counts) for source in self.sources() if source.counts}

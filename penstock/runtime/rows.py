@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from penstock.database.ears import DeafEar, ear_for
@@ -160,6 +161,8 @@ class RowWork:
             runner.pump.link.close()
         for service in self.shared:
             if isinstance(service, LeaseKeeper):
+                with suppress(Exception):
+                    await self.host.doors.run(service.tell)
                 service.link.close()
 
 

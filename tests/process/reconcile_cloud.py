@@ -107,3 +107,8 @@ async def form(item: Any) -> dict[str, Any]:
     for child in item.children:
         item.update(child, status="joined")
     return {"status": "formed", "maker": os.getpid()}
+
+
+@app.reconciler(Volume, where=Volume.status == "broken", every=3600, name="broken")
+async def fail(item: Any) -> None:
+    raise LookupError("no such zone")

@@ -1,5 +1,6 @@
 """Reconcilers in real processes: killed, frozen, stopped, cut off; and what becomes of their rows."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Cloud:
 
         def stopped() -> bool:
             worker.send(SIGSTOP)
+            eventually(lambda: _is_stopped(worker.pid))
             if path is None or _can_write(path):
                 return True
             worker.send(SIGCONT)
@@ -71,6 +73,11 @@ class Cloud:
         ours = {"CLOUD_FOLDER": str(self.folder), "CLOUD_LEASE": str(lease)} | env
         options = ("--processes", "0", "--role", "reconciler", "--log-level", "info")
         return self.workers(*options, target="tests.process.reconcile_cloud:app", env=ours)
+
+
+def _is_stopped(pid: int) -> bool:
+    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
 
 
 def _can_write(path: str) -> bool:
@@ -177,6 +184,24 @@ def test_a_hint_reaches_other_processes(cloud: Cloud, database_kind: str) -> Non
         cloud.app.hint(Volume)
         eventually(lambda: cloud.all(Volume, status="active"))
         assert time.monotonic() - asked < 2
+
+
+def test_the_command_shows_what_was_done_and_what_fails(cloud: Cloud) -> None:
+    cloud.add(Volume, {"id": 1}, {"id": 2})
+    cloud.add(Volume, {"id": 3, "status": "broken"})
+    worker = cloud.start()
+    eventually(lambda: [row.status for row in cloud.rows(Volume)][:2] == ["active", "active"])
+    eventually(lambda: cloud.rows(Volume)[2].process_attempts == 1)
+    assert worker.stop() == 0
+    shown = cloud.workers.python(
+        "-m", "penstock", "reconcilers", "--json", "--app", "tests.process.reconcile_cloud:app"
+    )
+    assert shown.wait() == 0
+    seen = json.loads(shown.log)
+    rows = {row["name"]: row for row in seen["reconcilers"]}
+    assert (rows["volumes"]["processed"], rows["volumes"]["lost"], rows["volumes"]["locked"]) == (2, 0, 0)
+    assert (rows["broken"]["failed"], seen["failing"][0]["row"]) == (1, "3")
+    assert "no such zone" in seen["failing"][0]["error"]
 
 
 @pytest.mark.parametrize("kind", ["postgres_server", "mariadb_server"])
