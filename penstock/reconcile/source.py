@@ -67,6 +67,7 @@ class RowSource:
         self._given_back: list[int] = []
         self._busy: set[Key] = set()
         self._again: set[Key] = set()
+        self._trying: list[Key] = []
         self._lock = threading.Lock()
         self._clock: tuple[datetime, float] | None = None
         self._last: Statements | None = None
@@ -80,7 +81,8 @@ class RowSource:
     def claim(self, tx: Transaction, limit: int) -> list[Item]:
         tx.stage("claim_rows")
         with self._lock:
-            again = sorted(self._again)
+            again = self._trying = sorted(self._again)[:limit]
+            self._again.difference_update(again)
         began = time.monotonic()
         taken = rows_claim.claim(self._statements(tx), self.reconciler, self.fetch, limit, again)
         self._taken = taken
@@ -132,6 +134,9 @@ class RowSource:
             self._doubtful.append(self._taken.token)
         self._taken = self._applied = None
         self._given_back = []
+        with self._lock:
+            self._again.update(self._trying)
+            self._trying = []
 
     def heard(self, subjects: Set[str]) -> None:
         """Whoever waited for related rows looks again at once."""
@@ -162,9 +167,9 @@ class RowSource:
         for item in self.holdings.add(taken.items):
             self.lose(item)
         with self._lock:
-            self._again.clear()
-            self._busy -= {item.claim.key for item in taken.items}
-            self._busy |= set(taken.busy)
+            self._busy.difference_update(self._trying, (item.claim.key for item in taken.items))
+            self._busy.update(taken.busy)
+            self._trying = []
         for key in taken.busy:
             self.due.add(rows_claim.BUSY_PAUSE.total_seconds())
             self.stream.emit(RelatedBusy(self.name, self.reconciler.target.name, key_text(key)))

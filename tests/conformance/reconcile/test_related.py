@@ -358,3 +358,20 @@ def test_a_handler_cannot_write_the_locks_of_related_rows(hand: Hands, fleets: R
     (item,) = hand(fleets).take()
     with pytest.raises(DefinitionError, match="kept by Penstock"):
         item.update(item.children[0], lock_token=None)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_rows_that_waited_are_not_remembered_for_ever(
+    cloud: Cloud, hand: Hands, fleets: Reconciler, instances: Reconciler
+) -> None:
+    mine, children = hand(fleets), hand(instances)
+    children.take()
+    assert mine.take() == []
+    assert mine.source._busy == {(1,)}
+    mine.source.heard({"rows"})
+    assert mine.take() == []
+    assert mine.source._busy == {(1,)}, "still busy"
+    cloud.set(Fleet, 1, lock_expires_at=now(mine.app) + timedelta(hours=1), lock_token=1)
+    mine.source.heard({"rows"})
+    assert mine.take() == []
+    assert mine.source._busy == set(), "somebody else has it"
