@@ -9,29 +9,18 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 Watcher = Callable[[str], None]
 
-# fmt: off
-STAGES = frozenset((
-    # jobs and processes
-    "beat", "bury", "cancel", "children", "claim", "discard", "discover", "effects", "enqueue",
-    "forget_cancellations", "lease", "leave", "marker", "progress", "promote", "prune", "reap", "reclaim",
-    "register", "release", "release_unknown", "retry", "settle", "transaction",
-    # runs
-    "advance", "cancel_children", "cancel_run", "chain", "chain_start", "context", "deadline", "deliver", "expand",
-    "give_up", "hydrate", "pause", "requeue", "resume", "retry_step", "revive", "signal", "start", "sweep",
-    "timer", "trigger", "wait_timeout",
-    # rows
-    "apply_rows", "claim_rows", "recover_rows", "renew_rows", "request_visits", "sweep_rows", "tally_rows",
-))
-# fmt: on
-"""What `Transaction.stage` is called with: the first part of a point's name."""
-OTHERS = frozenset({"execute.before", "execute.after", "hand_over"})
+_STAGE = re.compile(r'\.stage\("([a-z_]+)"\)')
+_SINGLE = re.compile(r'points\.reach\("([a-z_.]+)"\)')
 
 watched = False
 _watchers: list[Watcher] = []
@@ -51,14 +40,23 @@ def reach(point: str) -> None:
         watcher(point)
 
 
+@cache
+def known() -> tuple[frozenset[str], frozenset[str]]:
+    """The stages of transactions, and the points beside them, read off the package itself: none can be missing."""
+    texts = [file.read_text() for file in Path(__file__).parents[1].rglob("*.py")]
+    stages = frozenset(name for text in texts for name in _STAGE.findall(text))
+    return stages | {"transaction"}, frozenset(name for text in texts for name in _SINGLE.findall(text))
+
+
 def check(point: str) -> None:
     """Refuse a name that no point has, and say which was probably meant."""
+    stages, others = known()
     stage, _, part = point.partition(".")
-    if point in OTHERS or (stage in STAGES and (part in ("commit", "committed") or part.isdigit())):
+    if point in others or (stage in stages and (part in ("commit", "committed") or part.isdigit())):
         return
-    named = sorted(OTHERS | {f"{stage}.{part}" for stage in STAGES for part in ("1", "commit", "committed")})
+    named = sorted(others | {f"{stage}.{part}" for stage in stages for part in ("1", "commit", "committed")})
     close = difflib.get_close_matches(point, named, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else f" Stages are {', '.join(sorted(STAGES))}."
+    hint = f" Did you mean {close[0]!r}?" if close else f" Stages are {', '.join(sorted(stages))}."
     raise ValueError(f"there is no point {point!r}.{hint}")
 
 

@@ -134,6 +134,18 @@ def test_the_drivers_own_connection(app: Penstock, send: Send, database_url: str
         check(app, send, connection, connection.commit, connection.rollback)
 
 
+def test_a_key_taken_after_the_callers_snapshot_is_still_seen(
+    app: Penstock, send: Send, database_url: str
+) -> None:
+    """MySQL's default isolation shows the caller the past; the key must be looked up in the present."""
+    with native(database_url, True) as connection:
+        connection.cursor().execute(f"SELECT count(*) FROM {app.database.qualified('job_keys')}")
+        first = send.options(key="a").enqueue(1)
+        assert send.options(key="a", connection=connection).enqueue(2) == first
+        connection.commit()
+    assert count(app, "jobs") == 1
+
+
 def test_a_sync_connection_from_the_async_door(app: Penstock, send: Send, database_url: str) -> None:
     async def main(connection: Any) -> None:
         job = await send.options(connection=connection).enqueue_async(4)
