@@ -1,6 +1,8 @@
 """The schema: made on first use, by as many at once as like, and the same whichever way it is made."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -78,6 +80,16 @@ def test_twenty_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> N
     assert count(apps[0], "jobs") == 20
     versions = rows(apps[0], f"SELECT version FROM {apps[0].database.qualified('schema_versions')}")
     assert sorted(version for (version,) in versions) == list(range(1, migrate.LATEST + 1))
+
+
+@pytest.mark.process
+def test_real_processes_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> None:
+    program = "import sys; from penstock import Penstock; Penstock(sys.argv[1]).prepare()"
+    command = [sys.executable, "-c", program, empty_database_url]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
+    answers = [(process.communicate(timeout=100)[1], process.returncode) for process in started]
+    assert [code for _, code in answers] == [0] * 6, "\n".join(text for text, _ in answers)
+    assert app_on(empty_database_url).migrate() == 0
 
 
 def test_without_auto_migrate_an_empty_database_is_refused(empty_database_url: str, app_on: AppOn) -> None:
