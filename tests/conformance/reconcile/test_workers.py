@@ -92,17 +92,10 @@ def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: 
     async def live(worker: Worker) -> None:
         pump = worker.rows.runners["provision"].pump
         await until(lambda: pump._empty_turns > 8)
-        waits: list[float] = []
-
-        def long_delay() -> float:
-            waits.append(1.0)
-            return 1.0
-
-        pump.delay = long_delay  # type: ignore[method-assign]
+        pump.delay = lambda: 3600.0  # type: ignore[method-assign]  # from now on only a hint helps
         armed.set()
         app.wakeups.relay(stirred("volumes"))
         await until(active(cloud, 1))
-        assert len(waits) <= 3, "it did not wait for its next look"
 
     with points.watching(strike):
         beside_a_worker(app, live, role="reconciler")
