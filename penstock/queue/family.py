@@ -20,6 +20,7 @@ from penstock.values.status import OutcomeKind
 
 CHILDREN = "SELECT id, pid, details, {now} - heartbeat_at FROM {processes} WHERE supervisor_id = :supervisor"
 REMOVE = "DELETE FROM {processes} WHERE id {among:ids:uuid}"
+FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:ids:uuid}"
 CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id {among:ids:uuid} ORDER BY token {lock}"
 HELD = """
 SELECT job_id, token, generation, claimed_at, process_id FROM {job_states}
@@ -64,6 +65,7 @@ def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
     if not processes:
         return []
     tx.run(REMOVE, ids=processes)
+    tx.run(FORGET_CANCELLATIONS, ids=processes)
     claims = tx.rows(CLAIMS, ids=processes)
     jobs = sorted({job_id for _, job_ids in claims for job_id in from_json(job_ids)})
     tokens = {token for token, _ in claims}

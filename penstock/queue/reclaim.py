@@ -42,7 +42,7 @@ UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NU
   crash_count = crash_count + 1, finished_at = CASE WHEN :final = 1 THEN {now} END
 WHERE job_id {among:ids:uuid}
 """
-FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
+FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}"
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
@@ -90,6 +90,7 @@ def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAI
     locked = {holding[job_id] for job_id in holding.keys() - {row[0] for row in held}}
     if tokens - locked:
         tx.run(FORGET_CLAIMS, tokens=sorted(tokens - locked))
+    tx.run(FORGET_CANCELLATIONS, dead=sorted({str(process) for _, process, _ in orphaned}))
     return crashed
 
 
@@ -120,9 +121,6 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
             error = "the process that ran it died"
             ended.append(Ended(job_id, str(run_id), node, path or "", status, reason, None, error))
     _move(tx, crashed, rows)
-    cancelled = [job.job_id for job in crashed if job.status is JobStatus.CANCELLED]
-    if cancelled:
-        tx.run(FORGET_CANCELLATIONS, ids=cancelled)
     if ended:
         follow(tx, ended)
     return crashed
