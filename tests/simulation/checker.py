@@ -10,11 +10,14 @@ from tests.simulation.model import TERMINAL
 from tests.simulation.story import Story
 from tests.simulation.workloads import Workload
 
+CANCELLATIONS_OF_THE_DEAD = """
+FROM penstock_cancellations WHERE process_id NOT IN (SELECT id FROM penstock_processes)
+"""
 LEFT_OVER = {
     "claims": "SELECT token FROM penstock_claims",
     "availabilities": "SELECT job_id FROM penstock_availabilities",
     "scheduled": "SELECT job_id FROM penstock_scheduled",
-    "cancellations": "SELECT job_id FROM penstock_cancellations",
+    "cancellations of the dead": f"SELECT job_id {CANCELLATIONS_OF_THE_DEAD}",
 }
 STANDING = "SELECT job_id, status FROM penstock_job_states"
 FAILED = """

@@ -34,6 +34,8 @@ def problems(model: Model, job_id: str, old: State, new: State, execution: tuple
     if outcome == "crashed":
         yield from _crash(model, job_id, old, new)
         return
+    if outcome == "cancelled" and model.jobs[job_id].run_id is not None:
+        return  # a run gives up on its steps after its grace, from anywhere
     if model.host != model.hosts.get(old.process or ""):
         yield "but the claim is not this host's [3]"
     if process != old.process and model.hosts.get(process) != model.host:

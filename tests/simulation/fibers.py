@@ -37,7 +37,6 @@ class Fiber:
     """One thread of a host."""
 
     __slots__ = (
-        "at_end",
         "body",
         "deadline",
         "error",
@@ -64,7 +63,6 @@ class Fiber:
         """Until then it does not get the processor, whatever it waits for."""
         self.point = ""
         self.over = False
-        self.at_end: Callable[[], object] = _nothing
         self.error: BaseException | None = None
 
     def _run(self) -> None:
@@ -82,11 +80,6 @@ class Fiber:
             self.over = True
             if self.greenlet:
                 self.greenlet.throw(SimulatedCrash(self.point))
-            self.at_end()
-
-
-def _nothing() -> None:
-    """For fibers that leave nothing behind."""
 
 
 class Event:

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "concurrency": 3,
     "batch": 4,
     "retention": None,
+    "inline_fanout": 3,
 }
 
 

@@ -170,7 +170,8 @@ class Model:
             return
         self.states[job_id] = new
         if old is None:
-            if new.status not in ("available", "scheduled", "waiting") or new.generation:
+            begins = ("available", "scheduled", "waiting", *(TERMINAL if self.jobs[job_id].run_id else ()))
+            if new.status not in begins or new.generation:
                 self.say(f"{job_id} begins as {new.status}")
             return
         self._check_generation(job_id, old, new)
@@ -194,6 +195,10 @@ class Model:
                     self.say(f"{job_id} is claimed for a process that is not there [10]")
             case ("scheduled", "available") | ("available" | "scheduled" | "waiting", "cancelled"):
                 pass
+            case ("available" | "scheduled" | "waiting", _) if (
+                self.jobs[job_id].run_id and new.status != "running"
+            ):
+                pass
             case ("failed" | "cancelled", "available"):
                 if new.retries or new.crashes or new.cancel:
                     self.say(f"{job_id} is retried with old budgets [11]")
@@ -207,7 +212,8 @@ class Model:
         """A claim ends: with an execution in the same transaction, or given back before it began."""
         execution = self.executions.get((job_id, old.generation))
         if execution is None or execution[0] != self.tx:
-            given_back = new.status == "available" or (new.status == "cancelled" and old.cancel)
+            met = self.jobs[job_id].run_id is not None and new.status in ("skipped", "cancelled")
+            given_back = met or new.status == "available" or (new.status == "cancelled" and old.cancel)
             if (job_id, old.generation) in self.began or not given_back:
                 self.say(f"attempt {old.generation} of {job_id} ends as {new.status} without a trace [10]")
             outcome = "released"
@@ -222,7 +228,10 @@ class Model:
 
     def _places(self, job_id: str, state: State) -> None:
         """After a commit the tables agree: what is ready is in the queue, what is held has a receipt."""
+        staged = self.jobs[job_id].run_id is not None  # steps may be written before they are let go
         match state.status:
+            case "available" | "scheduled" if staged:
+                pass
             case "available":
                 if not self.queued[job_id]:
                     self.say(f"{job_id} is available and in no queue: it is lost")

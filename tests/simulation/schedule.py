@@ -18,10 +18,11 @@ from tests.simulation.story import Story
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.wire import Faults, Server
 from tests.simulation.workloads import Act, Workload
+from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import Stuck, World
 
-ALL: tuple[Workload, ...] = (Tasks(),)
+ALL: tuple[Workload, ...] = (Tasks(), Runs())
 
 WORKERS = 3
 CLIENTS = 2
@@ -30,10 +31,10 @@ ALONE = 0.7
 """How often a schedule has one workload only, where there are several."""
 COLLECT_EVERY = 100
 """Schedules between two collections: a third of the time would be spent looking for garbage."""
-UNFINISHED = """
+UNFINISHED = f"""
 SELECT (SELECT COUNT(*) FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
  + (SELECT COUNT(*) FROM penstock_availabilities) + (SELECT COUNT(*) FROM penstock_scheduled)
- + (SELECT COUNT(*) FROM penstock_claims) + (SELECT COUNT(*) FROM penstock_cancellations)
+ + (SELECT COUNT(*) FROM penstock_claims) + (SELECT COUNT(*) {checker.CANCELLATIONS_OF_THE_DEAD})
 """
 
 
@@ -83,6 +84,8 @@ class Stage:
                 for host in play.fate.hosts:
                     world.bury(host)
                     host.machine.shut()
+                for coroutine in world.leftovers:
+                    coroutine.close()
         return Verdict(seed, wrong, world)
 
 
@@ -156,8 +159,9 @@ class Play:
     def _over(self) -> bool:
         if any(self.left) or self.stage.server.holder is not None or self.world.steps % 8:
             return False
-        (unfinished,) = self.stage.server.connection.execute(UNFINISHED).fetchone()
-        return not unfinished
+        execute = self.stage.server.connection.execute
+        queries = [UNFINISHED, *(workload.unfinished for workload in self.stage.workloads)]
+        return not any(execute(query).fetchone()[0] for query in queries)
 
 
 @contextmanager

@@ -1,14 +1,23 @@
-"""The checker can see: each mutant breaks one thing, and is caught."""
+"""The checker can see: each mutant breaks one thing about tasks, and is caught."""
+
+from collections.abc import Iterator
 
 import pytest
 
 from tests.simulation.mutants import applied
 from tests.simulation.mutants.tasks import MUTANTS
-from tests.simulation.schedule import Stage
+from tests.simulation.schedule import Stage, theatre
+from tests.simulation.workloads.tasks import Tasks
 
 MOST_SEEDS = 400
 
 pytestmark = pytest.mark.simulation
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with theatre((Tasks(),)) as made:
+        yield made
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)

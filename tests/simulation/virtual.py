@@ -133,7 +133,7 @@ class Asyncio:
             drive(coroutine)
             done.set()
 
-        here().here().at_end = coroutine.close
+        here().leftovers.append(coroutine)
         loop.call_soon_threadsafe(run)
         return SimpleNamespace(result=result)
 
@@ -145,7 +145,7 @@ class Task:
         self.value: Any = None
         self.coroutine = coroutine
         self.fiber = here().spawn("task", self._run)
-        self.fiber.at_end = coroutine.close
+        here().leftovers.append(coroutine)
 
     def _run(self) -> None:
         self.value = drive(self.coroutine)

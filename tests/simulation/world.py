@@ -7,9 +7,9 @@ somebody. Nothing here reads a real clock or real randomness: the same seed give
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from greenlet import getcurrent
 
@@ -56,6 +56,8 @@ class World:
     trace: list[tuple[object, ...]] = field(default_factory=list)
     """The history and more: what somebody who looks for the cause wants to see."""
     steps: int = 0
+    leftovers: list[Coroutine[Any, Any, Any]] = field(default_factory=list)
+    """Coroutines that were begun here, to be closed when it is over."""
     died: list[str] = field(default_factory=list)
     """Threads that ended with an error, which none of ours ever may."""
 

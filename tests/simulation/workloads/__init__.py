@@ -22,6 +22,8 @@ Act = Callable[["ClientHost"], None]
 
 class Workload(Protocol):
     name: str
+    unfinished: str
+    """A query for how much of this workload has not come to its end, beside the jobs."""
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         """Make the user's own tables, with triggers that call `sim_log(kind, ...)`. Once."""

@@ -34,6 +34,7 @@ class Tasks:
     """The workload."""
 
     name = "tasks"
+    unfinished = "SELECT 0"
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("CREATE TABLE sim_effects (job_id TEXT, generation INTEGER)")

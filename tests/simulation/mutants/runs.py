@@ -1,0 +1,29 @@
+"""What can be broken about runs, and is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.pipelines import joins
+from penstock.queue import settle
+from tests.simulation import virtual
+from tests.simulation.mutants import Change, Code
+
+
+def advance_later(tx: Any, follow: Any, ended: Any) -> None:
+    """What follows from a step is written after the step's end, in a transaction of its own."""
+    database = virtual.here().here().owner.app.database  # type: ignore[attr-defined]
+    tx.after_commit(lambda: database.in_transaction(follow, ended))
+
+
+LATER = "__import__('tests.simulation.mutants.runs', fromlist=['x']).advance_later(tx, follow, ended)"
+
+MUTANTS: dict[str, tuple[Change, ...]] = {
+    "settled before the advance": (Code(settle.settle, "follow(tx, ended)", LATER),),
+    "join counted down twice": (
+        Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
+    ),
+    "join counted down by nobody": (
+        Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
+    ),
+}

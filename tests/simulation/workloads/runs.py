@@ -1,0 +1,170 @@
+"""Pipelines: a fan that is gathered again and a diamond, with steps that stumble or fail for good."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import from_json
+
+from penstock.context import current
+from penstock.errors import PenstockError
+from penstock.values.retry import Retry
+from tests.simulation import virtual
+from tests.simulation.workloads import Act
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from tests.simulation.hosts import ClientHost
+    from tests.simulation.story import Story
+
+SOON = Retry(max=2, delay=1, factor=2, jitter=0.5)
+FATAL = 3
+"""The number that no step can double."""
+TERMINAL = ("succeeded", "failed", "halted", "cancelled", "skipped")
+RUNS = "SELECT id, pipeline, args, status, run_key FROM penstock_runs"
+OPEN_STEPS = """
+SELECT j.run_id, j.node, j.path, s.status FROM penstock_jobs j JOIN penstock_job_states s ON s.job_id = j.id
+WHERE j.run_id IS NOT NULL AND s.status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')
+"""
+TWICE = "SELECT run_id, node, path FROM penstock_jobs WHERE run_id IS NOT NULL GROUP BY 1, 2, 3 HAVING COUNT(*) > 1"
+
+
+class Stumbled(Exception):
+    """What a step raises on purpose."""
+
+
+class Runs:
+    """The workload."""
+
+    name = "runs"
+    unfinished = f"SELECT COUNT(*) FROM penstock_runs WHERE status NOT IN {TERMINAL}"
+
+    def prepare(self, connection: sqlite3.Connection) -> None:
+        """Nothing of its own."""
+
+    def declare(self, app: Penstock) -> None:
+        many = app.task(name="many", retries=SOON)(_many)
+        double = app.task(name="double", retries=SOON)(_double)
+        total = app.task(name="total", retries=SOON)(_total)
+        same = app.task(name="same", retries=SOON)(_same)
+        pair = app.task(name="pair", retries=SOON)(_pair)
+
+        def fan(count: int) -> Any:
+            return total(double.map(many(count)).collect())
+
+        def diamond(count: int) -> Any:
+            number = same(count)
+            return pair(double(number), same(number))
+
+        app.pipeline(name="fan")(fan)
+        app.pipeline(name="diamond")(diamond)
+
+    def script(self, rng: random.Random) -> Sequence[Act]:
+        acts: list[Act] = []
+        for _ in range(rng.randint(1, 3)):
+            key = rng.choice([None, None, "key-a", "key-b"])
+            act = _trigger(rng.choice(["fan", "diamond"]), rng.randint(0, 5), key, rng.random() < 0.2)
+            acts += [act] * (rng.choice([1, 2]) if key else 1)
+        return acts
+
+    def check(self, story: Story) -> list[str]:
+        return [*_check_runs(story), *_check_steps(story)]
+
+
+def _trigger(name: str, count: int, key: str | None, regret: bool) -> Act:
+    def act(client: ClientHost) -> None:
+        pipeline = client.app.pipelines[name]
+        try:
+            run = (pipeline.options(key=key) if key else pipeline).trigger(count)
+            client.world.record("triggered", run.id, name, key)
+            if regret:
+                client.world.sleep(1.0)
+                client.world.record("asks run cancel", run.id)
+                run.cancel(grace=2)
+        except PenstockError as error:
+            client.world.note(client.name, f"gave up: {error}")
+
+    return act
+
+
+def _observed(work: Callable[[], Any]) -> Any:
+    """Do it, and tell the history."""
+    world, job = virtual.here(), current()
+    facts = (job.id, job.attempt, job._claim.token)
+    world.record("began", *facts)
+    try:
+        world.sleep(0.2)
+        value = work()
+    except Exception as error:
+        world.record("raised", *facts, type(error).__name__)
+        raise
+    world.record("returned", *facts, value)
+    return value
+
+
+def _many(count: int) -> list[int]:
+    return _observed(lambda: list(range(count)))  # type: ignore[no-any-return]
+
+
+def _double(number: int) -> int:
+    def work() -> int:
+        if number == FATAL or current().retry_count < number % 2:
+            raise Stumbled
+        return 2 * number
+
+    return _observed(work)  # type: ignore[no-any-return]
+
+
+def _total(numbers: list[int]) -> int:
+    return _observed(lambda: sum(numbers))  # type: ignore[no-any-return]
+
+
+def _same(number: int) -> int:
+    return _observed(lambda: number)  # type: ignore[no-any-return]
+
+
+def _pair(first: int, second: int) -> list[int]:
+    return _observed(lambda: [first, second])  # type: ignore[no-any-return]
+
+
+def _check_runs(story: Story) -> Iterator[str]:
+    """Every run ends as its steps must, with the result that they must give; one key names one run."""
+    cancelled = {fact[3] for fact in story.facts("asks run cancel")}
+    results = _results(story)
+    ids: set[object] = set()
+    keys: dict[tuple[object, object], object] = {}
+    for run_id, pipeline, args, status, key in story.rows(RUNS):
+        ids.add(run_id)
+        count = from_json(str(args))["count"]
+        fatal = count > FATAL if pipeline == "fan" else count == FATAL
+        if run_id not in cancelled and status != ("halted" if fatal else "succeeded"):
+            yield f"run {run_id} of {pipeline}({count}) is {status}"
+        expected = sum(2 * n for n in range(count)) if pipeline == "fan" else [2 * count, count]
+        if status == "succeeded" and results.get(run_id) != [expected]:
+            yield f"run {run_id} of {pipeline}({count}) has the results {results.get(run_id)}"
+        if key is not None and keys.setdefault((pipeline, key), run_id) != run_id:
+            yield f"key {key} of {pipeline} has made two runs"
+    for _, who, _, run_id, _, _ in story.facts("triggered"):
+        if run_id not in ids:
+            yield f"{who}: run {run_id} was accepted and is not there"
+
+
+def _results(story: Story) -> dict[object, list[object]]:
+    """What the last step of each run gave: once, if all is well."""
+    results: dict[object, list[object]] = defaultdict(list)
+    for (job_id, _), (_, _, outcome, output, _) in story.model.executions.items():
+        job = story.model.jobs[job_id]
+        if outcome == "succeeded" and job.task in ("total", "pair"):
+            results[job.run_id].append(from_json(output))
+    return results
+
+
+def _check_steps(story: Story) -> Iterator[str]:
+    for run_id, node, path, status in story.rows(OPEN_STEPS):
+        yield f"step {node} {path} of {run_id} is still {status} [7]"
+    for run_id, node, path in story.rows(TWICE):
+        yield f"step {node} {path} of {run_id} exists twice [6]"
