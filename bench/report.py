@@ -51,8 +51,8 @@ class Results:
     def cell(self, workload: Workload, system: str, figure: str) -> str:
         values = self.values(workload.name, system, figure)
         if not values:
-            failed = self.rounds[workload.name][system]
-            return "-" if not failed else "failed"
+            rounds = self.rounds[workload.name][system]
+            return "failed" if rounds and not any(one.keys() - {"load"} for one in rounds) else "-"
         if len(values) == 1 or min(values) == max(values):
             return shown(values[0])
         return f"{shown(median(values))} ({shown(min(values))} .. {shown(max(values))})"

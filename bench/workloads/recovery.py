@@ -66,7 +66,7 @@ WORKLOADS = (
         "recovery",
         "kill -9 with 100 running jobs, defaults",
         recover,
-        {"seconds": "s to all done", "unfinished": "lost", "repeated": "run again"},
+        {"seconds": "s to all done", "unfinished": "unfinished", "repeated": "run again"},
         QUEUES,
         most_rounds=1,
     ),
@@ -74,7 +74,7 @@ WORKLOADS = (
         "recovery-child",
         "the same, a child of the supervisor killed",
         recover_supervised,
-        {"seconds": "s to all done", "unfinished": "lost", "repeated": "run again"},
+        {"seconds": "s to all done", "unfinished": "unfinished", "repeated": "run again"},
         ("penstock",),
     ),
 )
