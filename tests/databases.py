@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
 
+from tests.memory import in_memory
 from tests.servers.shared import ENVIRONMENT, SharedServers
 
-MEMORY = "/dev/shm"
 KINDS = ("sqlite", "postgres", "mariadb")
 
 
@@ -78,12 +78,12 @@ class Databases:
 
 @contextmanager
 def _quick(folder: Path) -> Iterator[Path]:
-    """A folder in memory, where there is one: SQLite waits for the disk at every commit, as it should, but no
-    test takes the power away, and on a busy disk most of the suite's time would be spent so."""
-    if not os.access(MEMORY, os.W_OK):
+    """A folder in memory, where there is one."""
+    memory = in_memory()
+    if memory is None:
         yield folder
         return
-    with TemporaryDirectory(prefix="penstock-", dir=MEMORY) as made:
+    with TemporaryDirectory(prefix="penstock-", dir=memory) as made:
         yield Path(made)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 
+from tests.memory import FOLDER, in_memory
 from tests.servers.admin import Admin, MariadbAdmin, PostgresAdmin
 from tests.servers.errors import Unavailable
 
@@ -30,7 +31,7 @@ ENVIRONMENT = {"postgres": "TEST_POSTGRES_URL", "mariadb": "TEST_MARIADB_URL"}
 def owned_session() -> Iterator[Path]:
     """A session's folder; at the end its servers are gone, and the folder too."""
     _clear_dead_sessions()
-    unnamed = Path(mkdtemp())
+    unnamed = Path(mkdtemp(dir=in_memory()))
     unnamed.chmod(0o711)  # a server may have to run as another user
     with (unnamed / "owner").open("w") as owner:
         fcntl.lockf(owner, fcntl.LOCK_EX)
@@ -112,7 +113,7 @@ def _wait_for_keepers(folder: Path) -> None:
 
 
 def _clear_dead_sessions() -> None:
-    for folder in Path(gettempdir()).glob(f"{PREFIX}*"):
+    for folder in [folder for root in (gettempdir(), FOLDER) for folder in Path(root).glob(f"{PREFIX}*")]:
         with suppress(OSError), (folder / "owner").open() as owner:
             fcntl.lockf(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
             _wait_for_keepers(folder)

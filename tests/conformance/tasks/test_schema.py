@@ -86,9 +86,9 @@ def test_twenty_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> N
 def test_real_processes_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> None:
     program = "import sys; from penstock import Penstock; Penstock(sys.argv[1]).prepare()"
     command = [sys.executable, "-c", program, empty_database_url]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
     answers = [(process.communicate(timeout=100)[1], process.returncode) for process in started]
-    assert [code for _, code in answers] == [0] * 6, "\n".join(text for text, _ in answers)
+    assert [code for _, code in answers] == [0] * 4, "\n".join(text for text, _ in answers)
     assert app_on(empty_database_url).migrate() == 0
 
 
