@@ -136,7 +136,8 @@ class CurrentJob:
         The value is durable before this returns. A crash between the call and the marker repeats the call:
         pass `idempotency_key` on to whatever it calls. With an async function, await what is returned.
         """
-        if not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
+        given: object = name
+        if not isinstance(given, str) or not 0 < len(given) <= LONGEST_MARKER or "\0" in given:
             raise PenstockError(
                 f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL"
             )
