@@ -58,6 +58,7 @@ class World:
     steps: int = 0
     leftovers: list[Coroutine[Any, Any, Any]] = field(default_factory=list)
     """Coroutines that were begun here, to be closed when it is over."""
+    doomed: list[Owner] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     """Threads that ended with an error, which none of ours ever may."""
 
@@ -105,7 +106,9 @@ class World:
         self.current = self.last = fiber
         fiber.greenlet.switch()
         self.current = None
-        if fiber.over:
+        while self.doomed:
+            self.bury(self.doomed.pop())
+        if fiber.over and fiber in self.fibers:
             self.fibers.remove(fiber)
             if fiber.error is not None:
                 self.note(fiber.label, f"ended by {fiber.error!r}")
@@ -129,14 +132,15 @@ class World:
     def bury(self, owner: Owner) -> None:
         """End all fibers of a host, for good."""
         owner.alive = False
+        if self.current is not None:
+            self.doomed.append(owner)  # only the hub can unwind others; the caller's own end comes by itself
+            return
         dead = [fiber for fiber in self.fibers if fiber.owner is owner]
         self.fibers = [fiber for fiber in self.fibers if fiber.owner is not owner]
-        before = self.current
         for fiber in dead:
             self.current = fiber
-            if fiber.greenlet is not getcurrent():
-                fiber.end()
-        self.current = before
+            fiber.end()
+        self.current = None
 
     # for fibers
 
