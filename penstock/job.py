@@ -167,7 +167,9 @@ class Job(Generic[R]):
 class Patience:
     """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
 
-    def __init__(self, host: JobHost, timeout: float | None, subject: str = ENDED, delay: float = 0.002) -> None:
+    def __init__(
+        self, host: JobHost, timeout: float | None, subject: str = ENDED, delay: float = 0.002
+    ) -> None:
         self.host = host
         self.subject = subject
         self.deadline = None if timeout is None else time.monotonic() + timeout

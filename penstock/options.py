@@ -104,7 +104,9 @@ def _seconds(value: object, least: float) -> float:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LONGEST:
-        raise ValueError(f"give seconds (or a timedelta), at least {least:g} and no more than a hundred years")
+        raise ValueError(
+            f"give seconds (or a timedelta), at least {least:g} and no more than a hundred years"
+        )
     return float(value)
 
 

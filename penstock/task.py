@@ -51,7 +51,9 @@ class Task(Generic[P, R]):
             raise DefinitionError(f"{function!r} has no name of its own: give it one, @app.task(name=...)")
         self.name = options.name or f"{function.__module__}.{function.__qualname__}"
         if len(self.name) > NAME_LENGTH:
-            raise DefinitionError(f"the name {self.name!r} is too long: give one of at most {NAME_LENGTH} characters")
+            raise DefinitionError(
+                f"the name {self.name!r} is too long: give one of at most {NAME_LENGTH} characters"
+            )
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

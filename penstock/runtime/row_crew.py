@@ -40,6 +40,7 @@ class RowCrew:
         self.active: dict[Item, asyncio.Task[None] | None] = {}
         self.waiting: deque[Item] = deque()
         self.accepted = 0
+        self.closing = False
         self._why: dict[Item, Interruption] = {}
         self._over: set[Item] = set()
         self._average = 0.05
@@ -82,7 +83,10 @@ class RowCrew:
     def _accept(self, items: Sequence[Item]) -> None:
         self.accepted -= len(items)
         self.waiting.extend(items)
-        self._start_waiting()
+        if self.closing:
+            self.give_back_waiting()
+        else:
+            self._start_waiting()
 
     def _start_waiting(self) -> None:
         while self.waiting and len(self.active) < self.policy.workers:
@@ -250,6 +254,8 @@ class RowCrew:
         return len(self.active) + len(self.waiting) + self.accepted
 
     def give_back_waiting(self) -> None:
+        """From now on nothing begins: what waits goes back at once, and what a turn under way still brings too."""
+        self.closing = True
         while self.waiting:
             self.finished(released(self.waiting.popleft()))
 

@@ -43,9 +43,7 @@ def test_lists_are_known_by_their_type() -> None:
 
 
 def test_casts_and_times_are_left_alone() -> None:
-    rendered = renderer("named").render(
-        "SELECT a::text, '12:30' FROM {jobs} {lock} {lock_skip}"
-    )
+    rendered = renderer("named").render("SELECT a::text, '12:30' FROM {jobs} {lock} {lock_skip}")
     assert rendered.sql.startswith("SELECT a::text, '12:30'")
     assert rendered.names == ()
 

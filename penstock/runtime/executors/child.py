@@ -33,7 +33,9 @@ def serve(pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    threading.Thread(target=_end_with, args=(os.getppid(),), name="penstock-orphan-watch", daemon=True).start()
+    threading.Thread(
+        target=_end_with, args=(os.getppid(),), name="penstock-orphan-watch", daemon=True
+    ).start()
     while True:
         busy.clear()
         try:

@@ -106,3 +106,16 @@ def test_what_has_not_begun_can_be_given_back(ended: list[Ended]) -> None:
     assert {end.kind for end in ended} == {Kind.RELEASED}, (
         "a handler that ends with its loop is no error of the row"
     )
+
+
+def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = await crew_with(0, 0.001, ended)
+        crew.give_back_waiting()
+        crew.hand_over([item(7)])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (len(crew.active), len(crew.waiting), crew.busy) == (0, 0, 0)
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == [Kind.RELEASED]
