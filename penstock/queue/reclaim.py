@@ -42,7 +42,10 @@ UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NU
   crash_count = crash_count + 1, finished_at = CASE WHEN :final = 1 THEN {now} END
 WHERE job_id {among:ids:uuid}
 """
-FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}"
+FORGET_CANCELLATIONS = """
+DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}
+  AND NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = process_id)
+"""
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
@@ -65,6 +68,7 @@ def reap_silent(tx: Transaction, silence: float, me: str) -> list[str]:
     silent = [str(row[0]) for row in tx.rows(SILENT, silence=micros, me=me)]
     if silent:
         tx.run(REMOVE_SILENT, ids=silent, silence=micros)
+        tx.run(FORGET_CANCELLATIONS, dead=silent)
     return silent
 
 
