@@ -150,7 +150,7 @@ class Fate(Faults):
     def calm_down(self, world: World) -> None:
         """No more trouble; from now on everything has to come to its end, by polling alone."""
         self.calm = True
-        world.stickiness = 0.95
+        world.stickiness = 1.0
         for fiber in world.fibers:
             fiber.stalled = 0
             if "/handler" in fiber.label:

@@ -160,7 +160,7 @@ class World:
         """A place where somebody else may go first, or where this may be the end."""
         fiber = self.here()
         fiber.point = point
-        if self.stickiness and self.rng.random() < self.stickiness:
+        if self.stickiness == 1.0 or self.rng.random() < self.stickiness:
             self.now += 50
             return
         self.hub.switch()  # type: ignore[attr-defined]
