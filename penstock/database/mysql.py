@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pymysql
+# The names themselves: `install_as_MySQLdb()`, as Django users call it, makes `pymysql.err` lead elsewhere later.
+from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
 from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
@@ -138,18 +139,18 @@ class MySql:
         return set()
 
     def is_transient(self, error: BaseException) -> bool:
-        return isinstance(error, pymysql.MySQLError) and _code(error) in TRANSIENT_ERRORS
+        return isinstance(error, MySQLError) and _code(error) in TRANSIENT_ERRORS
 
     def is_disconnect(self, error: BaseException) -> bool:
-        if isinstance(error, pymysql.err.InterfaceError):
+        if isinstance(error, InterfaceError):
             return True
-        return isinstance(error, pymysql.err.OperationalError) and _code(error) in DISCONNECTS
+        return isinstance(error, OperationalError) and _code(error) in DISCONNECTS
 
     def is_duplicate(self, error: BaseException) -> bool:
-        return isinstance(error, pymysql.err.IntegrityError) and _code(error) == DUPLICATE
+        return isinstance(error, IntegrityError) and _code(error) == DUPLICATE
 
 
-def _code(error: pymysql.MySQLError) -> int:
+def _code(error: MySQLError) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 

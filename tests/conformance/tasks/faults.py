@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
-import pymysql
+from pymysql.err import InternalError, OperationalError
 
 from penstock import Penstock
 from penstock.telemetry import points
@@ -32,7 +32,7 @@ def disconnected(app: Penstock) -> Exception:
         case "postgresql":
             return psycopg.OperationalError("server closed the connection unexpectedly")
         case "mysql":
-            return pymysql.err.OperationalError(2013, "Lost connection to server during query")
+            return OperationalError(2013, "Lost connection to server during query")
         case _:
             return sqlite3.ProgrammingError("Cannot operate on a closed database.")
 
@@ -43,7 +43,7 @@ def deadlocked(app: Penstock) -> Exception:
         case "postgresql":
             return psycopg.errors.DeadlockDetected("deadlock detected")
         case "mysql":
-            return pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock")
+            return OperationalError(1213, "Deadlock found when trying to get lock")
         case _:
             return sqlite3.OperationalError("database is locked")
 
@@ -54,6 +54,6 @@ def out_of_disk(app: Penstock) -> Exception:
         case "postgresql":
             return psycopg.errors.DiskFull("could not extend file: No space left on device")
         case "mysql":
-            return pymysql.err.InternalError(1021, "Disk full; waiting for someone to free some space")
+            return InternalError(1021, "Disk full; waiting for someone to free some space")
         case _:
             return sqlite3.OperationalError("database or disk is full")
