@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 import pymysql
 from pymysql.cursors import Cursor
+from pymysql.err import OperationalError
 from sqlalchemy.engine import URL, make_url
 
 CONNECT_SECONDS = 5
@@ -64,7 +65,7 @@ class PostgresAdmin(Admin):
 
 class MariadbAdmin(Admin):
     def answers(self) -> bool:
-        with suppress(pymysql.err.OperationalError), self._cursor():
+        with suppress(OperationalError), self._cursor():
             return True
         return False
 
@@ -84,7 +85,7 @@ class MariadbAdmin(Admin):
             cursor.execute(f"select id from information_schema.processlist {others}")
             clients = [row[0] for row in cursor.fetchall()]
             for client in clients:
-                with suppress(pymysql.err.OperationalError):  # gone by itself meanwhile
+                with suppress(OperationalError):  # gone by itself meanwhile
                     cursor.execute(f"kill {client}")
             return len(clients)
 

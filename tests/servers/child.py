@@ -9,6 +9,7 @@ Runs as a script by itself, so it imports nothing of ours.
 import ctypes
 import os
 import pwd
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def main() -> None:
         case "nobody":
             become_nobody()
     die_with_parent(int(parent), int(death_signal))
+    # A shell starts what it puts in the background deaf to Ctrl-C, and its children inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execv(command[0], command)
 
 

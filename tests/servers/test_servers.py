@@ -3,6 +3,7 @@
 import psycopg
 import pymysql
 import pytest
+from pymysql.err import OperationalError
 
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
@@ -43,7 +44,7 @@ def test_postgres_clients_can_be_cut_off(postgres_server: Postgres) -> None:
 def test_mariadb_clients_can_be_cut_off(mariadb_server: Mariadb) -> None:
     with _connect(mariadb_server) as connection, connection.cursor() as cursor:
         assert mariadb_server.kill_connections() == 1
-        with pytest.raises(pymysql.err.OperationalError):
+        with pytest.raises(OperationalError):
             cursor.execute("select 1")
 
 
