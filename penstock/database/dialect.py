@@ -65,8 +65,8 @@ class Dialect(Protocol):
     def checked_out(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
-    def plain_cursor(self, driver: Any) -> Any:
-        """A cursor that reads values the way SQLAlchemy expects of the driver."""
+    def cursor(self, driver: Any) -> Any:
+        """A cursor for statements of our own: ids come as text. SQLAlchemy's are the driver's plain ones."""
 
     def among(self, parameter: str, kind: ListType) -> str:
         """The SQL for "is one of" a list parameter."""

@@ -80,7 +80,7 @@ class MySql:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
-    def plain_cursor(self, driver: Any) -> Any:
+    def cursor(self, driver: Any) -> Any:
         return driver.cursor()
 
     def among(self, parameter: str, kind: ListType) -> str:

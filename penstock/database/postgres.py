@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.adapt import Loader
-from psycopg.types.uuid import UUIDLoader
 from pydantic_core import to_json
 
 from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
@@ -124,15 +123,16 @@ class Postgres:
         return {"connect_args": {k: v for k, v in arguments.items() if k not in url.query}}
 
     def connected(self, driver: Any) -> None:
-        driver.adapters.register_loader("uuid", _UuidAsText)
+        """As the driver makes it: SQLAlchemy's statements, the user's among them, run on the same connections."""
 
     def checked_out(self, driver: Any) -> None:
         if driver.autocommit:
             driver.autocommit = False
 
-    def plain_cursor(self, driver: Any) -> Any:
+    def cursor(self, driver: Any) -> Any:
         cursor = driver.cursor()
-        cursor.adapters.register_loader("uuid", UUIDLoader)
+        if isinstance(cursor, psycopg.Cursor):
+            cursor.adapters.register_loader("uuid", _UuidAsText)
         return cursor
 
     def among(self, parameter: str, kind: ListType) -> str:

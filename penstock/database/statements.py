@@ -89,7 +89,7 @@ class _Borrowed:
         self.dbapi_connection = self.driver_connection = tx.driver
 
     def cursor(self, *_: Any, **__: Any) -> Any:
-        cursor = self.tx.dialect.plain_cursor(self.tx.driver)
+        cursor = self.tx.driver.cursor()
         return _WaitingCursor(cursor, self.tx) if self.waits and self.tx.opened is not None else cursor
 
     def invalidate(self, *_: Any, **__: Any) -> None:

@@ -125,7 +125,7 @@ class Transaction:
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
         self._reach()
-        cursor = self.driver.cursor()
+        cursor = self.dialect.cursor(self.driver)
         cursor.execute(rendered.sql, parameters)
         return cursor
 

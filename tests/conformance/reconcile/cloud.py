@@ -59,6 +59,7 @@ class Task(Base, Reconcilable):
 class Token(Base, Reconcilable):
     __tablename__ = "tokens"
     id: Mapped[UUID] = mapped_column(primary_key=True)
+    owner: Mapped[UUID | None]
     status: Mapped[str] = mapped_column(String(20), default="new")
 
 
