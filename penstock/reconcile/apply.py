@@ -121,7 +121,7 @@ def _plan(
         values["next_process_at"] = row["x_next_process_at"] if requested else due
     if end.kind is not Kind.RELEASED:
         values["last_processed_at"] = now
-    values |= {"process_attempts": end.attempts, **UNLOCKED}
+    values |= {"process_attempts": end.attempts, "process_crashes": end.crashes, **UNLOCKED}
     if end.with_changes:
         _plan_changes(writes, end, current, now, applied)
     deleted = set(item.changes.deletes) if end.with_changes else set()
@@ -132,7 +132,7 @@ def _plan(
         writes.delete_last(item.target, item.claim.key)
     else:
         writes.update(item.target, item.claim.key, values)
-    writes.remember(reconciler.name, item.claim.key, end, item.attempts)
+    writes.remember(reconciler.name, end)
 
 
 def _due(end: Ended, now: datetime) -> datetime:

@@ -44,6 +44,11 @@ class Candidate:
     row: Any
     values: dict[str, Any]
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Somebody had it and never came back."""
+        return self.values["lock_token"] is not None
+
 
 def claim(
     statements: Statements, reconciler: Reconciler, fetch: Fetch, limit: int, again: Sequence[Key] = ()
@@ -58,8 +63,7 @@ def claim(
     held = related.take(statements, reconciler, found, taken.token, now, deadline)
     ready = [candidate for candidate in found if candidate.key in held]
     taken.busy = [candidate.key for candidate in found if candidate.key not in held]
-    if ready:
-        _lock(statements, reconciler, [candidate.key for candidate in ready], taken.token, deadline)
+    _lock(statements, reconciler, ready, taken.token, deadline)
     if taken.busy:
         statements.run(change_rows(reconciler.target, taken.busy, next_process_at=now + BUSY_PAUSE))
     until = statements.read_at + reconciler.policy.lease_seconds
@@ -93,18 +97,17 @@ def _candidates(
 
 
 def _lock(
-    statements: Statements, reconciler: Reconciler, keys: Sequence[Key], token: int, deadline: datetime
+    statements: Statements, reconciler: Reconciler, rows: Sequence[Candidate], token: int, deadline: datetime
 ) -> None:
-    statements.run(
-        change_rows(
-            reconciler.target,
-            keys,
-            lock_expires_at=deadline,
-            lock_token=token,
-            lock_owner=reconciler.name,
-            next_process_at=deadline,
-        )
-    )
+    target = reconciler.target
+    held = {"lock_expires_at": deadline, "lock_token": token, "lock_owner": reconciler.name}
+    held["next_process_at"] = deadline
+    fresh = [one.key for one in rows if not one.is_abandoned]
+    if fresh:
+        statements.run(change_rows(target, fresh, **held))
+    abandoned = [one.key for one in rows if one.is_abandoned]
+    if abandoned:
+        statements.run(change_rows(target, abandoned, **held, process_crashes=target["process_crashes"] + 1))
 
 
 def _item(
@@ -122,6 +125,7 @@ def _item(
         deadline=deadline,
         due=values["next_process_at"],
         attempts=values["process_attempts"],
-        recovered=values["lock_token"] is not None,
+        crashes=values["process_crashes"] + one.is_abandoned,
+        taken_over=one.is_abandoned,
     )
     return Item(reconciler.name, reconciler.target, one.row, claimed, held, until)

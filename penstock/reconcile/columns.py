@@ -4,6 +4,7 @@
     last_processed_at                         when a handler last ended with it; NULL: never
     next_process_at                           not before this; anything in the past: as soon as possible
     process_attempts                          errors in a row
+    process_crashes                           holders in a row that never came back
     lock_wanted_by, lock_wanted_until         who waits for this row and gets the next turn
 
 `next_process_at` is a request as well: whoever changes it while the row is being worked on is heard afterwards.
@@ -49,6 +50,7 @@ def from_micros(micros: int) -> datetime:
 
 
 _DUE_DEFAULT = text("'1970-01-01 00:00:00.000000'")
+_COUNT: dict[str, Any] = {"nullable": False, "default": 0, "server_default": text("0")}
 _MAKERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "lock_expires_at": lambda: (Instant(), {}),
     "lock_token": lambda: (BigInteger(), {}),
@@ -58,7 +60,8 @@ _MAKERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
         Instant(),
         {"nullable": False, "default": EPOCH, "server_default": _DUE_DEFAULT},
     ),
-    "process_attempts": lambda: (Integer(), {"nullable": False, "default": 0, "server_default": text("0")}),
+    "process_attempts": lambda: (Integer(), dict(_COUNT)),
+    "process_crashes": lambda: (Integer(), dict(_COUNT)),
     "lock_wanted_by": lambda: (String(OWNER_LENGTH), {}),
     "lock_wanted_until": lambda: (Instant(), {}),
 }
@@ -87,5 +90,6 @@ class Reconcilable:
     last_processed_at: Mapped[datetime | None] = _column("last_processed_at")
     next_process_at: Mapped[datetime] = _column("next_process_at")
     process_attempts: Mapped[int] = _column("process_attempts")
+    process_crashes: Mapped[int] = _column("process_crashes")
     lock_wanted_by: Mapped[str | None] = _column("lock_wanted_by")
     lock_wanted_until: Mapped[datetime | None] = _column("lock_wanted_until")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -91,8 +92,10 @@ class Reconciler:
 
     @property
     def index_name(self) -> str:
+        """Readable, and one's own: names that end alike, or are too long for a database, differ in the digest."""
         short = re.sub(r"\W+", "_", self.name.rpartition(".")[2])
-        return f"ix_{self.target.table.name}_{short}_due"[:60]
+        digest = hashlib.sha256(f"{self.target.name} {self.name}".encode()).hexdigest()[:8]
+        return f"ix_{self.target.table.name[:22]}_{short[:22]}_{digest}"
 
     @property
     def index_names(self) -> tuple[str, str]:

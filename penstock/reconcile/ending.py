@@ -10,15 +10,26 @@ from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.reconcile.item import Item
-from penstock.reconcile.policy import Policy
+from penstock.reconcile.policy import LONGEST_BACKOFF, Policy
 from penstock.reconcile.target import is_modified
 from penstock.values.failure import Failure
-from penstock.values.outcome import Snooze
+from penstock.values.outcome import Snooze, decide_crash
+from penstock.values.status import JobStatus
 
 OURS = frozenset(
-    {"lock_expires_at", "lock_token", "lock_owner", "last_processed_at", "process_attempts", "lock_wanted_by"}
-    | {"lock_wanted_until"}
+    {
+        "lock_expires_at",
+        "lock_token",
+        "lock_owner",
+        "last_processed_at",
+        "process_attempts",
+        "process_crashes",
+    }
+    | {"lock_wanted_by", "lock_wanted_until"}
 )
+
+CRASHED = "Crashed"
+"""The type of the failure that is noted for a row whose holders died."""
 
 
 class Kind(StrEnum):
@@ -28,6 +39,7 @@ class Kind(StrEnum):
     SNOOZED = "snoozed"
     ERRORED = "errored"
     TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
     EXHAUSTED = "exhausted"
     RELEASED = "released"
 
@@ -45,6 +57,7 @@ class Ended:
     """Until the next visit, unless somebody has asked for an earlier one."""
     failure: Failure | None = None
     seconds: float = 0.0
+    crashes: int = 0
 
     @property
     def failed(self) -> bool:
@@ -78,14 +91,44 @@ def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: flo
     """It raised, or took too long: back off by the row's own count, or give up on it."""
     attempts = item.attempts + 1
     if policy.max_attempts is not None and attempts >= policy.max_attempts:
-        values = _exhausted(policy, item)
-        return _ended(item, Kind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
+        return _given_up(policy, item, failure)
     return _ended(item, kind, {}, attempts, policy.pause_after(attempts, random), failure)
+
+
+def crashed(policy: Policy, item: Item) -> Ended | None:
+    """The last holder died: whether that was this row's doing, nobody knows. None: it is worth another try now.
+
+    The first crashes are most likely not its fault. Then it waits, longer each time, and in the end it is given up.
+    """
+    if not item.claim.taken_over:
+        return None
+    status, delay, _ = decide_crash(item.crashes, policy.max_crashes)
+    spent = status is JobStatus.FAILED
+    if not spent and delay <= 0:
+        return None
+    times = "once" if item.crashes == 1 else f"{item.crashes} times in a row"
+    failure = Failure.note(CRASHED, f"the process died {times} while this row was in its hands")
+    if spent and policy.on_exhausted is not None:
+        return _given_up(policy, item, failure)
+    return _rested(item, LONGEST_BACKOFF if spent else delay, failure)
+
+
+def refused(policy: Policy, end: Ended, failure: Failure) -> Ended | None:
+    """The database refuses what was to be written: the row's own error. None: there is nothing left to try."""
+    match end.kind:
+        case Kind.RELEASED:
+            return None
+        case Kind.EXHAUSTED:
+            return _not_given_up(policy, end.item, failure)
+        case Kind.APPLIED | Kind.SNOOZED:
+            return failed(policy, end.item, failure, Kind.ERRORED, 0.0)
+        case _:
+            return released(end.item)
 
 
 def released(item: Item) -> Ended:
     """Given back untouched: nothing happened."""
-    return _ended(item, Kind.RELEASED, {}, item.attempts, 0.0)
+    return _ended(item, Kind.RELEASED, {}, item.attempts, 0.0, crashes=item.crashes)
 
 
 def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -102,10 +145,26 @@ def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
     return policy.interval({**item.target.values_of(item.row), **values}, After(item.row, values))
 
 
-def _exhausted(policy: Policy, item: Item) -> Mapping[str, Any]:
+def _given_up(policy: Policy, item: Item, failure: Failure) -> Ended:
     given = policy.on_exhausted
-    values = given(item) if callable(given) else given
-    return checked_values(item, values or {})
+    try:
+        values = checked_values(item, (given(item) if callable(given) else given) or {})
+        return _ended(item, Kind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
+    except Exception as error:
+        return _not_given_up(policy, item, Failure.of(error))
+
+
+def _not_given_up(policy: Policy, item: Item, failure: Failure) -> Ended:
+    """What `on_exhausted` says cannot be had or written: the row goes on failing, and says why."""
+    if item.claim.taken_over:
+        return _rested(item, LONGEST_BACKOFF, failure)
+    attempts = item.attempts + 1
+    return _ended(item, Kind.ERRORED, {}, attempts, policy.pause_after(attempts, 0.0), failure)
+
+
+def _rested(item: Item, delay: float, failure: Failure) -> Ended:
+    """Not worked on, because its last holders died; its counts stay as they are."""
+    return _ended(item, Kind.CRASHED, {}, item.attempts, delay, failure, item.crashes)
 
 
 def _ended(
@@ -115,8 +174,9 @@ def _ended(
     attempts: int,
     delay: float,
     failure: Failure | None = None,
+    crashes: int = 0,
 ) -> Ended:
-    return Ended(item, kind, values, attempts, delay, failure, time.monotonic() - item.began)
+    return Ended(item, kind, values, attempts, delay, failure, time.monotonic() - item.began, crashes)
 
 
 class After:

@@ -52,7 +52,10 @@ class Claimed:
     due: datetime
     """What it was before."""
     attempts: int
-    recovered: bool
+    crashes: int = 0
+    """Holders in a row that never came back, before this claim."""
+    taken_over: bool = False
+    """It was the last holder that never came back: it still had the row."""
 
 
 class Item:
@@ -93,12 +96,17 @@ class Item:
     @property
     def recovered(self) -> bool:
         """An earlier holder never came back: its side effects may or may not have happened."""
-        return self.claim.recovered
+        return self.claim.crashes > 0
 
     @property
     def attempts(self) -> int:
         """How many times in a row this has failed before."""
         return self.claim.attempts
+
+    @property
+    def crashes(self) -> int:
+        """How many holders in a row never came back; once a handler has ended, in whatever way, it counts anew."""
+        return self.claim.crashes
 
     @property
     def lease_lost(self) -> bool:

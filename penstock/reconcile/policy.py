@@ -37,6 +37,8 @@ class Policy:
     backoff: Retry = BACKOFF
     """How long a row that fails waits, by the number of its failures in a row."""
     max_attempts: int | None = None
+    max_crashes: int | None = 10
+    """How often in a row its process may die over a row; after that `on_exhausted`, or a long rest. None: no cap."""
     on_exhausted: Exhausted | None = None
     """What to write when the last attempt has failed: an update map, or a function of the item."""
     prefetch: int | None = None
@@ -53,7 +55,10 @@ class Policy:
             object.__setattr__(self, "timeout", _seconds("timeout", self.timeout, least=0.001))
         if self.max_attempts is not None:
             _whole("max_attempts", self.max_attempts, 1)
-        if (self.max_attempts is None) != (self.on_exhausted is None):
+        if self.max_crashes is not None:
+            _whole("max_crashes", self.max_crashes, 0)
+        never = self.max_attempts is None and self.max_crashes is None
+        if never if self.on_exhausted is not None else self.max_attempts is not None:
             raise DefinitionError(
                 "max_attempts= and on_exhausted= belong together: say what a row becomes after its last attempt, "
                 'such as max_attempts=5, on_exhausted={"status": "failed"}'

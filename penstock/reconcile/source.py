@@ -19,7 +19,7 @@ from penstock.reconcile.claim import Taken
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.due import DueTimes
-from penstock.reconcile.ending import Ended, Kind, failed, released
+from penstock.reconcile.ending import Ended, Kind, refused
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RelatedBusy, RowsClaimed, RowSettled
 from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.item import Item
@@ -155,11 +155,7 @@ class RowSource:
 
     def blame(self, finished: Ended, error: Exception) -> Ended | None:
         """The database refuses what this handler wants to be written: the row's own error."""
-        if finished.kind is Kind.RELEASED:
-            return None
-        if finished.failure is not None:
-            return released(finished.item)
-        return failed(self.reconciler.policy, finished.item, Failure.of(error), Kind.ERRORED, 0.0)
+        return refused(self.reconciler.policy, finished, Failure.of(error))
 
     # afterwards
 

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ClauseElement, insert
 
 from penstock.database.statements import Statements
-from penstock.reconcile.ending import Ended
+from penstock.reconcile.ending import CRASHED, Ended
 from penstock.reconcile.statements import (
     UNLOCKED,
     change_each,
@@ -54,14 +54,15 @@ class Writes:
     def delete_last(self, target: Target, key: Key) -> None:
         self.last_deletes[target].append(key)
 
-    def remember(self, reconciler: str, key: Key, end: Ended, attempts_before: int) -> None:
+    def remember(self, reconciler: str, end: Ended) -> None:
         """Why a row fails, for people; forgotten when it does no more."""
-        text = key_text(key)
+        text, before = key_text(end.item.claim.key), end.item.attempts
         if end.failure is not None:
-            row = {"reconciler": reconciler, "row_key": text, "attempts": attempts_before + 1}
+            count = end.item.crashes if end.failure.type == CRASHED else before + 1
+            row = {"reconciler": reconciler, "row_key": text, "attempts": count}
             failure = {"error_type": end.failure.type, "error": end.failure.message}
             self.failures.append(row | failure | {"traceback": end.failure.traceback})
-        elif attempts_before and end.attempts == 0:
+        elif (before or end.item.crashes) and end.attempts == end.crashes == 0:
             self.forgotten[reconciler].append(text)
 
     def perform(self, statements: Statements) -> None:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, failed, released, returned
+from penstock.reconcile.ending import Ended, Kind, crashed, failed, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
@@ -94,6 +94,9 @@ class RowCrew:
             if item.lease_lost:
                 continue
             item.began = time.monotonic()
+            if (end := crashed(self.policy, item)) is not None:
+                self.finished(end)
+                continue
             if self.reconciler.is_async:
                 self.active[item] = self.loop.create_task(self._run_async(item))
             else:
@@ -195,12 +198,7 @@ class RowCrew:
         )
 
     def _failed(self, item: Item, failure: Failure, kind: Kind) -> Ended:
-        try:
-            return failed(self.policy, item, failure, kind, random.random())
-        except Exception as error:
-            # on_exhausted itself is wrong: the row keeps failing, and says why.
-            pause = self.policy.pause_after(item.attempts + 1, random.random())
-            return Ended(item, kind, {}, item.attempts + 1, pause, Failure.of(error))
+        return failed(self.policy, item, failure, kind, random.random())
 
     def _done(self, item: Item, end: Ended | None) -> None:
         self.active.pop(item, None)

@@ -10,7 +10,7 @@ from penstock.database.ears import DeafEar
 from penstock.database.statements import Statements
 from penstock.reconcile import renew
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, failed, released, returned
+from penstock.reconcile.ending import Ended, Kind, crashed, failed, released, returned
 from penstock.reconcile.item import Item
 from penstock.reconcile.source import RowSource
 from penstock.runtime.pump import Pump
@@ -89,6 +89,8 @@ class RowHand:
     def work(self, item: Item) -> Ended:
         """Call the handler."""
         policy = self.reconciler.policy
+        if (end := crashed(policy, item)) is not None:
+            return end
         try:
             return returned(policy, item, _called(self.reconciler, item))
         except SimulatedCrash:

@@ -5,6 +5,7 @@ Handlers write a diary and, where told to, wait for a gate: two files in a folde
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,21 @@ async def form(item: Any) -> dict[str, Any]:
     for child in item.children:
         item.update(child, status="joined")
     return {"status": "formed", "maker": os.getpid()}
+
+
+@app.reconciler(
+    Volume,
+    where=Volume.status == "deadly",
+    every=3600,
+    lease=LEASE,
+    max_attempts=10,
+    max_crashes=2,
+    on_exhausted={"status": "given up"},
+    name="deadly",
+)
+async def die(item: Any) -> None:
+    note("begin", item)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @app.reconciler(Volume, where=Volume.status == "broken", every=3600, name="broken")

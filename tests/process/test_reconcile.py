@@ -69,9 +69,9 @@ class Cloud:
 
         eventually(stopped)
 
-    def start(self, lease: float = LEASE, **env: str) -> WorkerProcess:
+    def start(self, lease: float = LEASE, processes: int = 0, **env: str) -> WorkerProcess:
         ours = {"CLOUD_FOLDER": str(self.folder), "CLOUD_LEASE": str(lease)} | env
-        options = ("--processes", "0", "--role", "reconciler", "--log-level", "info")
+        options = ("--processes", str(processes), "--role", "reconciler", "--log-level", "info")
         return self.workers(*options, target="tests.process.reconcile_cloud:app", env=ours)
 
 
@@ -112,6 +112,19 @@ def test_rows_of_a_killed_worker_are_taken_over_after_the_lease(cloud: Cloud) ->
     assert cloud.all(Instance, status="joined", lock_token=None)
     begun = [float(entry[4]) for entry in cloud.diary() if int(entry[3]) == second.pid]
     assert max(begun) - killed < LEASE + 1.5, "after kill -9: the lease, and about a second"
+
+
+def test_a_row_that_kills_its_process_is_given_up_and_the_others_are_done(cloud: Cloud) -> None:
+    cloud.add(Volume, {"id": 1, "status": "deadly"})
+    cloud.add(Volume, *[{"id": number} for number in range(2, 7)])
+    worker = cloud.start(lease=0.5, processes=1)
+    eventually(lambda: cloud.all(Volume, lock_token=None) and cloud.rows(Volume)[0].status == "given up", 60)
+    deaths = [entry for entry in cloud.diary() if entry[2] == "1"]
+    assert len({entry[3] for entry in deaths}) == len(deaths) == 3, (
+        "each try cost a process, and there were no more"
+    )
+    eventually(lambda: {row.status for row in cloud.rows(Volume)[1:]} == {"active"})
+    assert worker.stop() == 0
 
 
 @pytest.mark.parametrize("status", ["submitted", "threaded"])

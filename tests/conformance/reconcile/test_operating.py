@@ -112,6 +112,16 @@ def test_the_index_serves_only_the_rows_that_matter(app: Penstock, database_kind
         assert "new" in str(list(map(str, index["dialect_options"].values())))
 
 
+def test_reconcilers_whose_names_end_alike_have_an_index_each(app: Penstock) -> None:
+    long = "a" * 70
+    (parts,) = {one.target.table for one in _own_table(app)}
+    for name in ("north.visit", "south.visit", f"{long}.b", f"{long}.c", "a.b-c", "a.b_c"):
+        declare(app, parts, where=parts.c.state == name[:5], name=name)
+    parts.create(app.database.engine)
+    assert len(inspect(app.database.engine).get_indexes("parts")) == 7
+    assert lacks(app.database.engine, list(app.reconcilers.values())) == []
+
+
 def test_a_model_without_the_columns_is_refused_by_name(app: Penstock) -> None:
     plain = Table("plain", MetaData(), Column("id", Integer, primary_key=True))
     with pytest.raises(DefinitionError, match="plain lacks lock_expires_at"):

@@ -21,7 +21,7 @@ async def hang(item: Any) -> None:
 
 
 def item(number: int) -> Item:
-    claim = Claimed((number,), 1, EPOCH, EPOCH, 0, False)
+    claim = Claimed((number,), 1, EPOCH, EPOCH, 0)
     return Item("hang", RECONCILER.target, object(), claim, (), 0.0)
 
 
