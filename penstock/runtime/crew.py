@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from penstock.queue.jobs import Attempt, Claim
@@ -17,7 +17,7 @@ from penstock.runtime.executors import Executor, event_for
 from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.executors.threads import ThreadExecutor
-from penstock.runtime.work import Died, Interruption, Work
+from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost, Stream
 from penstock.values.outcome import Event, Released
@@ -46,7 +46,7 @@ class Crew:
         self.limit = limit
         self.most_waiting = most_waiting
         self.loop = asyncio.get_running_loop()
-        self.active: dict[str, Work] = {}
+        self.active: dict[Key, Work] = {}
         self.waiting: deque[Work] = deque()
         self.overdue = 0
         self.leaving = False
@@ -78,11 +78,11 @@ class Crew:
     def _start_waiting(self) -> None:
         while self.waiting and len(self.active) + self.overdue < self.limit:
             work = self.waiting.popleft()
-            self.active[work.claim.job_id] = work
+            self.active[work.key] = work
             self.executors[work.executor].start(work)
 
     def _done(self, work: Work, event: Event | Died | None) -> None:
-        self.active.pop(work.claim.job_id, None)
+        self.active.pop(work.key, None)
         if event is None:
             self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
         else:
@@ -99,7 +99,7 @@ class Crew:
             self.finished(work.attempt(event, random.random))
 
     def _tidy(self, work: Work, lost: bool) -> None:
-        if self.active.pop(work.claim.job_id, None) is not None:
+        if self.active.pop(work.key, None) is not None:
             self.overdue += 1
         if lost:
             self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
@@ -117,13 +117,12 @@ class Crew:
 
     # from outside, on the loop's thread
 
-    def interrupt(self, job_ids: Sequence[str], why: Interruption) -> None:
+    def interrupt(self, job_ids: Set[str], why: Interruption) -> None:
         """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
-        for job_id in job_ids:
-            work = self.active.get(job_id)
-            if work is None:
-                self._drop_waiting(job_id, why)
-                continue
+        running = [work for work in self.active.values() if work.claim.job_id in job_ids]
+        for job_id in set(job_ids) - {work.claim.job_id for work in running}:
+            self._drop_waiting(job_id, why)
+        for work in running:
             if why is Interruption.CANCELLED:
                 work.signals.cancelled = True
             else:
@@ -141,7 +140,7 @@ class Crew:
     def abandon_all(self) -> None:
         """Every claim is lost: drop what waits, stop what runs, write nothing."""
         self.waiting.clear()
-        self.interrupt(list(self.active), Interruption.LOST)
+        self.interrupt({work.claim.job_id for work in self.active.values()}, Interruption.LOST)
 
     def give_back_waiting(self) -> None:
         """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""

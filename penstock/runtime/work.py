@@ -21,6 +21,8 @@ from penstock.values.status import JobStatus, OutcomeKind
 
 _ENDING = threading.Lock()
 Arguments = tuple[list[Any], dict[str, Any]]
+Key = tuple[str, int]
+"""A claim of a job, not the job: after a lost one this process may well get the same job again beside it."""
 
 
 class Interruption(StrEnum):
@@ -60,6 +62,10 @@ class Work:
         if claim.options is not None:
             _override(work, loads(claim.options))
         return work
+
+    @property
+    def key(self) -> Key:
+        return self.claim.job_id, self.claim.generation
 
     def begin(self, around: Surroundings) -> CurrentJob:
         """From here on the handler's time counts."""

@@ -107,7 +107,7 @@ class Worker:
             self.identity,
             self.app.events,
             busy=lambda: self.crew.busy > 0,
-            cancelled=lambda ids: self._on_loop(self.crew.interrupt, ids, Interruption.CANCELLED),
+            cancelled=lambda ids: self._on_loop(self.crew.interrupt, set(ids), Interruption.CANCELLED),
             declared_dead=self._declared_dead,
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Message, serve
-from penstock.runtime.work import Died, Interruption, Work
+from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
 from penstock.values.outcome import Event, TimedOut
 
@@ -34,7 +34,7 @@ class ProcessExecutor:
         self.size = size or os.cpu_count() or 1
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._leaders: list[Leader] = []
-        self._running: dict[str, Leader] = {}
+        self._running: dict[Key, Leader] = {}
         self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:
@@ -49,12 +49,12 @@ class ProcessExecutor:
         work = self._inbox.get()
         if work is not None:
             with self._lock:
-                self._running[work.claim.job_id] = leader
+                self._running[work.key] = leader
         return work
 
     def finish(self, work: Work, event: Event | Died | None) -> None:
         with self._lock:
-            self._running.pop(work.claim.job_id, None)
+            self._running.pop(work.key, None)
         if work.end_once():
             self.done(work, event)
         self.vacated(work)
@@ -62,7 +62,7 @@ class ProcessExecutor:
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why
         with self._lock:
-            leader = self._running.get(work.claim.job_id)
+            leader = self._running.get(work.key)
         if leader is not None:
             leader.interrupt(why)
 
