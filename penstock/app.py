@@ -56,6 +56,7 @@ class Penstock(Pipelines):
         self.reconcilers: dict[str, Reconciler] = {}
         self._open_pipelines()
         self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
+        self.next_chore: Callable[[], float | None] = lambda: self.engine.chores.next_due
         self.hydrate: Hydrate | None = self.engine.hydrate
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None

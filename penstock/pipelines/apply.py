@@ -180,6 +180,7 @@ class Application:
     def _fan(self, run: RunView, fan: Fan, value: object) -> None:
         if fan.width > self.desk.host.settings.inline_fanout:
             expand.begin(self.tx, run, fan)
+            self.desk.tell_chores(self.tx)
         else:
             self._steps.extend(expand.first_steps(self.desk, run, fan, value))
 

@@ -17,7 +17,7 @@ from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, s
 from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Output, Param, outputs_in, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
-from penstock.pipelines.options import StepSettings, step_settings
+from penstock.pipelines.options import StepSettings, read_settings, step_settings
 
 
 class Builder(Drafting):
@@ -39,7 +39,7 @@ class Builder(Drafting):
         """One step: a task, or a pipeline as a child run."""
         step = short_name(callee.name)
         check_call(step, callee.signature, args, kwargs)
-        settings = step_settings(step, callee.overrides)
+        settings = step_settings(step, callee)
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
         return self._step(callee, settings, args, kwargs, scope, after)
@@ -56,7 +56,7 @@ class Builder(Drafting):
         if not args:
             raise DefinitionError(f"{step}.map() needs the value to expand over as its first argument")
         check_call(step, callee.signature, args, kwargs)
-        settings = step_settings(step, callee.overrides)
+        settings = step_settings(step, callee)
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
         over = self._add(Kind.EXPAND, step, args=(expression_of(step, args[0]),), scope=scope)
@@ -93,7 +93,7 @@ class Builder(Drafting):
         self, signal: str, wait: Wait, after: Sequence[object] = (), key: str | None = None
     ) -> Handle:
         """A step that a signal ends, or its timeout."""
-        settings = step_settings(signal, {"after": list(after), **({"key": key} if key else {})})
+        settings = read_settings(signal, {"after": list(after), **({"key": key} if key else {})})
         sources = self._after(signal, settings)
         draft = self._add(Kind.WAIT, short_name(signal), target=signal, scope=self._place(signal, sources))
         draft.key, draft.wait = settings.key, wait

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.database.transaction import Transaction
-from penstock.pipelines.desk import Desk
+from penstock.pipelines.callback import Callback
+from penstock.pipelines.desk import Desk, Mould
 from penstock.pipelines.ending import events_of
 from penstock.pipelines.runs import RunView
 from penstock.queue.enqueue import enqueue as enqueue_jobs
@@ -14,8 +13,6 @@ from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
 from penstock.values.layout import KEYWORDS
 from penstock.values.status import RunStatus
-
-ALIASES = {"run": "run_id", "id": "run_id"}
 
 
 def enqueue(desk: Desk, tx: Transaction, run: RunView, status: RunStatus, reasons: tuple[str, ...]) -> None:
@@ -28,7 +25,7 @@ def enqueue(desk: Desk, tx: Transaction, run: RunView, status: RunStatus, reason
         "reasons": list(reasons),
     }
     jobs = [
-        _job(desk, task, event, run.id, told) for event in events_of(status) for task in wanted.get(event, ())
+        _job(found, event, run.id, told) for event in events_of(status) for found in wanted.get(event, ())
     ]
     if not jobs:
         return
@@ -37,30 +34,16 @@ def enqueue(desk: Desk, tx: Transaction, run: RunView, status: RunStatus, reason
     desk.tell_ready(tx)
 
 
-def _job(desk: Desk, name: str, event: str, run: str, told: dict[str, object]) -> NewJob:
-    task = desk.host.find_task(name)
-    settings = task.settings if task is not None else None
+def _job(callback: Callback, event: str, run: str, told: dict[str, object]) -> NewJob:
+    mould = Mould.of(callback.task, callback.job)
+    given, rest = callback.arguments(told)
     return NewJob(
         id=new_id(),
-        task=name,
-        queue=settings.queue if settings is not None else "default",
-        priority=settings.priority if settings is not None else 0,
-        payload=dumps(_arguments(task, told)),
-        max_crashes=settings.max_crashes if settings is not None else 10,
+        task=mould.task,
+        queue=mould.queue,
+        priority=mould.priority,
+        payload=dumps({**given, KEYWORDS: rest} if rest else given),
+        options=mould.options,
+        max_crashes=mould.max_crashes,
         key=f"{event}:{run}",
     )
-
-
-def _arguments(task: Any, told: dict[str, object]) -> dict[str, object]:
-    """What the task takes of it, by name; a task with one other parameter is given all of it in a dict."""
-    if task is None:
-        return told
-    parameters = task.signature.parameters.values()
-    names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    given = {name: told[ALIASES.get(name, name)] for name in names if ALIASES.get(name, name) in told}
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        rest = {name: value for name, value in told.items() if name not in given}
-        return {**given, KEYWORDS: rest}
-    if not given and names:
-        return {names[0]: told}
-    return given

@@ -55,8 +55,9 @@ class Cascade:
         self._ended = False
 
     @property
-    def cancelled(self) -> bool:
-        return self.mode is RunMode.CANCELLED
+    def over(self) -> bool:
+        """Cancelled or halted: what is told to stop now adds nothing to why the run ends."""
+        return self.mode in (RunMode.CANCELLED, RunMode.HALTED)
 
     def plan(self) -> Plan:
         """Follow everything to its end."""

@@ -48,6 +48,7 @@ def ended(application: Application, ends: Sequence[RunEnd]) -> None:
     tx = application.tx
     for (downstream,) in tx.rows(DOWNSTREAM, ids=sorted([end.run.id for end in ends])):
         timers.set(tx, timers.CHAIN, str(downstream))
+        application.desk.tell_chores(tx)
 
 
 def decide(desk: Desk, tx: Transaction, run: str) -> None:

@@ -16,6 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines import (
     chains,
     deadline,
+    giving_up,
     retention,
     signals,
     steering,
@@ -60,13 +61,17 @@ class Chores:
         self.name = new_id()
         self._rounds_at: float | None = time.monotonic() + ROUNDS
         self._looked_at: str | None = None
+        self.next_due: float | None = None
+        """Seconds, at the end of an idle turn, until a timer is due."""
 
     def turn(self) -> bool:
         """True if there was something to do."""
         database = self.host.database
         worked = database.in_transaction(self.timer)
         worked |= database.in_transaction(self.advancer.turn)
-        return self._rounds() or worked
+        worked |= self._rounds()
+        self.next_due = None if worked else database.read(timers.next_due)
+        return worked
 
     def _rounds(self) -> bool:
         """Now and then one process looks at everything: a batch a turn, so that nothing else has to wait for it."""
@@ -148,7 +153,7 @@ class Chores:
             case timers.CHILDREN:
                 steering.cancel_children(tx, run, data)
             case timers.GIVE_UP:
-                self._follow(tx, steering.give_up(tx, run))
+                self._follow(tx, giving_up.give_up(tx, run, data))
             case timers.REQUEUE:
                 steering.requeue(self.desk, tx, run, data)
             case timers.CHAIN:

@@ -103,7 +103,7 @@ def _settle_runs(application: Application) -> list[Ended]:
         if row.ended:
             continue
         after = _changed(row, change)
-        _note_mode(tx, row, after, id, change)
+        _note_mode(application, row, after, id, change)
         status = after.status(change.ended)
         groups[after._replace(parent_job=None), status, change.ended].append(id)
         if change.ended:
@@ -140,13 +140,14 @@ def _changed(row: _Row, change: RunChange) -> _Row:
     )
 
 
-def _note_mode(tx: Transaction, before: _Row, after: _Row, id: str, change: RunChange) -> None:
+def _note_mode(application: Application, before: _Row, after: _Row, id: str, change: RunChange) -> None:
     if after.mode is before.mode:
         return
     if change.result is not None:
-        tx.run(KEEP_RESULT, id=id, result=change.result)
+        application.tx.run(KEEP_RESULT, id=id, result=change.result)
     if not change.ended:
-        timers.set(tx, timers.SWEEP, id)
+        timers.set(application.tx, timers.SWEEP, id)
+        application.desk.tell_chores(application.tx)
 
 
 def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequence[str]) -> None:

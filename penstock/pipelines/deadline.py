@@ -1,6 +1,7 @@
 """A run that takes too long is halted, what still runs in it is told to stop, and its children are cancelled.
 
-The run's row is written first, in a transaction that locks nothing else; telling the steps is another one.
+What has not stopped after a grace is given up on, as in a cancellation: a deadline ends its run. The run's row is
+written first, in a transaction that locks nothing else; telling the steps is another one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from penstock.pipelines.desk import Desk
 from penstock.queue.control import cancel
 from penstock.values.jsontext import dumps, loads
 from penstock.values.status import Reason
+
+GRACE = 10.0
+"""Seconds that a step has, past the deadline of its run, to stop by itself."""
 
 LOCK = "SELECT mode, reasons FROM {runs} WHERE id = :id AND ended_at IS NULL {lock}"
 HALT = "UPDATE {runs} SET mode = :mode, failed = failed + 1, halted = true, reasons = :reasons WHERE id = :id"
@@ -37,7 +41,8 @@ def exceed(tx: Transaction, run: str) -> None:
     )
     timers.set(tx, timers.SWEEP, run)
     timers.set(tx, timers.INTERRUPT, run)
-    timers.set(tx, timers.CHILDREN, run, data="0")
+    timers.set(tx, timers.CHILDREN, run, data=f"{GRACE:g}")
+    timers.set(tx, timers.GIVE_UP, run, after=GRACE)
 
 
 def interrupt(desk: Desk, tx: Transaction, run: str) -> None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import cast
 
+from penstock.pipelines.callback import Callback
 from penstock.pipelines.expressions import (
     NOTHING,
     Element,
@@ -25,7 +26,7 @@ from penstock.pipelines.expressions import (
     to_json,
 )
 
-FORMAT = 1
+FORMAT = 2
 RESERVED = "@"
 END = "@end"
 CLOSE = "@close."
@@ -66,7 +67,8 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """What `.options()` set for one step. `job`: what the queue understands, such as priority, as JSON."""
+    """How one step runs. `job`: what the queue understands, such as priority, as JSON; where `.options()` says
+    nothing, as its task said when the pipeline was defined, so that it is the same wherever the step is made."""
 
     delay: float | None = None
     on_failure: Strategy | None = None
@@ -185,7 +187,7 @@ class Definition:
     on_failure: Strategy = Strategy.HALT
     max_fanout: int | None = None
     deadline: float | None = None
-    callbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
 
     @cached_property
     def by_key(self) -> Mapping[str, Node]:
@@ -204,7 +206,7 @@ class Definition:
                 "on_failure": self.on_failure.value,
                 "max_fanout": self.max_fanout,
                 "deadline": self.deadline,
-                "callbacks": {event: list(tasks) for event, tasks in self.callbacks},
+                "callbacks": {event: [one.to_json() for one in told] for event, told in self.callbacks},
             }
         )
 
@@ -227,7 +229,12 @@ class Definition:
             on_failure=Strategy(stored["on_failure"]),
             max_fanout=stored["max_fanout"],
             deadline=stored["deadline"],
-            callbacks=tuple([(event, tuple(tasks)) for event, tasks in sorted(stored["callbacks"].items())]),
+            callbacks=tuple(
+                [
+                    (event, tuple([Callback.from_json(one) for one in told]))
+                    for event, told in sorted(stored["callbacks"].items())
+                ]
+            ),
         )
 
 

@@ -13,13 +13,15 @@ from typing import Any, NamedTuple, Protocol
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
+from penstock.options import TaskOptions
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.wiring import Wiring
-from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
+from penstock.queue.wakeups import CHORES, RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
 from penstock.values.jsontext import dumps
 
+USUAL = TaskOptions()
 MOST_RUNS = 5000
 LONGEST_ARGS = 4096
 STORED_OPTIONS = ("timeout", "executor", "retries")
@@ -46,13 +48,25 @@ class Host(Protocol):
 
 
 class Mould(NamedTuple):
-    """What all steps of one node have in common as jobs."""
+    """What all steps of one node, or calls of one callback, have in common as jobs."""
 
     task: str
     queue: str
     priority: int
     options: str | None
     max_crashes: int | None
+
+    @classmethod
+    def of(cls, task: str, said: Mapping[str, Any]) -> Mould:
+        """As the definition says; it is the same in a process that does not know the task."""
+        stored = {name: said[name] for name in STORED_OPTIONS if name in said}
+        return cls(
+            task,
+            said.get("queue", USUAL.queue),
+            said.get("priority", USUAL.priority),
+            dumps(stored) if stored else None,
+            said.get("max_crashes", USUAL.max_crashes),
+        )
 
 
 class Origin(NamedTuple):
@@ -76,6 +90,8 @@ class Trace:
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
+    calls: bool = False
+    """Whether those who look after runs are to be called after the commit."""
 
 
 class Desk:
@@ -108,13 +124,12 @@ class Desk:
     # steps
 
     def mould(self, definition: str, node: Node) -> Mould:
-        """How steps of a node are enqueued: as its task says, where the step does not say otherwise."""
+        """How steps of a node are enqueued."""
         found = self._moulds.get((definition, node.key))
         if found is None:
-            task = self.host.find_task(node.target) if node.kind is Kind.TASK else None
-            found = _mould(node, task)
-            if task is not None:
-                self._moulds[definition, node.key] = found
+            named = node.kind in (Kind.TASK, Kind.CHILD)
+            task = node.target if named else f"@{node.kind}.{node.target}"[:200]
+            found = self._moulds[definition, node.key] = Mould.of(task, node.options.job)
         return found
 
     # the transaction under way
@@ -140,6 +155,13 @@ class Desk:
         made.clear()
         self.host.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes])
 
+    def tell_chores(self, tx: Transaction) -> None:
+        """After the commit, have what was left to do for a run looked at now, if this process is a worker."""
+        trace = self.trace(tx)
+        if not trace.calls:
+            trace.calls = True
+            tx.after_commit(lambda: self.host.wakeups.relay(CHORES))
+
     def tell_ended(self, tx: Transaction) -> None:
         if tx.opened is not None:
             self.host.wakeups.tell_with(tx, [RUN_ENDED])
@@ -149,17 +171,3 @@ class Desk:
     def _tell(self, trace: Trace) -> None:
         for queue, tier in sorted(set(trace.made.values())):
             self.host.wakeups.tell(ready(queue, tier))
-
-
-def _mould(node: Node, task: Any) -> Mould:
-    said: Mapping[str, Any] = node.options.job
-    stored = {name: said[name] for name in STORED_OPTIONS if name in said}
-    settings = task.settings if task is not None else None
-    crashes = settings.max_crashes if settings is not None else 10
-    return Mould(
-        task=node.target if node.kind in (Kind.TASK, Kind.CHILD) else f"@{node.kind}.{node.target}"[:200],
-        queue=said.get("queue") or (settings.queue if settings is not None else "default"),
-        priority=said.get("priority", settings.priority if settings is not None else 0),
-        options=dumps(stored) if stored else None,
-        max_crashes=said.get("max_crashes", crashes),
-    )

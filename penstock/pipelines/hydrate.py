@@ -11,8 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from penstock.database.transaction import Transaction
-from penstock.errors import PenstockError
-from penstock.pipelines import revive, runs, streams
+from penstock.pipelines import children, revive, runs, streams
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.definition import Kind, Node
@@ -21,14 +20,10 @@ from penstock.pipelines.inputs import arguments
 from penstock.pipelines.paths import path_of
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
-from penstock.pipelines.trigger import NewRun, open_runs
-from penstock.queue.jobs import Attempt, Claim, Ended
-from penstock.queue.settle import record
-from penstock.values.failure import Failure
-from penstock.values.ids import new_id
+from penstock.pipelines.trigger import open_runs
+from penstock.queue.jobs import Claim, Ended
 from penstock.values.jsontext import loads
-from penstock.values.outcome import Outcome
-from penstock.values.status import JobStatus, OutcomeKind, Reason
+from penstock.values.status import JobStatus, Reason
 
 SKIP = """
 UPDATE {job_states} {by_key} SET status = :status, reason = :reason, token = NULL, process_id = NULL,
@@ -79,7 +74,7 @@ def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
         _forget(tx, claims, going)
         ours = _still_ours(tx, [*paused, *children, *refused])
         _park(tx, [claim for claim in paused if claim.job_id in ours], JobStatus.AVAILABLE)
-        _open_children(desk, tx, [claim for claim in ready[len(going) :] if claim.job_id in ours])
+        _start_children(desk, tx, found, [claim for claim in ready[len(going) :] if claim.job_id in ours])
         _refuse(desk, tx, found, [claim for claim in refused if claim.job_id in ours])
     return ready[: len(going)]
 
@@ -155,44 +150,16 @@ def _park(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
         tx.run(PARK, status=status.value, ids=sorted([claim.job_id for claim in claims]))
 
 
-def _open_children(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> None:
+def _start_children(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
     if not claims:
         return
-    opened: list[NewRun] = []
-    wrong: list[Attempt] = []
-    for claim in claims:
-        pipeline = desk.host.find_pipeline(claim.task)
-        args, kwargs = claim.call or ((), {})
-        try:
-            text = pipeline.encode_raw(args, kwargs)
-        except PenstockError as error:
-            outcome = Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.ARGUMENTS_INVALID)
-            wrong.append(Attempt(claim, outcome))
-            continue
-        opened.append(
-            NewRun(new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id)
-        )
-    parents = {new.parent_job for new in opened}
+    news, wrong = children.prepare(desk, tx, found, claims)
+    parents = {new.parent_job for new in news}
     _park(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
-    open_runs(desk, tx, opened)
-    _fail(desk, tx, wrong)
-
-
-def _fail(desk: Desk, tx: Transaction, attempts: Sequence[Attempt]) -> None:
-    """Children that cannot be opened with what they are given."""
-    if not attempts:
-        return
-    record(tx, attempts, None)
-    reason = Reason.ARGUMENTS_INVALID
-    ended = [
-        Ended(
-            c.job_id, str(c.run_id), str(c.node), c.path or "", JobStatus.FAILED, reason, None, str(o.failure)
-        )
-        for c, o, *_ in attempts
-    ]
-    ids = sorted([step.job_id for step in ended])
-    tx.run(SKIP, status=JobStatus.FAILED.value, reason=reason.value, ids=ids)
-    follow(desk, tx, ended)
+    open_runs(desk, tx, news)
+    if wrong:
+        children.fail(tx, wrong)
+        follow(desk, tx, [children.ended(attempt) for attempt in wrong])
 
 
 def _node(run: RunView, claim: Claim) -> Node:

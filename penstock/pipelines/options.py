@@ -5,13 +5,16 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import DefinitionError, PenstockError
+from penstock.options import TaskOptions
+from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.definition import StepOptions, Strategy
 from penstock.pipelines.expressions import JsonValue
 from penstock.values.retry import Retry
 
+USUAL = TaskOptions()
 _ELSEWHERE = {
     "connection": "pass it where the run is triggered: pipeline.options(connection=...).trigger(...)",
     "at": "a step's time is relative to the step before it: use delay=",
@@ -41,7 +44,13 @@ class StepSettings:
     options: StepOptions
 
 
-def step_settings(step: str, given: Mapping[str, object]) -> StepSettings:
+def step_settings(step: str, callee: Callee) -> StepSettings:
+    """Check and sort the options given for a step that is this task or pipeline."""
+    found = read_settings(step, callee.overrides)
+    return replace(found, options=replace(found.options, job=queue_options(step, callee)))
+
+
+def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     """Check and sort the options given for `step`."""
     for name in given:
         if name in _ELSEWHERE:
@@ -58,6 +67,20 @@ def step_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     delay = seconds(step, "delay", given.get("delay"))
     options = StepOptions(delay=delay, on_failure=_strategy(step, given), job=_job_options(step, given))
     return StepSettings(key=key, after=_after(step, given.get("after", ())), options=options)
+
+
+def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
+    """How its jobs are queued: as `.options()` says, else as the task itself says here and now."""
+    job = _job_options(step, callee.overrides)
+    task = getattr(callee, "settings", None)
+    if isinstance(task, TaskOptions):
+        own: dict[str, JsonValue] = {
+            "queue": task.queue,
+            "priority": task.priority,
+            "max_crashes": task.max_crashes,
+        }
+        job |= {name: value for name, value in own.items() if value != getattr(USUAL, name)}
+    return job
 
 
 def strategy(where: str, value: object) -> Strategy:

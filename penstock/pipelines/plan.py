@@ -48,7 +48,7 @@ def advance(wiring: Wiring, facts: RunFacts, ended: StepEnded) -> Plan:
     cascade = Cascade(wiring, facts.mode)
     place = wiring.places[ended.node]
     token = Token.PASS
-    if ended.status is JobStatus.SKIPPED or (ended.status is JobStatus.CANCELLED and cascade.cancelled):
+    if ended.status is JobStatus.SKIPPED or (ended.status is JobStatus.CANCELLED and cascade.over):
         token = Token.BLOCKED
     elif ended.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         strategy = strategy_of(wiring.definition, place.node)

@@ -1,6 +1,7 @@
 """Old runs go, oldest end first, a batch of steps at a time; the run's row last.
 
-A run stays as long as somebody who has not ended may need it: one that follows it, or one that was revived from it.
+A run stays as long as somebody who has not ended may need it: one that follows it, or one that was revived from
+it, or from the run that it is a child of.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ OLDEST = """
 SELECT r.id, r.pipeline, r.run_key FROM {runs} r WHERE r.ended_at < {now} - :age
   AND NOT EXISTS (SELECT 1 FROM {chains} c JOIN {runs} d ON d.id = c.downstream_id
     WHERE c.upstream_id = r.id AND d.ended_at IS NULL)
-  AND NOT EXISTS (SELECT 1 FROM {runs} d WHERE d.revived_from = r.id AND d.ended_at IS NULL)
+  AND NOT EXISTS (SELECT 1 FROM {runs} d WHERE d.revived_from IN (r.id, r.parent_run_id) AND d.ended_at IS NULL)
 ORDER BY r.ended_at, r.id LIMIT 1
 """
 STEPS = "SELECT id FROM {jobs} WHERE run_id = :run LIMIT :limit"

@@ -4,7 +4,8 @@ The new run begins like any other. What makes it a revival is looked at when a s
 succeeded in the run it was revived from, or in one before that, the claim is settled at once with the old output,
 and its handler does not run. So any reason for which a run stopped can be revived, whatever its shape and size, and
 nothing is special about a crash in the middle. A step that is done again keeps the idempotency key of its first
-incarnation.
+incarnation. A wait that has ended is over when it begins (see `signals`); a child run that did not succeed is itself
+revived when its step is done again (see `children`).
 
 With `only`, steps that had failed keep their failure too, but for that one.
 """
@@ -13,13 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ReviveError
-from penstock.pipelines import reading, trigger
+from penstock.pipelines import lineage, reading, trigger
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
+from penstock.pipelines.lineage import Before, Place
 from penstock.pipelines.runs import RunView, wiring_for
 from penstock.pipelines.trigger import NewRun
 from penstock.queue.jobs import Attempt, Claim
@@ -27,16 +28,10 @@ from penstock.queue.read import LAST_ERROR
 from penstock.queue.settle import settle
 from penstock.values.failure import Failure
 from penstock.values.outcome import Outcome
-from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.status import OutcomeKind, Reason, RunStatus
 
 LOCK = "SELECT status FROM {runs} WHERE id = :id {lock}"
 REVIVED = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key"
-ANCESTOR = "SELECT revived_from FROM {runs} WHERE id = :id"
-STEPS_BEFORE = """
-SELECT j.run_id, j.node, j.path, j.id, s.status, s.reason FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
-WHERE j.run_id {among:runs:uuid} AND j.node {among:nodes:text} AND j.path {among:paths:text}
-"""
-OUTPUTS = "SELECT job_id, output FROM {executions} WHERE job_id {among:ids:uuid} AND outcome = 'succeeded'"
 COPY_SIGNALS = """
 INSERT INTO {signals} (run_id, name, value, signalled_at)
 SELECT :new, name, value, signalled_at FROM {signals} WHERE run_id = :old
@@ -51,17 +46,6 @@ WHERE j.run_id = :run AND s.status = 'failed'
 """
 
 Where = tuple[str, str, str]
-
-
-class Before(NamedTuple):
-    """What an earlier run made of a step."""
-
-    first: str
-    """The job of its first incarnation: its idempotency key."""
-    succeeded: str | None
-    """The job that has its output."""
-    failed: tuple[str, str | None] | None
-    """The job that failed last, and why."""
 
 
 def revive(
@@ -88,12 +72,17 @@ def revive(
     if only is not None:
         _check_failed(tx, old, only)
     tx.insert("run_keys", [{"pipeline": standing.pipeline, "run_key": key, "run_id": new}])
-    tx.run(COPY_SIGNALS, new=new, old=old)
-    if duplicate_context:
-        tx.run(COPY_CONTEXT, new=new, old=old)
+    inherit(tx, old, new, duplicate_context)
     definition = wiring_for(desk, tx, standing.definition).definition
     fresh = NewRun(new, definition, standing.args if args is None else args, revived_from=old, only=only)
     trigger.open_runs(desk, tx, [fresh])
+
+
+def inherit(tx: Transaction, old: str, new: str, context: bool) -> None:
+    """What a revived run is given of the old one beside its outputs: its signals and, if wished, its context."""
+    tx.run(COPY_SIGNALS, new=new, old=old)
+    if context:
+        tx.run(COPY_CONTEXT, new=new, old=old)
 
 
 def _check_failed(tx: Transaction, run: str, step: str) -> None:
@@ -110,7 +99,7 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
     if not revived:
         return list(claims)
     before = _before(tx, found, revived)
-    outputs = _outputs(tx, [known.succeeded for known in before.values() if known.succeeded is not None])
+    outputs = lineage.outputs(tx, before.values())
     kept: list[Attempt] = []
     left: list[Claim] = []
     for claim in claims:
@@ -142,39 +131,11 @@ def _outcome(
 
 
 def _before(tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> dict[Where, Before]:
-    by_run: dict[str, list[Claim]] = {}
+    by_run: dict[str, list[Place]] = {}
     for claim in claims:
-        by_run.setdefault(str(claim.run_id), []).append(claim)
-    before: dict[Where, Before] = {}
-    for run, steps in by_run.items():
-        ancestors = _ancestors(tx, str(found[run].revived_from))
-        nodes = sorted({str(step.node) for step in steps})
-        paths = sorted({step.path or "" for step in steps})
-        rows = tx.rows(STEPS_BEFORE, runs=ancestors, nodes=nodes, paths=paths)
-        # Nearest ancestor first: its word counts; the farthest one gives the key.
-        for row in sorted(rows, key=lambda row: ancestors.index(str(row[0]))):
-            where = (run, str(row[1]), str(row[2] or ""))
-            before[where] = _added(before.get(where), str(row[3]), JobStatus(row[4]), row[5])
-    return before
-
-
-def _added(known: Before | None, job: str, status: JobStatus, reason: str | None) -> Before:
-    succeeded = known.succeeded if known is not None else None
-    failed = known.failed if known is not None else None
-    if succeeded is None and status is JobStatus.SUCCEEDED:
-        succeeded = job
-    if failed is None and status is JobStatus.FAILED:
-        failed = (job, reason)
-    return Before(job, succeeded, failed)
-
-
-def _ancestors(tx: Transaction, run: str) -> list[str]:
-    """The runs a run was revived from, nearest first."""
-    lineage = [run]
-    while (row := tx.row(ANCESTOR, id=lineage[-1])) is not None and row[0] is not None:
-        lineage.append(str(row[0]))
-    return lineage
-
-
-def _outputs(tx: Transaction, jobs: Sequence[str]) -> dict[str, str | None]:
-    return {str(job): output for job, output in tx.rows(OUTPUTS, ids=jobs)} if jobs else {}
+        by_run.setdefault(str(claim.run_id), []).append((str(claim.node), claim.path or ""))
+    return {
+        (run, *where): known
+        for run, places in by_run.items()
+        for where, known in lineage.before(tx, str(found[run].revived_from), places).items()
+    }

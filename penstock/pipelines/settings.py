@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.builder import Builder
+from penstock.pipelines.callback import Callback
 from penstock.pipelines.definition import Definition, Strategy
 from penstock.pipelines.expressions import Expr
-from penstock.pipelines.options import seconds, strategy, whole
+from penstock.pipelines.options import queue_options, seconds, strategy, whole
 from penstock.pipelines.validate import check
 
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
@@ -19,18 +20,18 @@ EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """What `@app.pipeline(...)` and the verbs of a flow set. `callbacks` are task names by event."""
+    """What `@app.pipeline(...)` and the verbs of a flow set. `callbacks` are tasks by event."""
 
     on_failure: Strategy = Strategy.HALT
     max_fanout: int | None = None
     deadline: float | None = None
-    callbacks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
 
     def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
         """The same settings with more tasks for an event."""
         known = dict(self.callbacks)
-        names = tuple([_callback(pipeline, event, task) for task in tasks])
-        known[event] = tuple(dict.fromkeys((*known.get(event, ()), *names)))
+        found = [*known.get(event, ()), *[_callback(pipeline, event, task) for task in tasks]]
+        known[event] = tuple({callback.task: callback for callback in found}.values())
         return replace(self, callbacks=tuple(sorted(known.items())))
 
     def failing(self, pipeline: str, given: object) -> PipelineSettings:
@@ -96,7 +97,7 @@ def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspec
     return list(signature.parameters.values())
 
 
-def _callback(pipeline: str, event: str, task: object) -> str:
+def _callback(pipeline: str, event: str, task: object) -> Callback:
     if isinstance(task, Blueprint) or not isinstance(task, Callee):
         raise DefinitionError(f"pipeline {pipeline!r}: {event} takes tasks, not {task!r}")
-    return task.name
+    return Callback.of(task.name, task.signature, queue_options(f"{pipeline}.{event}", task))

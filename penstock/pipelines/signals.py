@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
-from penstock.pipelines import timers
+from penstock.pipelines import lineage, timers
 from penstock.pipelines.apply import Application
 from penstock.pipelines.definition import Kind
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.runs import views
+from penstock.pipelines.paths import path_text
+from penstock.pipelines.runs import RunView, views
 from penstock.pipelines.steps import NewStep
 from penstock.pipelines.waiting import Conclusion, conclude
 from penstock.queue.jobs import Ended
+from penstock.queue.read import LAST_ERROR
 from penstock.values.status import JobStatus, Reason
 
 SIGNALS = "SELECT run_id, name, value FROM {signals} WHERE run_id {among:ids:uuid}"
@@ -39,13 +41,39 @@ def arrange(application: Application, waits: Mapping[str, Sequence[NewStep]]) ->
     concluded: dict[str, Conclusion] = {}
     for run, steps in waits.items():
         places = application.runs[run].wiring.places
+        over = _over_before(application, application.runs[run], steps)
         for step in steps:
             node = places[step.node].node
-            if (run, node.target) in given:
+            if step.id in over:
+                concluded[step.id] = over[step.id]
+            elif (run, node.target) in given:
                 concluded[step.id] = Conclusion(JobStatus.SUCCEEDED, given[run, node.target])
             elif node.wait is not None and node.wait.timeout is not None:
                 timers.set(tx, timers.WAIT, run, after=node.wait.timeout, job=step.id, data=step.node)
+                application.desk.tell_chores(tx)
     return conclude(tx, concluded)
+
+
+def _over_before(application: Application, run: RunView, steps: Sequence[NewStep]) -> dict[str, Conclusion]:
+    """Waits that ended in the run this one was revived from are over; also those that ended with their default."""
+    if run.revived_from is None:
+        return {}
+    tx = application.tx
+    places = {step.id: (step.node, path_text(step.path)) for step in steps}
+    before = lineage.before(tx, run.revived_from, places.values())
+    outputs = lineage.outputs(tx, before.values())
+    over: dict[str, Conclusion] = {}
+    for job, place in places.items():
+        known = before.get(place)
+        if known is None:
+            continue
+        if known.succeeded in outputs:
+            over[job] = Conclusion(JobStatus.SUCCEEDED, outputs[known.succeeded])
+        elif known.failed is not None and run.only not in (None, place[0]):
+            reason = Reason(known.failed[1]) if known.failed[1] else None
+            error = tx.row(LAST_ERROR, id=known.failed[0])
+            over[job] = Conclusion(JobStatus.FAILED, None, reason, error[1] if error is not None else None)
+    return over
 
 
 def record(tx: Transaction, run: str, name: str, value: str) -> bool:

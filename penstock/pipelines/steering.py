@@ -4,14 +4,11 @@ Each begins with one short transaction that locks the run's row and nothing else
 whoever steers works them off at once, and should that process die, any other does. So a cancelled run ends even if
 nobody is left who asked for it.
 
-Cancelling: nothing new starts, what has not started is swept, what runs is told; after the grace it is given up on,
-its claim taken away, so that whatever it still returns is refused by the fence. Children are cancelled likewise,
-each by a timer of its own.
+Cancelling: nothing new starts, what has not started is swept, what runs is told; after the grace it is given up on
+(see `giving_up`). Children are cancelled likewise, each by a timer of its own.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
@@ -20,10 +17,10 @@ from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.runs import views
-from penstock.queue.jobs import Ended, tier_of
+from penstock.queue.jobs import tier_of
 from penstock.queue.wakeups import ready
 from penstock.values.jsontext import dumps
-from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.status import Reason, RunStatus
 
 LOCK = "SELECT status, mode, ended_at FROM {runs} WHERE id = :id {lock}"
 CANCEL = "UPDATE {runs} SET mode = 'cancelled', status = 'cancelling', paused_at = NULL WHERE id = :id"
@@ -32,19 +29,7 @@ UPDATE {runs} SET mode = 'cancelled', status = :status, reasons = :reasons, ende
 """
 PAUSE = "UPDATE {runs} SET status = 'paused', paused_at = {now} WHERE id = :id"
 RESUME = "UPDATE {runs} SET status = 'running', paused_at = NULL WHERE id = :id"
-CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL"
-HELD = """
-SELECT j.id, j.node, j.path, s.generation, s.claimed_at, s.process_id FROM {jobs} j
-JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running' ORDER BY j.id LIMIT 500
-"""
-LOCK_HELD = """
-SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
-"""
-GIVE_UP = """
-UPDATE {job_states} SET status = 'cancelled', reason = 'cancelled', token = NULL, process_id = NULL,
-  finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
+CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL AND mode <> 'cancelled'"
 PARKED = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after ORDER BY j.id LIMIT 500
@@ -97,38 +82,6 @@ def cancel_child(desk: Desk, tx: Transaction, run: str, grace: str) -> None:
     row = tx.row(LOCK, id=run)
     if row is not None and row[2] is None:
         cancel(desk, tx, run, float(grace))
-
-
-def give_up(tx: Transaction, run: str) -> list[Ended]:
-    """The grace is over: what still runs is no longer waited for. What is to follow."""
-    tx.stage("give_up")
-    row = tx.row(LOCK.replace("{lock}", ""), id=run)
-    if row is None or row[2] is not None or row[1] != "cancelled":
-        return []
-    found = {str(held[0]): held for held in tx.rows(HELD, run=run)}
-    mine = [str(id) for (id,) in tx.rows(LOCK_HELD, ids=sorted(found))] if found else []
-    if not mine:
-        return []
-    tx.run(GIVE_UP, ids=mine)
-    tx.insert("executions", [_given_up(found[id]) for id in mine], finished_at="{now}")
-    timers.set(tx, timers.GIVE_UP, run, after=1.0)
-    return [
-        Ended(id, run, found[id][1], found[id][2] or "", JobStatus.CANCELLED, Reason.CANCELLED, None)
-        for id in mine
-    ]
-
-
-def _given_up(held: Sequence[object]) -> dict[str, object]:
-    job, _node, _path, generation, claimed_at, process = held
-    return {
-        "job_id": job,
-        "generation": generation,
-        "process_id": process,
-        "started_at": claimed_at,
-        "outcome": OutcomeKind.CANCELLED.value,
-        "error_type": "Cancelled",
-        "error": "it was still running when the grace of its run's cancellation was over",
-    }
 
 
 def pause(tx: Transaction, run: str) -> bool:

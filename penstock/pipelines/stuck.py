@@ -30,7 +30,9 @@ SELECT 1 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status IN ('available', 'scheduled', 'running', 'waiting') LIMIT 1
 """
 EXPANDING = "SELECT 1 FROM {advancements} WHERE run_id = :run LIMIT 1"
-TIMED = "SELECT 1 FROM {timers} WHERE run_id = :run AND kind <> 'deadline' LIMIT 1"
+TIMED = """
+SELECT 1 FROM {timers} WHERE run_id = :run AND kind NOT IN ('deadline', 'sweep', 'give_up') LIMIT 1
+"""
 LOST = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available'

@@ -66,12 +66,14 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
         deadline = new.definition.deadline
         if deadline is not None and not new.waits:
             timers.set(tx, timers.DEADLINE, new.id, after=new.delay + deadline)
+            desk.tell_chores(tx)
         if new.starts_now:
             origin = Origin(new.definition.name, new.definition.hash, new.args, new.revived_from, new.only)
             trace.modes[new.id] = ("running", False)
             application.begin(view(desk, tx, new.id, origin))
         elif not new.waits:
             timers.set(tx, timers.START, new.id, after=new.delay)
+            desk.tell_chores(tx)
     finish(application)
 
 

@@ -24,6 +24,8 @@ QUIET = 30.0
 READY = "ready"
 ENDED = "ended"
 RUN_ENDED = "ended\truns"
+CHORES = "chores"
+"""There is something to look after for a run. Told in this process only."""
 
 
 def ready(queue: str, tier: int) -> str:

@@ -27,6 +27,7 @@ class Host(Protocol):
     hydrate: Hydrate | None
     reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]
+    next_chore: Callable[[], float | None]
 
     @property
     def task_names(self) -> Sequence[str]: ...

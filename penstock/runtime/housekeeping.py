@@ -6,6 +6,7 @@ a lease, to save work.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -35,6 +36,7 @@ class Housekeeping(Service):
         stream: Stream,
         follow: Follow,
         chores: tuple[Chore, ...] = (),
+        next_chore: Callable[[], float | None] = lambda: None,
     ) -> None:
         super().__init__(stream)
         self.database = database
@@ -42,6 +44,8 @@ class Housekeeping(Service):
         self.wakeups = wakeups
         self.follow = follow
         self.chores = chores
+        self.next_chore = next_chore
+        self._called = threading.Event()
         self.settings = database.settings
         self.next_due: float | None = None
         self.contact = Contact(self.settings.reap_after)
@@ -106,6 +110,16 @@ class Housekeeping(Service):
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
         return after is not None
 
+    def call(self) -> None:
+        """There is something to do: look now. A call that comes during a turn is kept."""
+        self._called.set()
+
+    def stop(self) -> None:
+        super().stop()
+        self._called.set()
+
     def pause(self) -> None:
-        longest = self.settings.housekeeping_interval
-        self.stopping.wait(longest if self.next_due is None else min(longest, self.next_due + 0.001))
+        due = [time for time in (self.next_due, self.next_chore()) if time is not None]
+        self._called.wait(min([self.settings.housekeeping_interval, *[time + 0.001 for time in due]]))
+        if not self.stopping.is_set():
+            self._called.clear()

@@ -11,7 +11,7 @@ from penstock.database.ears import ear_for
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import family
 from penstock.queue.jobs import Attempt, Claim
-from penstock.queue.wakeups import READY
+from penstock.queue.wakeups import CHORES, READY
 from penstock.runtime.crew import Crew
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.housekeeping import Housekeeping
@@ -95,7 +95,13 @@ class Worker:
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.housekeeping = Housekeeping(
-            app.database, lambda: self.identity.id, app.wakeups, app.events, app.follow, app.chores
+            app.database,
+            lambda: self.identity.id,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.chores,
+            app.next_chore,
         )
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
@@ -158,6 +164,8 @@ class Worker:
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
             self.waker.wake(subject)
+        elif subject == CHORES:
+            self.housekeeping.call()
 
     def _declared_dead(self) -> None:
         """Nothing that we hold is ours any more."""

@@ -1,0 +1,61 @@
+"""A task that hears of a run's end, as the definition keeps it: whoever ends the run may not know the task."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from penstock.pipelines.expressions import JsonValue
+
+ALIASES = {"run": "run_id", "id": "run_id"}
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """`takes` are the names of its parameters, `rest` whether it takes any others by name; `job` how it is queued."""
+
+    task: str
+    takes: tuple[str, ...] = ()
+    rest: bool = False
+    job: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: str, signature: inspect.Signature, job: Mapping[str, JsonValue]) -> Callback:
+        parameters = signature.parameters.values()
+        names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        return cls(task, tuple(names), any(p.kind is p.VAR_KEYWORD for p in parameters), job)
+
+    def arguments(self, told: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
+        """What it takes of it by name, and what goes to its `**` parameter.
+
+        A task with other parameters only is given all of it, as a dict, in the first one.
+        """
+        given = {
+            name: told[ALIASES.get(name, name)] for name in self.takes if ALIASES.get(name, name) in told
+        }
+        if self.rest:
+            return given, {name: value for name, value in told.items() if name not in given}
+        if not given and self.takes:
+            return {self.takes[0]: dict(told)}, {}
+        return given, {}
+
+    def to_json(self) -> dict[str, JsonValue]:
+        stored: dict[str, JsonValue] = {"task": self.task}
+        if self.takes:
+            stored["takes"] = list(self.takes)
+        if self.rest:
+            stored["rest"] = True
+        if self.job:
+            stored["job"] = dict(self.job)
+        return stored
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, JsonValue]) -> Callback:
+        return cls(
+            cast(str, stored["task"]),
+            tuple(cast("list[str]", stored.get("takes", []))),
+            bool(stored.get("rest", False)),
+            cast("dict[str, JsonValue]", stored.get("job", {})),
+        )

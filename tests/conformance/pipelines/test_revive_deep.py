@@ -1,0 +1,185 @@
+"""What a revived run keeps beyond its own tasks: the work of its children, and waits that are over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import penstock
+from penstock import Penstock, wait_for
+from penstock.testing import drain, travel
+
+
+class Nested:
+    """A pipeline in a pipeline in a pipeline; the innermost has something to keep and something that fails."""
+
+    def __init__(self, app: Penstock) -> None:
+        self.calls: list[str] = []
+        self.keys: dict[str, set[str]] = {}
+        self.broken = True
+
+        @app.task(name="costly")
+        def costly(item: int) -> int:
+            self.note(f"costly {item}")
+            penstock.current().context[f"cost {item}"] = item
+            return item * 10
+
+        @app.task(name="fragile", retries=0)
+        def fragile(costs: list[int]) -> int:
+            self.note("fragile")
+            if self.broken:
+                raise ValueError("not today")
+            return sum(costs) + int(penstock.current().context["cost 2"])
+
+        @app.pipeline(name="inner")
+        def inner(items: list[int]) -> Any:
+            return fragile(costly.map(items).collect())
+
+        @app.pipeline(name="middle")
+        def middle(items: list[int]) -> Any:
+            return inner(items)
+
+        @app.pipeline(name="outer")
+        def outer(items: list[int]) -> Any:
+            return [middle(items), costly(9)]
+
+        self.outer = outer
+
+    def note(self, call: str) -> None:
+        self.calls.append(call)
+        self.keys.setdefault(call, set()).add(penstock.current().idempotency_key)
+
+
+def test_what_a_child_has_finished_is_kept_when_its_parent_is_revived(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    drain(app)
+    assert run.status == "halted"
+    assert sorted(nested.calls) == ["costly 1", "costly 2", "costly 9", "fragile"]
+    (old_child,) = app.runs(pipeline="inner")
+    nested.calls.clear()
+    nested.broken = False
+    again = run.revive()
+    drain(app)
+    assert again.result(0) == [32, 90]
+    assert nested.calls == ["fragile"]
+    assert all(len(keys) == 1 for keys in nested.keys.values()), "the same work has the same key"
+    new_child = app.runs(pipeline="inner")[0]
+    assert new_child.revived_from == old_child
+
+
+def test_a_child_keeps_its_work_over_several_revivals(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    for _ in range(3):
+        drain(app)
+        run = run.revive()
+    nested.broken = False
+    drain(app)
+    assert run.result(0) == [32, 90]
+    assert [nested.calls.count(call) for call in ("costly 1", "costly 2", "fragile")] == [1, 1, 4]
+
+
+def test_each_child_of_an_expand_is_revived_as_itself(app: Penstock) -> None:
+    broken, calls = {2}, []
+
+    @app.task(name="begin")
+    def begin(item: int) -> int:
+        calls.append(f"begin {item}")
+        return item
+
+    @app.task(name="end", retries=0)
+    def end(item: int) -> int:
+        calls.append(f"end {item}")
+        if item in broken:
+            raise ValueError(item)
+        return item
+
+    @app.pipeline(name="one")
+    def one(item: int) -> Any:
+        return end(begin(item))
+
+    @app.pipeline(name="each", on_failure="continue")
+    def each() -> Any:
+        return one.map([1, 2, 3]).collect()
+
+    run = each.trigger()
+    drain(app)
+    assert run.status == "failed"
+    broken.clear()
+    calls.clear()
+    again = run.revive()
+    drain(app)
+    assert again.result(0) == [1, 2, 3]
+    assert calls == ["end 2"]
+
+
+def test_a_child_of_a_run_that_others_still_need_is_not_pruned(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    drain(app)
+    again = run.revive()
+    again.pause()
+    day = 86_400
+    with travel(app, 30 * day):
+        app.engine.chores.prune()
+        assert {found.pipeline for found in app.runs(status="halted")} == {"outer", "middle"}
+        nested.broken = False
+        nested.calls.clear()
+        again.resume()
+        drain(app)
+        assert again.result(0) == [32, 90]
+
+
+def test_a_wait_that_has_ended_is_over_in_the_revived_run(app: Penstock) -> None:
+    broken = [True]
+
+    @app.task(name="act", retries=0)
+    def act(*answers: str) -> list[str]:
+        if broken:
+            raise ValueError("no")
+        return list(answers)
+
+    @app.pipeline(name="asking")
+    def asking() -> Any:
+        return act(wait_for("first", timeout=60, default="by itself"), wait_for("second", timeout=7200))
+
+    run = asking.trigger()
+    drain(app)
+    run.signal("second", "given")
+    with travel(app, 61):
+        drain(app)
+    assert run.status == "halted"
+    broken.clear()
+    again = run.revive()
+    drain(app)
+    assert again.result(0) == ["by itself", "given"], "nobody waits a second time"
+
+
+def test_a_wait_that_failed_is_waited_for_again_or_stays_failed_when_another_step_is_retried(
+    app: Penstock,
+) -> None:
+    @app.task(name="maybe", retries=0)
+    def maybe() -> str:
+        raise ValueError("no")
+
+    @app.pipeline(name="two", on_failure="continue")
+    def two() -> Any:
+        return [maybe(), wait_for("answer", timeout=60)]
+
+    run = two.trigger()
+    with travel(app, 61):
+        drain(app)
+        assert {step.key: step.status.value for step in run.steps()} == {
+            "maybe": "failed",
+            "answer": "failed",
+        }
+        other = run.retry_step("maybe")
+        drain(app)
+        failed = {step.key: step.reason for step in other.steps()}
+        assert failed == {"maybe": "retries_exhausted", "answer": "wait_timed_out"}
+        again = other.revive()
+        drain(app)
+        assert again.status == "running"
+        again.signal("answer", "yes")
+        drain(app)
+        assert {step.key: step.output for step in again.steps()} == {"maybe": None, "answer": "yes"}
