@@ -104,7 +104,7 @@ def _measure_one(
     try:
         with bench(postgres, system, scale) as place:
             figures = workload.measure(place)
-    except (AgentFailed, NotImplementedError) as problem:
+    except AgentFailed as problem:
         console.print(f"[red]{workload.name} {system.name} failed[/red]: {problem}", markup=True)
         figures = {}
     figures["load"] = load_before

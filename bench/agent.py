@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from bench.field import CLASSES
 from bench.marks import Marks
-from bench.systems.base import STEPS, System
+from bench.systems.base import STEPS, PipelineSystem, SupervisedSystem, System
 
 Answer = dict[str, Any]
 WARM_UP = 20
@@ -70,7 +70,7 @@ async def pipelines(system: System, options: Answer) -> Answer:
             await system.enqueue("step", number * STEPS)
             ended = await _stamped(system, number + 1)
         else:
-            await system.run_pipeline(number)
+            await _with_pipelines(system).run_pipeline(number)
             ended = time.monotonic()
         seconds.append(ended - began)
         await asyncio.sleep(0.02)
@@ -89,14 +89,20 @@ async def start_pipelines(system: System, options: Answer) -> Answer:
         for number in range(options["count"]):
             await system.enqueue("step", number * STEPS)
     else:
-        await system.start_pipelines(options["count"])
+        await _with_pipelines(system).start_pipelines(options["count"])
     return {}
 
 
 async def fan(system: System, options: Answer) -> Answer:
     began = time.monotonic()
-    await system.fan(options["width"])
+    await _with_pipelines(system).fan(options["width"])
     return {"seconds": time.monotonic() - began}
+
+
+def _with_pipelines(system: System) -> PipelineSystem:
+    if not isinstance(system, PipelineSystem):
+        raise TypeError(f"{type(system).__name__} has no pipelines")
+    return system
 
 
 async def work(system: System, _options: Answer) -> Answer:
@@ -105,6 +111,8 @@ async def work(system: System, _options: Answer) -> Answer:
 
 
 async def supervise(system: System, _options: Answer) -> Answer:
+    if not isinstance(system, SupervisedSystem):
+        raise TypeError(f"{type(system).__name__} has no supervisor")
     system.supervise()
     return {}
 

@@ -1,8 +1,9 @@
-"""Waiting for other processes: the only place in the tests that may sleep.
+"""Waiting for other processes and threads: the only place in the tests that may sleep.
 
-Tests that stay in their own process never wait: they turn the loops themselves and move the database clock.
+Tests that need neither never wait: they turn the loops themselves and move the database clock.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,3 +29,15 @@ def eventually(look: Callable[[], T], timeout: float = 30.0) -> T:
         if time.monotonic() > end:
             raise not_yet
         time.sleep(POLL_SECONDS)
+
+
+async def until(look: Callable[[], object], timeout: float = 60.0) -> None:
+    """Yield to the loop until there is something true to see."""
+    async with asyncio.timeout(timeout):
+        while not look():  # noqa: ASYNC110 - what is looked at lies in the database, and cannot set an event
+            await asyncio.sleep(POLL_SECONDS / 4)
+
+
+def pass_time(seconds: float) -> None:
+    """Where time that passes is itself what is tested."""
+    time.sleep(seconds)

@@ -1,8 +1,9 @@
-"""What every adapter can do. Verbs that a system has no means for stay unimplemented: its cell is then empty."""
+"""What every adapter can do, and what only some can: a cell stays empty where a system has no means for it."""
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from typing import Any
 
 from bench.marks import END, Marks
@@ -10,7 +11,7 @@ from bench.marks import END, Marks
 STEPS = 5
 
 
-class System:
+class System(ABC):
     """One system on one database. `open()` is called first in each process."""
 
     def __init__(self, url: str, marks: Marks, options: dict[str, Any]) -> None:
@@ -22,40 +23,25 @@ class System:
         """The event loop this system recommends."""
         return asyncio.run(main)
 
+    @abstractmethod
     async def install(self) -> None:
         """Create the tables, as its documentation says."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def open(self) -> None:
         """Connect; for producers and workers."""
 
+    @abstractmethod
     async def enqueue_many(self, count: int) -> None:
         """No-op jobs, in bulk, the fastest documented way."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def enqueue(self, task: str, number: int) -> None:
         """One job, durable on return. Tasks: noop, mark, nap, step."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def work(self) -> None:
         """Run jobs until killed."""
-        raise NotImplementedError
-
-    def supervise(self) -> None:
-        """Become the program by which workers are run in production."""
-        raise NotImplementedError
-
-    async def run_pipeline(self, number: int) -> None:
-        """Five sequential steps, from the trigger to the result."""
-        raise NotImplementedError
-
-    async def start_pipelines(self, count: int) -> None:
-        """Trigger that many runs of five steps, to be worked off by workers."""
-        raise NotImplementedError
-
-    async def fan(self, width: int) -> None:
-        """1 → width → 1, from the trigger to the result."""
-        raise NotImplementedError
 
     # bodies of the handlers, the same for all
 
@@ -77,3 +63,27 @@ class System:
             self.marks.count()
         else:
             await self.enqueue("step", number + 1)
+
+
+class PipelineSystem(System):
+    """A system with pipelines of its own; elsewhere each step enqueues the next."""
+
+    @abstractmethod
+    async def run_pipeline(self, number: int) -> None:
+        """Five sequential steps, from the trigger to the result."""
+
+    @abstractmethod
+    async def start_pipelines(self, count: int) -> None:
+        """Trigger that many runs of five steps, to be worked off by workers."""
+
+    @abstractmethod
+    async def fan(self, width: int) -> None:
+        """1 → width → 1, from the trigger to the result."""
+
+
+class SupervisedSystem(PipelineSystem):
+    """A system whose workers are run by a program of its own."""
+
+    @abstractmethod
+    def supervise(self) -> None:
+        """Become the program by which workers are run in production."""

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from dbos import DBOS, DBOSClient, WorkflowHandle
 
-from bench.systems.base import STEPS, System
+from bench.systems.base import STEPS, PipelineSystem
 
 QUEUE = "bench"
 POLL = 0.01
@@ -15,7 +15,7 @@ VERSION = "1"
 CLIENT_THREADS = 5
 
 
-class DbosSystem(System):
+class DbosSystem(PipelineSystem):
     async def install(self) -> None:
         self._declare()
         await self._launch()

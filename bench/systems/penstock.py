@@ -7,13 +7,13 @@ import json
 import os
 import sys
 
-from bench.systems.base import System
+from bench.systems.base import SupervisedSystem
 from penstock import Penstock
 from penstock.queue.jobs import tier_of
 from penstock.telemetry.events import JobsClaimed
 
 
-class PenstockSystem(System):
+class PenstockSystem(SupervisedSystem):
     tier = tier_of(0)
 
     async def install(self) -> None:

@@ -78,13 +78,15 @@ class Database:
         return self.patiently(attempt)
 
     def patiently(self, attempt: Callable[[], R]) -> R:
-        """Try again and again, with growing pauses, as long as what fails may pass by itself."""
+        """Try again what may pass by itself: once in any case, then for about as long as a statement may take."""
         delay = 0.005
-        for tries_left in reversed(range(TRIES)):
+        enough = time.monotonic() + self.settings.statement_timeout
+        for tries in range(1, TRIES + 1):
             try:
                 return attempt()
             except Exception as error:
-                if not self.is_passing(error) or not tries_left:
+                late = tries > 1 and time.monotonic() > enough
+                if late or tries == TRIES or not self.is_passing(error):
                     raise self.explained(error) from error
                 time.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, 0.5)
@@ -185,8 +187,7 @@ class Database:
     @property
     def engine(self) -> Engine:
         with self._lock:
-            if self._engine is None:
-                self._engine = self._make_engine()
+            self._engine = self._engine or self._make_engine()
             return self._engine
 
     def _make_engine(self) -> Engine:
@@ -208,8 +209,7 @@ class Database:
 
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
-        with self._lock:
-            engine = self._engine
+        engine = self._engine
         if engine is not None and not isinstance(engine.pool, StaticPool):
             engine.dispose()
 

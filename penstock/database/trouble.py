@@ -9,6 +9,7 @@ OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "Pro
 READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
 NO_ROOM = "Make room on its disk; what waits goes on by itself."
 NO_FILE = "The folder must exist, and this process must be allowed to write there."
+TOO_LONG = "See what keeps it (`penstock doctor` shows old transactions), or raise statement_timeout."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
 ADVICE = {
@@ -20,6 +21,9 @@ ADVICE = {
     "no space left": NO_ROOM,
     "disk i/o": NO_ROOM,
     "unable to open": NO_FILE,
+    "statement timeout": TOO_LONG,
+    "max_statement_time": TOO_LONG,
+    "maximum statement execution time": TOO_LONG,
 }
 
 

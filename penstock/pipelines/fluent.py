@@ -7,6 +7,7 @@ immutable, can be used in several places, and says the same thing as the graph s
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +33,7 @@ class Verb:
     play: Callable[[Growth], None]
 
 
-class Verbs:
+class Verbs(ABC):
     """What both a named and an anonymous flow can say."""
 
     name: str
@@ -114,8 +115,9 @@ class Verbs:
         grown.verbs = (*self.verbs, *verbs)
         return grown
 
+    @abstractmethod
     def _copy(self) -> Self:
-        raise NotImplementedError
+        """The same again, to be changed before anybody sees it."""
 
 
 class Flow(Verbs, Fragment):

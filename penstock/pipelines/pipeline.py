@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, Self, cast
@@ -40,9 +41,9 @@ class Pipeline(Blueprint):
     host: Host
 
     @property
+    @abstractmethod
     def codec(self) -> Signature:
         """The arguments of a run, as typed JSON."""
-        raise NotImplementedError
 
     def trigger(self, *args: Any, **kwargs: Any) -> Run:
         """Start a run; durable from the moment this returns."""

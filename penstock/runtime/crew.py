@@ -52,10 +52,11 @@ class Crew:
         self.leaving = False
         self._accepted = 0
         self._average = 0.05
+        self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
         self.executors: dict[str, Executor] = {
             "async": LoopExecutor(around, self._done),
             "thread": ThreadExecutor(around, self._done_elsewhere, self._vacated, stream),
-            "process": ProcessExecutor(around, self._done_elsewhere, self._vacated, processes),
+            "process": self.processes,
         }
 
     def room(self) -> int:

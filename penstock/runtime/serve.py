@@ -77,7 +77,10 @@ def serve_alone(app: Host, options: WorkerOptions) -> int:
         worker = Worker(app, options)
         stop = Stop(app, worker)
         handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(signals.STOP_SIGNALS, stop.ask)
-        with signals.handling(handlers | {signals.HURRY: stop.hurry}), signals.dumping_stacks():
+        with (
+            signals.handling(handlers | {signals.HURRY: stop.hurry}),
+            signals.dumping_stacks(worker.dump_stacks),
+        ):
             return await _live(worker, stop)
 
     points.watch_environment()
@@ -97,7 +100,7 @@ def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Ca
             signal.SIGCHLD: lambda _number: None,
             signals.HURRY: stop.hurry,
         }
-        with signals.handling(handlers), signals.dumping_stacks():
+        with signals.handling(handlers), signals.dumping_stacks(worker.dump_stacks):
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             threading.Thread(target=_watch, args=(lifeline,), name="penstock-lifeline", daemon=True).start()
             return await _live(worker, stop, ready)

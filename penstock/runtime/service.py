@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from enum import StrEnum
 
 from penstock.telemetry.events import Stream, TroubleBegan, TroubleEnded
@@ -21,7 +22,7 @@ class Turn(StrEnum):
     IDLE = "idle"
 
 
-class Service:
+class Service(ABC):
     """A loop in a thread of its own."""
 
     name = "service"
@@ -34,9 +35,9 @@ class Service:
         self._troubled_since: float | None = None
         self._backoff = 0.05
 
+    @abstractmethod
     def turn(self) -> Turn:
         """One round. Whatever it raises is survived."""
-        raise NotImplementedError  # pragma: no cover - every loop writes its own
 
     def pause(self) -> None:
         """Wait until it is worth another look."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
+LEAVE_AGAIN = 0.5
 JOB_ROLES = ("all", "worker")
 ROW_ROLES = ("all", "reconciler")
 
@@ -64,6 +65,7 @@ class Worker:
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
+        self._stop_by = 0.0
 
     async def __aenter__(self) -> Worker:
         await self.start()
@@ -200,6 +202,7 @@ class Worker:
             return
         self.stopping.set()
         limit = self.settings.shutdown_timeout if timeout is None else timeout
+        self._stop_by = self.loop.time() + limit
         rows = asyncio.create_task(self.rows.stop(limit, lambda: self.hurried))
         self.pump.claiming = False
         self.waker.wake()
@@ -208,13 +211,22 @@ class Worker:
         await self._until(lambda: self.crew.busy == 0 or self.hurried, limit)
         self.crew.give_back_running()
         await self._until(lambda: self.crew.busy == 0, 2)
-        await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, 5)
+        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
+        await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, self._left(5))
         await rows
         await self._close()
+
+    def dump_stacks(self) -> None:
+        """Have the processes of handlers show where they stand; this one is asked by its own signal."""
+        if self.services:
+            self.crew.processes.dump_stacks()
 
     def hurry(self) -> None:
         """Stop at once: what still runs is given back without waiting for it."""
         self.hurried = True
+
+    def _left(self, at_least: float) -> float:
+        return at_least if self.hurried else max(at_least, self._stop_by - self.loop.time())
 
     async def _until(self, done: object, seconds: float) -> None:
         deadline = self.loop.time() + seconds
@@ -231,16 +243,22 @@ class Worker:
             self._watch.cancel()
         self.crew.close()
         try:
-            await self.app.doors.run(self._deregister)
+            await self._deregister()
         finally:
             self.waker.close()
             self.pump.link.close()
             self.heartbeat.link.close()
         self.app.events.emit(ProcessStopped(self.identity.id))
 
-    def _deregister(self) -> None:
+    async def _deregister(self) -> None:
         """Take the process row away, and give back whatever is still held: nobody was able to settle it."""
-        try:
-            self.app.database.in_transaction(family.leave, [self.identity.id])
-        except DatabaseUnavailable as error:
-            self.app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
+        leave = self.app.database.in_transaction
+        while True:
+            try:
+                await self.app.doors.run(leave, family.leave, [self.identity.id])
+                return
+            except DatabaseUnavailable as error:
+                if self._left(0) == 0 or self.hurried:
+                    self.app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
+                    return
+            await asyncio.sleep(min(LEAVE_AGAIN, self._left(0)))

@@ -89,6 +89,11 @@ class Shape:
         except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
 
+    def read_argument(self, raw: object, tagged: bool = True) -> object:
+        """Likewise, for a handler: where it asks for an iterator, it gets one."""
+        value = self.read(raw, tagged)
+        return iter(value) if self._origin is Iterator and isinstance(value, list) else value
+
     def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:
         try:
             checked = adapter.validate_python(value, strict=True)

@@ -147,7 +147,7 @@ class Signature:
 
     def _read(self, name: str, shape: Shape, raw: object, tagged: bool) -> object:
         try:
-            return shape.read(raw, tagged)
+            return shape.read_argument(raw, tagged)
         except Mismatch as error:
             raise ArgumentError(self.name, str(error), name) from None
 

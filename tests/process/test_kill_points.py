@@ -1,4 +1,4 @@
-"""SIGKILL between any two statements. Invariants 1, 3, 10 and 11; api.md section 8: no work is lost.
+"""SIGKILL between any two statements. Invariants 1, 3, 10 and 11: no work is lost.
 
 The points are not listed here: a first process passes them undisturbed and writes them down. Then one process is killed
 at each, on a queue of its own; what all of them left is recovered at once and checked.

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable
 from importlib import import_module
 
@@ -12,7 +11,7 @@ import pytest
 from tests.process.conftest import Shop, alive
 from tests.process.shop_source import SHOP
 from tests.servers.postgres import Postgres
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_time
 from tests.workers import Workers
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
@@ -39,7 +38,7 @@ def test_an_outage_longer_than_the_patience_spends_nothing(shop: Shop, postgres_
     pids = sorted(row.pid for row in shop.workers())
     postgres_server.stop(immediate=True)
     eventually(lambda: worker.log.count("in trouble") >= 5)
-    time.sleep(5)  # longer than reap_after: this is about time that passes
+    pass_time(5)  # longer than reap_after
     assert worker.running
     assert all(alive(pid) for pid in pids)
     postgres_server.start()

@@ -77,16 +77,17 @@ def test_a_child_that_will_not_stop_is_killed_in_the_end_and_its_work_given_back
 @pytest.mark.parametrize("children", [0, 1])
 def test_sigusr1_shows_all_stacks(shop: Shop, children: int) -> None:
     worker = shop.start(children=children)
-    first, second = shop.hold("hold"), shop.hold("hold_in_thread")
-    shop.begun(first, second)
+    jobs = [shop.hold(task) for task in ("hold", "hold_in_thread", "hold_in_process")]
+    shop.begun(*jobs)
     worker.send(signal.SIGUSR1)
     pids = {worker.pid, *(row.pid for row in shop.workers())}
     eventually(lambda: all(f"process {pid} has " in worker.log for pid in pids))
+    eventually(lambda: "in hold_in_process" in worker.log)
     assert "in hold_in_thread" in worker.log
     assert "in hold\n" in worker.log
     assert worker.log.count("most recent call first") >= len(pids)
     shop.open_gate()
-    assert first.result(timeout=10) == second.result(timeout=10) == "done"
+    assert [job.result(timeout=10) for job in jobs] == ["done"] * 3
 
 
 def _is_given_back(shop: Shop, job: Job) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
@@ -239,3 +239,14 @@ def test_coroutine_functions_have_results_too() -> None:
     moment = datetime(2026, 1, 1)
     signature = Signature.of(fetch)
     assert signature.decode_result(signature.encode_result(moment)) == moment
+
+
+def test_whoever_asks_for_an_iterator_gets_one() -> None:
+    def total(amounts: Iterator[int], labels: Iterable[str]) -> None: ...
+
+    signature = Signature.of(total)
+    stored = signature.encode_arguments([iter([1, 2]), ["a"]], {})
+    for _args, given in (signature.decode_arguments(stored), signature.decode_call([[1, 2], ["a"]], {})):
+        assert next(given["amounts"]) == 1  # type: ignore[call-overload]
+        assert list(given["amounts"]) == [2]  # type: ignore[call-overload]
+        assert given["labels"] == ["a"]

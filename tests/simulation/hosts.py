@@ -6,6 +6,7 @@ host runs a script of calls. Each has a database object and connections of its o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,7 @@ class Machine:
         self.database.engine.dispose(close=False)
 
 
-class Host(Owner):
+class Host(Owner, ABC):
     """One life of a machine."""
 
     kind = "host"
@@ -112,8 +113,9 @@ class Host(Owner):
         self.world.note(self.name, "starts")
         self.world.spawn("main", self.live, self)
 
+    @abstractmethod
     def live(self) -> None:
-        raise NotImplementedError
+        """What its process does, from beginning to end."""
 
     def leave(self) -> None:
         """Go in order; what the process still runs ends with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -66,6 +67,10 @@ class ProcessExecutor:
         if leader is not None:
             leader.interrupt(why)
 
+    def dump_stacks(self) -> None:
+        for leader in self._leaders:
+            leader.dump_stacks()
+
     def close(self) -> None:
         for _ in self._leaders:
             self._inbox.put(None)
@@ -84,6 +89,8 @@ class Leader(threading.Thread):
         self.why: Interruption | None = None
 
     def run(self) -> None:
+        # Inherited by the child: a request for stacks waits until there is somebody to answer it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         while (work := self.executor.take(self)) is not None:
             self.why = None
             try:
@@ -126,6 +133,11 @@ class Leader(threading.Thread):
     def interrupt(self, why: Interruption) -> None:
         self.why = why
         self.end_child()
+
+    def dump_stacks(self) -> None:
+        child = self.child
+        if child is not None and child.is_alive():
+            os.kill(child.pid, signal.SIGUSR1)
 
     def _spawn(self) -> None:
         self.pipe, theirs = SPAWN.Pipe()

@@ -14,7 +14,8 @@ from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
 from penstock.runtime.worker import Worker
 from tests.conformance.reconcile.test_apply import heard
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ from penstock.runtime.worker import Worker
 from penstock.telemetry import points
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_apply import heard
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
+from tests.waiting import until
 
 
 def add(cloud: Cloud, *ids: int, **values: Any) -> None:
@@ -141,7 +142,7 @@ def test_a_handler_that_takes_too_long_is_an_error(app: Penstock, cloud: Cloud, 
     forever = threading.Event()
 
     async def on_the_loop(item: Any) -> None:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     def in_a_thread(item: Any) -> None:
         forever.wait(3600)
@@ -164,7 +165,7 @@ def test_a_handler_whose_lease_is_lost_is_told_and_ended(app: Penstock, cloud: C
 
     async def hang(item: Any) -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             seen.append(("cancelled", item.lease_lost))
             raise

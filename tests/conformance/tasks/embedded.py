@@ -18,10 +18,3 @@ def beside_a_worker(app: Penstock, main: Callable[[Worker], Awaitable[T]], **opt
             return await asyncio.wait_for(main(worker), 110)
 
     return asyncio.run(both())
-
-
-async def until(look: Callable[[], object], seconds: float = 60) -> None:
-    """Yield to the loop until there is something true to see."""
-    async with asyncio.timeout(seconds):
-        while not look():  # noqa: ASYNC110 - what is looked at lies in the database, and cannot set an event
-            await asyncio.sleep(0.005)

@@ -2,7 +2,7 @@
 
 import os
 import signal
-import time
+from threading import Event
 
 import penstock
 from penstock import Penstock
@@ -29,13 +29,13 @@ def die() -> None:
 @app.task(executor="process", timeout=0.3, retries=0)
 def hang() -> None:
     penstock.current().progress(0.5, str(os.getpid()))
-    time.sleep(3600)
+    Event().wait()
 
 
 @app.task(executor="process")
 def wait() -> None:
     penstock.current().progress(0.5, str(os.getpid()))
-    time.sleep(3600)
+    Event().wait()
 
 
 @app.task(executor="process")

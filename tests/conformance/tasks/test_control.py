@@ -2,15 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 
 import pytest
 
 import penstock
 from penstock import Penstock, Retry
 from penstock.errors import JobFailed, ResultTimeout
+from penstock.job import Patience
 from penstock.testing import drain, travel
 from tests.conformance.tasks.looking import count, counts
+from tests.waiting import until
 
 
 def test_a_waiting_job_is_cancelled_at_once(app: Penstock) -> None:
@@ -153,33 +154,35 @@ def test_a_result_that_takes_too_long_says_so(app: Penstock) -> None:
     assert job.result(timeout=0.01) == 1
 
 
-def test_who_waits_for_a_result_is_woken(make_app: Callable[..., Penstock]) -> None:
-    """Polling alone would take a minute here."""
-    app = make_app(result_poll_interval=60)
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when somebody waits for a result; who is not woken waits for a minute."""
+    begun = threading.Event()
 
+    def pause(_: Patience) -> float:
+        begun.set()
+        return 60
+
+    monkeypatch.setattr(Patience, "_pause", pause)
+    return begun
+
+
+def test_who_waits_for_a_result_is_woken(app: Penstock, waits: threading.Event) -> None:
     @app.task
     def note() -> str:
         return "done"
 
     job = note.enqueue()
     found: list[str] = []
-    waiting = threading.Event()
-
-    def wait() -> None:
-        waiting.set()
-        found.append(job.result(timeout=30))
-
-    waiter = threading.Thread(target=wait)
+    waiter = threading.Thread(target=lambda: found.append(job.result(timeout=30)))
     waiter.start()
-    waiting.wait()
+    assert waits.wait(20)
     drain(app)
     waiter.join(20)
     assert found == ["done"]
 
 
-def test_who_awaits_a_result_is_woken_too(make_app: Callable[..., Penstock]) -> None:
-    app = make_app(result_poll_interval=60)
-
+def test_who_awaits_a_result_is_woken_too(app: Penstock, waits: threading.Event) -> None:
     @app.task
     def note() -> str:
         return "done"
@@ -187,7 +190,7 @@ def test_who_awaits_a_result_is_woken_too(make_app: Callable[..., Penstock]) -> 
     async def main() -> str:
         job = await note.enqueue_async()
         waiter = asyncio.create_task(job.result_async(timeout=30))
-        await asyncio.sleep(0)
+        await until(waits.is_set)
         await asyncio.to_thread(drain, app)
         return await asyncio.wait_for(waiter, 20)
 

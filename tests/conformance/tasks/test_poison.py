@@ -11,9 +11,10 @@ from penstock.runtime.worker import Worker
 from penstock.task import Task
 from penstock.telemetry.events import TroubleBegan
 from penstock.testing import drain
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at, out_of_disk
 from tests.conformance.tasks.looking import count, counts
+from tests.waiting import until
 
 Note = Task[[int], str]
 

@@ -11,8 +11,9 @@ import pytest
 
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import counts, state
+from tests.waiting import until
 
 MODULE = "tests.conformance.tasks.shop"
 

@@ -1,7 +1,5 @@
 """Errors, retries and timeouts: an error spends a retry, and only that; times are the database's."""
 
-import time
-
 import pytest
 
 import penstock
@@ -9,6 +7,7 @@ from penstock import Cancel, Penstock, Retry, Snooze
 from penstock.errors import JobFailed
 from penstock.testing import drain, travel
 from tests.conformance.tasks.looking import count, state
+from tests.waiting import pass_time
 
 
 class Declined(Exception):
@@ -212,7 +211,7 @@ def test_cancel_ends_the_job_without_error(app: Penstock) -> None:
 def test_a_timeout_counts_as_an_error(app: Penstock) -> None:
     @app.task(timeout=0.02, retries=Retry(max=1, delay=0))
     def slow() -> None:
-        time.sleep(0.03)
+        pass_time(0.03)
 
     job = slow.enqueue()
     assert drain(app) == 2

@@ -4,8 +4,10 @@ import asyncio
 import threading
 
 from penstock import Penstock
-from tests.conformance.tasks.embedded import until
+from penstock.telemetry.events import TroubleBegan
+from tests.conformance.tasks.faults import failing_at, out_of_disk
 from tests.conformance.tasks.looking import counts, state
+from tests.waiting import until
 
 
 def test_a_graceful_stop_gives_back_what_it_must_and_spends_nothing(app: Penstock) -> None:
@@ -14,7 +16,7 @@ def test_a_graceful_stop_gives_back_what_it_must_and_spends_nothing(app: Penstoc
     @app.task(retries=0, max_crashes=0)
     async def hang() -> None:
         begun.set()
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
 
     async def main() -> list[str]:
         worker = app.worker(concurrency=1)
@@ -57,7 +59,7 @@ def test_a_graceful_stop_lets_running_work_finish(app: Penstock) -> None:
         job = await work.enqueue_async()
         await until(begun.is_set)
         stopping = asyncio.create_task(worker.stop())
-        await asyncio.sleep(0)
+        await until(worker.stopping.is_set)
         let_go.set()
         await stopping
         return job.result(timeout=0)
@@ -72,7 +74,7 @@ def test_a_handler_that_breaks_while_it_is_stopped_spends_nothing(app: Penstock)
     async def clumsy() -> None:
         begun.set()
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             raise ConnectionError("the tidying up failed")
 
@@ -86,3 +88,31 @@ def test_a_handler_that_breaks_while_it_is_stopped_spends_nothing(app: Penstock)
 
     left = state(app, asyncio.run(main()))
     assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
+
+
+def test_a_worker_whose_database_cannot_be_written_leaves_as_soon_as_it_can(app: Penstock) -> None:
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        with failing_at("leave.1", out_of_disk(app), times=2) as struck:
+            await worker.stop()
+        assert len(struck) == 2
+
+    asyncio.run(main())
+    assert counts(app)["processes"] == 0
+
+
+def test_a_worker_that_must_stop_at_once_does_not_wait_for_the_database(app: Penstock) -> None:
+    said: list[TroubleBegan] = []
+    app.events.on(TroubleBegan, said.append)
+
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        worker.hurry()
+        with failing_at("leave.1", out_of_disk(app), times=100) as struck:
+            await worker.stop()
+        assert len(struck) == 1
+
+    asyncio.run(main())
+    assert "Others will find this process dead" in said[0].error

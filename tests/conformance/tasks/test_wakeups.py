@@ -13,7 +13,8 @@ from penstock import Penstock
 from penstock.database.transaction import Transaction
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
+from tests.waiting import until
 
 SILENT = {
     "poll_interval": 3600,

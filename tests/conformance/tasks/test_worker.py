@@ -13,8 +13,9 @@ from penstock import Penstock, Retry
 from penstock.queue import reclaim
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import ClaimLost, HandlerOverdue, ProcessDeclaredDead
-from tests.conformance.tasks.embedded import beside_a_worker, until
+from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import count, counts
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -47,13 +48,16 @@ def test_async_and_thread_handlers_run_side_by_side(app: Penstock) -> None:
 
 def test_many_handlers_overlap_up_to_the_limit(app: Penstock) -> None:
     running = most = 0
+    full = asyncio.Event()
 
     @app.task
     async def note() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        if running == 8:
+            full.set()
+        await full.wait()
         running -= 1
 
     async def main(_: Worker) -> None:
@@ -61,7 +65,7 @@ def test_many_handlers_overlap_up_to_the_limit(app: Penstock) -> None:
             await job.result_async(timeout=30)
 
     beside_a_worker(app, main, concurrency=8)
-    assert 2 <= most <= 8
+    assert most == 8
 
 
 def test_an_async_handler_is_really_ended_by_its_timeout(app: Penstock) -> None:
@@ -70,7 +74,7 @@ def test_an_async_handler_is_really_ended_by_its_timeout(app: Penstock) -> None:
     @app.task(timeout=0.05, retries=0)
     async def hang() -> None:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
@@ -91,7 +95,7 @@ def test_an_async_handler_that_resists_its_timeout_has_timed_out_all_the_same(
     @app.task(timeout=0.05, retries=0)
     async def stubborn() -> str:
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             if ending == "raises":
                 raise ConnectionError from None
@@ -138,7 +142,7 @@ def test_a_running_async_job_is_cancelled(app: Penstock) -> None:
     async def hang() -> None:
         begun.set()
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             ended.append(penstock.current().cancel_requested)
 
@@ -190,7 +194,7 @@ def test_a_process_taken_for_dead_finds_out_and_goes_on(app: Penstock) -> None:
             return f"attempt {job.attempt}"
         begun.set()
         try:
-            await asyncio.sleep(3600)
+            await asyncio.Event().wait()
         finally:
             seen.append(job.lease_lost)
         return "stale"

@@ -17,7 +17,7 @@ table = Table("things", MetaData(), Column("id", Integer, primary_key=True), *re
 
 
 async def hang(item: Any) -> None:
-    await asyncio.sleep(3600)
+    await asyncio.Event().wait()
 
 
 def item(number: int) -> Item:
