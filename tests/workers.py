@@ -6,39 +6,42 @@ itself is killed, the operating system kills the leader.
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGTERM, Signals
 from textwrap import dedent
 
-from tests.servers.server import as_child
+from tests import forkserver
+from tests.forkserver import Program
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(slots=True)
 class WorkerProcess:
-    process: subprocess.Popen[bytes]
+    process: BaseProcess
     log_file: Path
 
     @property
     def pid(self) -> int:
+        assert self.process.pid is not None
         return self.process.pid
 
     @property
     def log(self) -> str:
-        return self.log_file.read_text(errors="replace")
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     @property
     def running(self) -> bool:
-        return self.process.poll() is None
+        return self.process.exitcode is None
 
     def send(self, number: Signals) -> None:
         """To the supervisor, or to the only process."""
-        self.process.send_signal(number)
+        if self.running:
+            os.kill(self.pid, number)
 
     def send_all(self, number: Signals) -> None:
         """To the supervisor and all its children."""
@@ -53,10 +56,13 @@ class WorkerProcess:
     def kill(self) -> None:
         """As a power cut would, children and all."""
         self.send_all(SIGKILL)
-        self.process.wait()
+        self.process.kill()
+        self.process.join()
 
     def wait(self, timeout: float = 30) -> int:
-        return self.process.wait(timeout)
+        self.process.join(timeout)
+        assert self.process.exitcode is not None, f"process {self.pid} did not end within {timeout} s"
+        return self.process.exitcode
 
     def children(self) -> list[int]:
         """The processes under the supervisor."""
@@ -92,17 +98,8 @@ class Workers:
     def python(self, *arguments: str, env: Mapping[str, str] | None = None) -> WorkerProcess:
         """Start any Python program in the same surroundings."""
         log_file = self.folder / f"process-{len(self.started)}.log"
-        with log_file.open("wb") as log:
-            process = subprocess.Popen(
-                as_child([sys.executable, *arguments], SIGKILL, who="same"),
-                cwd=self.folder,
-                env=self._environment(env or {}),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        worker = WorkerProcess(process, log_file)
+        program = Program(arguments, self.folder, self._environment(env or {}), log_file)
+        worker = WorkerProcess(forkserver.start(program), log_file)
         self.started.append(worker)
         return worker
 

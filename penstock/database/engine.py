@@ -78,14 +78,14 @@ class Database:
         return self.patiently(attempt)
 
     def patiently(self, attempt: Callable[[], R]) -> R:
-        """Try again what may pass by itself: once in any case, then for about as long as a statement may take."""
+        """Try again what may pass by itself; what took all its time, only once."""
         delay = 0.005
-        enough = time.monotonic() + self.settings.statement_timeout
+        enough = time.monotonic() + self.settings.statement_timeout * 3
         for tries in range(1, TRIES + 1):
             try:
                 return attempt()
             except Exception as error:
-                late = tries > 1 and time.monotonic() > enough
+                late = tries > 1 and (trouble.took_too_long(error) or time.monotonic() > enough)
                 if late or tries == TRIES or not self.is_passing(error):
                     raise self.explained(error) from error
                 time.sleep(delay * random.uniform(0.5, 1.5))

@@ -39,6 +39,11 @@ def is_to_blame(error: BaseException) -> bool:
     return isinstance(cause, OSError | MemoryError) or bool(kinds & OUTAGES)
 
 
+def took_too_long(error: BaseException) -> bool:
+    """A statement had all the time it may have."""
+    return advice(error) == TOO_LONG
+
+
 def advice(error: BaseException) -> str | None:
     """What to do, where the words of the error are known."""
     text = str(cause_of(error)).lower()

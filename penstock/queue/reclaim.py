@@ -8,7 +8,7 @@ frozen finds its claims gone: its tokens match no row any more.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic_core import from_json
@@ -61,11 +61,18 @@ class Crashed:
     reason: Reason | None
 
 
-def reap_silent(tx: Transaction, silence: float, me: str) -> list[str]:
-    """Remove processes not heard of for `silence` seconds by the database's clock; never our own."""
+def reap_silent(
+    tx: Transaction, silence: float, me: str, may_judge: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """Remove processes not heard of for `silence` seconds by the database's clock; never our own.
+
+    `may_judge` is asked when the database has answered: that may have taken so long that nobody could be heard.
+    """
     tx.stage("reap")
     micros = int(silence * 1_000_000)
     silent = [str(row[0]) for row in tx.rows(SILENT, silence=micros, me=me)]
+    if not may_judge():
+        return []
     if silent:
         tx.run(REMOVE_SILENT, ids=silent, silence=micros)
         tx.run(FORGET_CANCELLATIONS, dead=silent)

@@ -7,7 +7,7 @@ looks dead to whoever comes back first.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SLOW = 0.25
@@ -28,15 +28,18 @@ class Contact:
         return not self._cut_off and time.monotonic() >= self._judge_from
 
     @contextmanager
-    def exchange(self) -> Iterator[None]:
-        """Around something that asks the database."""
+    def exchange(self) -> Iterator[Callable[[], bool]]:
+        """Around something that asks the database. What is given tells whether it has been quick so far."""
         began = time.monotonic()
+
+        def quick() -> bool:
+            return time.monotonic() - began <= self.silence * SLOW
+
         try:
-            yield
+            yield quick
         except Exception:
             self._cut_off = True
             raise
-        now = time.monotonic()
-        if self._cut_off or now - began > self.silence * SLOW:
+        if self._cut_off or not quick():
             self._cut_off = False
-            self._judge_from = now + self.silence
+            self._judge_from = time.monotonic() + self.silence

@@ -83,7 +83,11 @@ class Housekeeping(Service):
         return self.reclaim() or bool(silent)
 
     def _declare_dead(self) -> list[str]:
-        silent = self.database.in_transaction(reclaim.reap_silent, self.settings.reap_after, self.process())
+        # An outage may begin here and end here: whoever is asked again after it was not to be heard meanwhile.
+        with self.contact.exchange() as quick:
+            silent = self.database.in_transaction(
+                reclaim.reap_silent, self.settings.reap_after, self.process(), quick
+            )
         for process in silent:
             self.stream.emit(ProcessReaped(process))
         return silent

@@ -70,7 +70,7 @@ class Keeper(Service):
         self.dead: deque[tuple[str, bool]] = deque()
         self._told = threading.Event()
         self._beat_at = self._look_at = 0.0
-        self._good = self._judge_from = time.monotonic()
+        self._good = self._judge_from = self._turn_began = time.monotonic()
         self._seen: dict[str, float] = {}
 
     # from the supervisor's thread
@@ -110,6 +110,7 @@ class Keeper(Service):
 
     def turn(self) -> Turn:
         self._told.clear()
+        self._turn_began = time.monotonic()
         self._mind_the_gap()
         if time.monotonic() >= self._beat_at:
             self._beat()
@@ -136,7 +137,9 @@ class Keeper(Service):
 
     @property
     def _may_judge(self) -> bool:
-        return time.monotonic() >= self._judge_from
+        """Nor may anybody whose own questions were not answered for a good part of that time."""
+        now = time.monotonic()
+        return now >= self._judge_from and now - self._turn_began <= self.silence / 4
 
     def _beat(self) -> None:
         with self.database.transaction(self.link) as tx:
@@ -165,7 +168,7 @@ class Keeper(Service):
     def _reap(self) -> None:
         if self._may_judge:
             with self.database.transaction(self.link) as tx:
-                silent = reclaim.reap_silent(tx, self.silence, self.id)
+                silent = reclaim.reap_silent(tx, self.silence, self.id, lambda: self._may_judge)
             for process in silent:
                 self.stream.emit(ProcessReaped(process))
         self._reclaim()

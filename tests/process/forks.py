@@ -1,16 +1,14 @@
-"""Real processes that start in milliseconds: forked from one that has everything imported."""
+"""Processes that play a part in a scene, and die where they are told to."""
 
-import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from signal import SIGKILL
 
+from tests.forkserver import FORKS
 from tests.process.scenes import Part, play
 
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", "tests.process.scenes"])
 LONGEST = 60
 
 

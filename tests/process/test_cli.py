@@ -5,9 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from tests import forkserver
+from tests.forkserver import Program
 from tests.workers import CHECKOUT
 
 pytestmark = pytest.mark.process
@@ -31,17 +34,19 @@ def cli(tmp_path: Path) -> Cli:
     (tmp_path / "shop.py").write_text(SHOP)
 
     def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-        return subprocess.run(
-            [sys.executable, "-m", "penstock", *arguments],
-            cwd=tmp_path,
-            env={**clean, "PYTHONPATH": str(CHECKOUT), **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        return run_program(tmp_path, "-m", "penstock", *arguments, **variables)
 
     return run
+
+
+def run_program(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    said = [folder / f"said-{uuid4()}" for _ in range(2)]
+    environment = {**clean, "PYTHONPATH": str(CHECKOUT), **variables}
+    process = forkserver.start(Program(arguments, folder, environment, *said))
+    process.join(60)
+    assert process.exitcode is not None, f"{arguments} did not end"
+    return subprocess.CompletedProcess(arguments, process.exitcode, *(file.read_text() for file in said))
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -117,7 +122,7 @@ def test_a_schema_of_the_future_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert cli("migrate", "--app", "shop:app").returncode == 0
     change = "from shop import app; app.database.in_transaction(lambda tx: tx.run('{}'))"
     statement = "INSERT INTO penstock_schema_versions VALUES (9999, 0)"
-    subprocess.run([sys.executable, "-c", change.format(statement)], cwd=tmp_path, env=_env(), check=True)
+    assert run_program(tmp_path, "-c", change.format(statement)).returncode == 0
     for arguments in (
         ["status", "--app", "shop:app"],
         ["worker", "shop:app", "--processes", "0"],
@@ -197,12 +202,11 @@ def test_help_and_version(cli: Cli) -> None:
     assert cli("nonsense").returncode == 2
 
 
-def test_the_demo_keeps_its_promises(cli: Cli) -> None:
-    done = cli("demo")
+def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
+    """With an interpreter of its own, as users start it."""
+    command = [sys.executable, "-m", "penstock", "demo"]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("kill -9") == 2
     assert "nothing lost, nothing twice" in done.stdout
-
-
-def _env() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(CHECKOUT)}

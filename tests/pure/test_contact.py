@@ -66,3 +66,10 @@ def test_an_answer_that_took_very_long_counts_as_an_outage(wait: Callable[[float
     assert not touch.may_judge
     wait(SILENCE)
     assert touch.may_judge
+
+
+def test_whoever_asks_for_long_is_told_while_it_asks(wait: Callable[[float], None]) -> None:
+    with Contact(SILENCE).exchange() as quick:
+        assert quick()
+        wait(SILENCE / 2)
+        assert not quick()

@@ -246,7 +246,7 @@ def test_whoever_asks_for_an_iterator_gets_one() -> None:
 
     signature = Signature.of(total)
     stored = signature.encode_arguments([iter([1, 2]), ["a"]], {})
-    for _args, given in (signature.decode_arguments(stored), signature.decode_call([[1, 2], ["a"]], {})):
-        assert next(given["amounts"]) == 1  # type: ignore[call-overload]
-        assert list(given["amounts"]) == [2]  # type: ignore[call-overload]
-        assert given["labels"] == ["a"]
+    for _args, named in (signature.decode_arguments(stored), signature.decode_call([[1, 2], ["a"]], {})):
+        assert next(named["amounts"]) == 1  # type: ignore[call-overload]
+        assert list(named["amounts"]) == [2]  # type: ignore[call-overload]
+        assert named["labels"] == ["a"]

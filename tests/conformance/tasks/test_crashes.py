@@ -1,15 +1,21 @@
 """Death: whatever point a worker dies at, nothing is lost, nothing is settled twice, and only a crash is spent."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 import penstock
 from penstock import Penstock, Retry
 from penstock.errors import JobFailed
+from penstock.queue import processes
+from penstock.runtime import contact
+from penstock.runtime.housekeeping import Housekeeping
 from penstock.telemetry import points
 from penstock.telemetry.events import JobCrashed, ProcessReaped
 from penstock.testing import SimulatedCrash, crash_at, drain, travel
+from penstock.values.ids import new_id
+from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.conformance.tasks.looking import count, counts, state
 
 ONCE, TWICE = ["succeeded"], ["crashed", "succeeded"]
@@ -229,6 +235,25 @@ def test_a_silent_process_is_reaped_by_the_database_clock(
     assert ran == ["here"]
     assert len(reaped) == 1
     assert [(event.job_id, event.status) for event in crashed] == [(job.id, "available")]
+    assert count(app, "processes") == 0
+
+
+def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
+    make_app: Callable[..., Penstock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins before the question and ends before the answer: meanwhile nobody could be heard."""
+    app = make_app(reap_after=30)
+    app.prepare()
+    app.database.in_transaction(processes.register, new_id(), "elsewhere", 1, "all", None, "{}")
+    keeper = Housekeeping(app.database, new_id, app.wakeups, app.events, app.follow)
+    with travel(app, 60):
+        with failing_at("reap.1", disconnected(app)) as struck:
+            monkeypatch.setattr(contact, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
+            assert not keeper.reap()
+        assert count(app, "processes") == 1
+        assert not keeper.contact.may_judge
+        monkeypatch.setattr(contact, "time", SimpleNamespace(monotonic=lambda: 60.0))
+        assert keeper.reap()
     assert count(app, "processes") == 0
 
 

@@ -1,0 +1,74 @@
+"""Real processes that start in milliseconds: forked from one that has everything imported.
+
+A program started here is what `python ARGUMENTS` would run, in a session, folder and environment of its own; it only
+does not spend a second of processor time on imports.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from tests.servers.child import die_with_parent
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["pytest", "penstock.cli", "tests.forkserver", "tests.process.scenes"])
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`python ARGUMENTS` in a folder; what it says goes into files, into one if only `out` is given."""
+
+    arguments: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    out: Path
+    err: Path | None = None
+
+
+def start(program: Program) -> BaseProcess:
+    process = FORKS.Process(target=_become, args=(program,))
+    process.start()
+    return process
+
+
+def _become(program: Program) -> None:
+    die_with_parent(os.getppid(), signal.SIGKILL)
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(program.folder)
+    os.environ.clear()
+    os.environ.update(program.environment)
+    _redirect(program)
+    path = program.environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = ["" if program.arguments[0] in ("-m", "-c") else str(program.folder), *filter(None, path)]
+    start_up = program.folder / "sitecustomize.py"
+    if start_up.exists():  # as a fresh interpreter would
+        runpy.run_path(str(start_up))
+    _run(program.arguments)
+
+
+def _redirect(program: Program) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(program.out, flags, 0o644), 1)
+    os.dup2(1 if program.err is None else os.open(program.err, flags, 0o644), 2)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w", buffering=1), open(2, "w", buffering=1)  # noqa: SIM115
+
+
+def _run(arguments: Sequence[str]) -> None:
+    match arguments:
+        case ["-m", module, *rest]:
+            sys.argv = [module, *rest]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", code, *rest]:
+            sys.argv = ["-c", *rest]
+            exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
+        case [file, *rest]:
+            sys.argv = [file, *rest]
+            runpy.run_path(file, run_name="__main__")
