@@ -21,6 +21,7 @@ from sqlalchemy.pool import StaticPool
 
 from penstock.database import trouble
 from penstock.database.dialect import Dialect
+from penstock.database.gate import write_through_the_gate
 from penstock.database.sqlite import Sqlite
 from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
@@ -125,7 +126,7 @@ class Database:
                 tx.reach_if_watched("commit")
                 self.dialect.commit(driver, opened, tx.farewells)
             except BaseException:
-                _quietly(self.dialect.rollback, driver, opened)
+                trouble.quietly(self.dialect.rollback, driver, opened)
                 raise
         tx.reach_if_watched("committed")
         tx.committed()
@@ -138,7 +139,7 @@ class Database:
             try:
                 yield self.on(driver)
             finally:
-                _quietly(self.dialect.rollback, driver, None)
+                trouble.quietly(self.dialect.rollback, driver, None)
 
     @contextmanager
     def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
@@ -204,7 +205,7 @@ class Database:
         event.listen(engine, "connect", lambda driver, _record: self.dialect.connected(driver))
         event.listen(engine, "checkout", lambda driver, _record, _proxy: self.dialect.checked_out(driver))
         if isinstance(self.dialect, Sqlite):
-            _write_through_the_gate(engine, self.dialect)
+            write_through_the_gate(engine, self.dialect)
         return engine
 
     def drop_connections(self) -> None:
@@ -244,10 +245,10 @@ class Link:
         except BaseException as error:
             self.kept = None
             if self.database.dialect.is_disconnect(error):
-                _quietly(fairy.invalidate)
+                trouble.quietly(fairy.invalidate)
                 self.database.drop_connections()
             else:
-                _quietly(fairy.close)
+                trouble.quietly(fairy.close)
             raise
         if self.brief:
             self.close()
@@ -255,37 +256,7 @@ class Link:
     def close(self) -> None:
         fairy, self.kept = self.kept, None
         if fairy is not None:
-            _quietly(fairy.close)
-
-
-def _quietly(action: Callable[..., object], *args: object) -> None:
-    """Clean up after an error without hiding it behind another."""
-    try:
-        action(*args)
-    except Exception:
-        return
-
-
-def _write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
-    """SQLAlchemy connections, too, take the writers' queue and say BEGIN IMMEDIATE."""
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        dialect.begin(connection.connection.driver_connection)
-
-    @event.listens_for(engine, "commit")
-    def commit(connection: Connection) -> None:
-        driver = connection.connection.driver_connection
-        try:
-            dialect.commit(driver)
-        except BaseException:
-            # SQLAlchemy takes a refused commit for the end and would pool the connection as it is.
-            _quietly(dialect.rollback, driver)
-            raise
-
-    @event.listens_for(engine, "rollback")
-    def rollback(connection: Connection) -> None:
-        dialect.rollback(connection.connection.driver_connection)
+            trouble.quietly(fairy.close)
 
 
 def _forget_connections_after_fork(database: Database) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlalchemy.exc import DBAPIError
 
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
@@ -48,3 +50,11 @@ def advice(error: BaseException) -> str | None:
     """What to do, where the words of the error are known."""
     text = str(cause_of(error)).lower()
     return next((then for words, then in ADVICE.items() if words in text), None)
+
+
+def quietly(action: Callable[..., object], *args: object) -> None:
+    """Clean up after an error without hiding it behind another."""
+    try:
+        action(*args)
+    except Exception:
+        return

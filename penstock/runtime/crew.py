@@ -34,6 +34,7 @@ class Crew:
         around: Surroundings,
         find_task: Callable[[str], Any],
         finished: Callable[[Attempt], None],
+        forget: Callable[[Sequence[Claim]], None],
         stream: Stream,
         limit: int,
         most_waiting: int,
@@ -42,6 +43,8 @@ class Crew:
         self.around = around
         self.find_task = find_task
         self.finished = finished
+        self.forget = forget
+        """Told of claims that are lost: they will never be finished, and are not held here any more."""
         self.stream = stream
         self.limit = limit
         self.most_waiting = most_waiting
@@ -54,7 +57,7 @@ class Crew:
         self._average = 0.05
         self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
         self.executors: dict[str, Executor] = {
-            "async": LoopExecutor(around, self._done),
+            "async": LoopExecutor(around, self._done, self._done_elsewhere, self._vacated, stream),
             "thread": ThreadExecutor(around, self._done_elsewhere, self._vacated, stream),
             "process": self.processes,
         }
@@ -85,7 +88,7 @@ class Crew:
     def _done(self, work: Work, event: Event | Died | None) -> None:
         self.active.pop(work.key, None)
         if event is None:
-            self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+            self._lose(work)
         else:
             attempt = work.attempt(event, random.random)
             self._average += (attempt.began_ago / 1_000_000 - self._average) * 0.05
@@ -103,7 +106,11 @@ class Crew:
         if self.active.pop(work.key, None) is not None:
             self.overdue += 1
         if lost:
-            self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+            self._lose(work)
+
+    def _lose(self, work: Work) -> None:
+        self.forget([work.claim])
+        self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
 
     def _vacated(self, work: Work) -> None:
         self._on_loop(self._free)
@@ -120,28 +127,32 @@ class Crew:
 
     def interrupt(self, job_ids: Set[str], why: Interruption) -> None:
         """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
-        running = [work for work in self.active.values() if work.claim.job_id in job_ids]
-        for job_id in set(job_ids) - {work.claim.job_id for work in running}:
-            self._drop_waiting(job_id, why)
-        for work in running:
-            if why is Interruption.CANCELLED:
-                work.signals.cancelled = True
-            else:
-                work.signals.lost = True
-            self.executors[work.executor].interrupt(work, why)
+        for work in [work for work in self.waiting if work.claim.job_id in job_ids]:
+            self._drop_waiting(work, why)
+        for work in [work for work in self.active.values() if work.claim.job_id in job_ids]:
+            self._interrupt(work, why)
 
-    def _drop_waiting(self, job_id: str, why: Interruption) -> None:
-        work = next((work for work in self.waiting if work.claim.job_id == job_id), None)
-        if work is not None:
-            self.waiting.remove(work)
-            event = event_for(why)
-            if event is not None:
-                self.finished(work.attempt(event, random.random))
+    def _interrupt(self, work: Work, why: Interruption) -> None:
+        if why is Interruption.CANCELLED:
+            work.signals.cancelled = True
+        else:
+            work.signals.lost = True
+        self.executors[work.executor].interrupt(work, why)
+
+    def _drop_waiting(self, work: Work, why: Interruption) -> None:
+        self.waiting.remove(work)
+        event = event_for(why)
+        if event is None:
+            self._lose(work)
+        else:
+            self.finished(work.attempt(event, random.random))
 
     def abandon_all(self) -> None:
         """Every claim is lost: drop what waits, stop what runs, write nothing."""
-        self.waiting.clear()
-        self.interrupt({work.claim.job_id for work in self.active.values()}, Interruption.LOST)
+        while self.waiting:
+            self._lose(self.waiting.popleft())
+        for work in list(self.active.values()):
+            self._interrupt(work, Interruption.LOST)
 
     def give_back_waiting(self) -> None:
         """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""

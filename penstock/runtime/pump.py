@@ -71,6 +71,11 @@ class Pump(Service, Generic[C, F]):
     def unsettled(self) -> int:
         return len(self._outbox)
 
+    @property
+    def in_doubt(self) -> bool:
+        """An answer was lost: we may hold something without knowing it."""
+        return self._doubtful
+
     def turn(self) -> Turn:
         with self._one_at_a_time:
             turn = self._turn()

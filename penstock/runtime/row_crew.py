@@ -14,11 +14,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind, crashed, failed, released, returned
 from penstock.reconcile.item import Item
+from penstock.runtime.executors.loop import CLEANING_UP
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
@@ -98,12 +100,25 @@ class RowCrew:
                 self.finished(end)
                 continue
             if self.reconciler.is_async:
-                self.active[item] = self.loop.create_task(self._run_async(item))
+                self._start_task(item)
             else:
                 self.active[item] = None
                 self._start_thread(item)
 
     # handlers on the loop
+
+    def _start_task(self, item: Item) -> None:
+        task = self.active[item] = self.loop.create_task(self._run_async(item))
+        task.add_done_callback(partial(self._never_began, item))
+        seconds = self.policy.timeout_seconds
+        if seconds is not None:
+            self.loop.call_later(seconds + CLEANING_UP, self._overdue, item, seconds)
+
+    def _never_began(self, item: Item, task: asyncio.Task[None]) -> None:
+        """A task that is cancelled before its first step does not get to say how it ended."""
+        if task.cancelled() and item in self.active:
+            lost = self._why.pop(item, None) is Interruption.LOST
+            self._done(item, None if lost else released(item))
 
     async def _run_async(self, item: Item) -> None:
         limit = asyncio.timeout(self.policy.timeout_seconds)
@@ -164,7 +179,7 @@ class RowCrew:
         self._on_loop(self._vacate, item)
 
     def _overdue(self, item: Item, seconds: float) -> None:
-        """A thread cannot be ended: its row goes on without it, its place stays taken until it really ends."""
+        """A thread cannot be ended, nor a task that will not hear of it: its row goes on, its place stays taken."""
         if item in self.active and self._ends(item):
             self.stream.emit(HandlerOverdue(str(item.id), self.reconciler.name, seconds))
             self.finished(self._timed_out(item))
@@ -201,13 +216,12 @@ class RowCrew:
         return failed(self.policy, item, failure, kind, random.random())
 
     def _done(self, item: Item, end: Ended | None) -> None:
-        self.active.pop(item, None)
-        self._learn(item)
-        if end is not None:
-            self.finished(end)
-        else:
-            self.regret(item, None)
-        self._start_waiting()
+        if self._ends(item):
+            if end is not None:
+                self.finished(end)
+            else:
+                self.regret(item, None)
+        self._vacate(item)
 
     def _learn(self, item: Item) -> None:
         self._average += (time.monotonic() - item.began - self._average) * 0.05
@@ -266,6 +280,13 @@ class RowCrew:
             elif self._ends(item):
                 self.finished(released(item))
                 self.active.pop(item, None)
+
+    def give_up_running(self) -> None:
+        """Whoever will not end when told to: its row is given back without it."""
+        for item in list(self.active):
+            if self._ends(item):
+                self.finished(released(item))
+            self.active.pop(item, None)
 
     def close(self) -> None:
         if self._pool is not None:

@@ -71,7 +71,12 @@ class Runner:
 
     @property
     def at_rest(self) -> bool:
-        return not self.pump.unsettled and self.source.holdings.count == 0
+        return not (self.pump.unsettled or self.pump.in_doubt or self.source.holdings.count)
+
+    def give_back(self) -> None:
+        """After the pump's last turn: what that still brought goes back now, not when its lease is over."""
+        if not self.at_rest:
+            self.pump.turn()
 
 
 class RowWork:
@@ -84,6 +89,7 @@ class RowWork:
         self.runners: dict[str, Runner] = {}
         self.shared: list[Service] = []
         self._deafen: Callable[[], None] = lambda: None
+        self._leaving = False
 
     def start(self) -> None:
         """Start what is declared now; `notice_new` starts what is declared later."""
@@ -91,6 +97,8 @@ class RowWork:
         self.notice_new()
 
     def notice_new(self) -> None:
+        if self._leaving:
+            return
         for name, reconciler in self._wanted().items():
             if name not in self.runners:
                 self._share()
@@ -134,6 +142,7 @@ class RowWork:
 
     async def stop(self, timeout: float, hurried: Callable[[], bool] = lambda: False) -> None:
         """Give back at once what has not begun, let the rest finish in time, give that back too."""
+        self._leaving = True
         runners = list(self.runners.values())
         for runner in runners:
             runner.pump.claiming = False
@@ -145,6 +154,8 @@ class RowWork:
         for runner in runners:
             runner.crew.give_back_running()
         await _until(lambda: all(runner.crew.busy == 0 for runner in runners), 2)
+        for runner in runners:
+            runner.crew.give_up_running()
         await _until(lambda: all(runner.at_rest for runner in runners), 5)
         await self._close(runners)
 
@@ -156,6 +167,8 @@ class RowWork:
         for service in services:
             await self.host.doors.run(service.join, 10)
         for runner in runners:
+            with suppress(Exception):
+                await self.host.doors.run(runner.give_back)
             runner.crew.close()
             runner.waker.close()
             runner.pump.link.close()

@@ -139,6 +139,7 @@ class Worker:
             self.around,
             self.app.find_task,
             self._finished,
+            self.source.forget,
             self.app.events,
             limit,
             max(0, self.settings.batch - limit),

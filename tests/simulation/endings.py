@@ -20,7 +20,7 @@ PUTS = {
 """Where each outcome may put a job."""
 MOST_RETRIES = 2
 """What every task here is declared with."""
-TIMED = ("slow", "patient")
+TIMED = ("slow", "patient", "on_time", "stubborn")
 """The tasks that have a timeout."""
 
 
@@ -63,7 +63,7 @@ def _true(model: Model, job_id: str, old: State, outcome: str) -> Iterator[str]:
     how, what = model.ended.get(attempt, ("", None))
     match outcome:
         case "succeeded":
-            within = attempt in model.began and model.jobs[job_id].task == "writing"
+            within = attempt in model.began and model.jobs[job_id].task in ("writing", "writing_async")
             if how != "returned" and not within:
                 yield "but its handler did not return [3]"
         case "errored":

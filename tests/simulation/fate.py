@@ -150,6 +150,7 @@ class Fate(Faults):
     def calm_down(self, world: World) -> None:
         """No more trouble; from now on everything has to come to its end, by polling alone."""
         self.calm = True
+        world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:
             fiber.stalled = 0
@@ -186,12 +187,8 @@ class Fate(Faults):
         if self.calm:
             return
         for host in self.hosts:
-            if (
-                isinstance(host, WorkerHost)
-                and host.worker is not None
-                and world.rng.random() < self.temper.hints
-            ):
-                host.worker.waker.wake("written")
+            if isinstance(host, WorkerHost) and world.rng.random() < self.temper.hints:
+                host.hear()
 
     def _note(self, wire: Wire, what: str) -> None:
         world = wire.server.world

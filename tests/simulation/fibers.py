@@ -42,6 +42,7 @@ class Fiber:
         "error",
         "greenlet",
         "label",
+        "loop",
         "need",
         "over",
         "owner",
@@ -61,6 +62,8 @@ class Fiber:
         self.deadline = 0
         self.stalled = 0
         """Until then it does not get the processor, whatever it waits for."""
+        self.loop: Any = None
+        """The event loop that it turns, if it does."""
         self.point = ""
         self.over = False
         self.error: BaseException | None = None
@@ -189,41 +192,3 @@ class Waker:
 
     def close(self) -> None:
         """Nothing was opened."""
-
-
-class Loop:
-    """As much of an event loop as workers use: callbacks from other threads, and timers."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.soon: deque[tuple[Callable[..., object], tuple[object, ...]]] = deque()
-        self.timers: list[tuple[int, int, Callable[..., object], tuple[object, ...]]] = []
-        self.closed = False
-
-    def call_soon_threadsafe(self, action: Callable[..., object], *args: object) -> None:
-        self.soon.append((action, args))
-
-    def call_later(self, delay: float, action: Callable[..., object], *args: object) -> None:
-        due = self.world.now + int(delay * 1_000_000)
-        self.timers.append((due, len(self.timers), action, args))
-        self.timers.sort(key=lambda timer: timer[:2])
-
-    def time(self) -> float:
-        return self.world.monotonic()
-
-    def is_closed(self) -> bool:
-        return self.closed
-
-    def run(self) -> None:
-        while True:
-            if self.timers and self.timers[0][0] <= self.world.now:
-                _, _, action, args = self.timers.pop(0)
-                action(*args)
-            elif self.soon:
-                action, args = self.soon.popleft()
-                action(*args)
-            else:
-                due = self.timers[0][0] - self.world.now if self.timers else None
-                self.world.wait(self.soon.__len__, None if due is None else due / 1_000_000)
-                continue
-            self.world.give_way("loop")

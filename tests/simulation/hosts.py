@@ -17,10 +17,12 @@ from penstock import app as app_module
 from penstock.app import Penstock
 from penstock.database.engine import Database
 from penstock.errors import DatabaseUnavailable
+from penstock.runtime.row_pump import RowEar
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.settings import Settings
-from tests.simulation.fibers import Loop, Owner
-from tests.simulation.virtual import Doors, drive, replaced
+from tests.simulation.fibers import Owner
+from tests.simulation.loops import Loop
+from tests.simulation.virtual import replaced
 from tests.simulation.wire import Server, WiredSqlite
 
 if TYPE_CHECKING:
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 SETTINGS: dict[str, Any] = {
     "heartbeat_interval": 4.5,
     "reap_after": 9.0,
-    "poll_interval": 6.0,
-    "sweep_interval": 6.0,
-    "housekeeping_interval": 4.0,
+    "poll_interval": 12.0,
+    "sweep_interval": 12.0,
+    "housekeeping_interval": 7.0,
     "shutdown_timeout": 3.0,
     "concurrency": 3,
     "batch": 4,
@@ -66,7 +68,6 @@ class Machine:
             task.__dict__["codec"] = self.codecs[task.name]
 
     def _declare(self) -> None:
-        self.app.doors = Doors()  # type: ignore[assignment]
         self.app._prepared = True
         for declaration in self.declare:
             declaration(self.app)
@@ -107,7 +108,7 @@ class Host(Owner, ABC):
         """It has stopped by itself, in order."""
         self.thaws_at = 0
         self.skew = int(world.rng.uniform(-3600, 3600)) * 1_000_000
-        self.loop = Loop(world)
+        self.loop = Loop(world, self)
 
     def start(self) -> None:
         self.world.note(self.name, "starts")
@@ -149,11 +150,18 @@ class WorkerHost(Host):
     kind = "worker"
     worker: Worker | None = None
 
+    def __init__(self, world: World, machine: Machine, life: int, reconcilers: Sequence[str]) -> None:
+        super().__init__(world, machine, life)
+        self.reconcilers = reconcilers
+
     def live(self) -> None:
-        self.world.spawn("loop", self.loop.run)
-        worker = Worker(self.app, WorkerOptions())
+        self.loop.call_soon(lambda: self.loop.create_task(self._work()))
+        self.loop.run()
+
+    async def _work(self) -> None:
+        worker = Worker(self.app, WorkerOptions(reconcilers=self.reconcilers))
         try:
-            drive(worker.start())
+            await worker.start()
         except DatabaseUnavailable:
             self.world.record("crashed", self.name, "the database was not there when it started")
             self.gone = True
@@ -161,19 +169,26 @@ class WorkerHost(Host):
         worker.source.lanes.shuffle = self.world.rng.shuffle
         self.worker = worker
 
+    def hear(self) -> None:
+        """Something was written somewhere."""
+        if self.worker is not None:
+            self.worker.waker.wake("written")
+            for service in self.worker.rows.shared:
+                if isinstance(service, RowEar):
+                    service.waker.wake("written")
+
     def stop(self, hurried: bool) -> None:
         """A stop signal."""
         self.leaving = True
         self.world.record("stopping", self.name, hurried)
+        self.loop.call_soon(lambda: self.loop.create_task(self._end(hurried)))
 
-        def end() -> None:
-            assert self.worker is not None
-            if hurried:
-                self.worker.hurry()
-            drive(self.worker.stop())
-            self.leave()
-
-        self.world.spawn("stop", end, self)
+    async def _end(self, hurried: bool) -> None:
+        assert self.worker is not None
+        if hurried:
+            self.worker.hurry()
+        await self.worker.stop()
+        self.leave()
 
 
 class ClientHost(Host):

@@ -156,7 +156,7 @@ class Model:
     def _remove(self, process: str) -> None:
         """A process row goes: its own host removes it, or it has been silent for long enough."""
         silence = self.at - self.processes.pop(process)
-        if self.who == f"{self.hosts[process]}/stop":
+        if self.who == f"{self.hosts[process]}/door":
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")

@@ -17,12 +17,13 @@ from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
 from tests.simulation.story import Story
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.wire import Faults, Server
-from tests.simulation.workloads import Act, Workload
+from tests.simulation.workloads import Act, Workload, row_tables
+from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import Stuck, World
 
-ALL: tuple[Workload, ...] = (Tasks(), Runs())
+ALL: tuple[Workload, ...] = (Tasks(), Runs(), Rows())
 
 WORKERS = 3
 CLIENTS = 2
@@ -84,8 +85,8 @@ class Stage:
                 for host in play.fate.hosts:
                     world.bury(host)
                     host.machine.shut()
-                for coroutine in world.leftovers:
-                    coroutine.close()
+                for loop in world.loops:
+                    loop.abandon()
         return Verdict(seed, wrong, world)
 
 
@@ -97,12 +98,13 @@ class Play:
         self.world = world
         rng = world.rng
         world.stickiness = rng.choice([0.2, 0.6, 0.85])
+        self.reconcilers: list[str] = []
         self.left = [list(acts) for acts in self._scripts(rng)]
         self.fate = Fate(Temper.of(rng), [], self._revive)
         world.nemesis = self.fate
         stage.server.begin_world(world, self.fate)
         for machine in stage.workers[: rng.randint(2, WORKERS)]:
-            self.fate.hosts.append(WorkerHost(world, machine, 1))
+            self.fate.hosts.append(WorkerHost(world, machine, 1, self.reconcilers))
         for index, machine in enumerate(stage.clients):
             self.fate.hosts.append(self._client(machine, index, 1))
         for host in self.fate.hosts:
@@ -113,6 +115,11 @@ class Play:
         workloads = self.stage.workloads
         if len(workloads) > 1 and rng.random() < ALONE:
             workloads = [rng.choice(workloads)]
+        self.workloads = workloads
+        for workload in workloads:
+            self.reconcilers += workload.fill(self.stage.server.connection, rng)
+        if self.reconcilers:
+            self.world.record("rows", row_tables.all_rows(self.stage.server.connection))
         acts = [act for workload in workloads for act in workload.script(rng)]
         cut = rng.randint(0, len(acts))
         return [acts[:cut], acts[cut:]]
@@ -135,7 +142,7 @@ class Play:
                 return dead
             host: Host = self._client(dead.machine, index, dead.life + 1)
         else:
-            host = WorkerHost(self.world, dead.machine, dead.life + 1)
+            host = WorkerHost(self.world, dead.machine, dead.life + 1, self.reconcilers)
         host.start()
         return host
 

@@ -12,7 +12,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +20,20 @@ from typing import Any
 from penstock.telemetry import points
 from penstock.values import failure, ids
 from tests.simulation import fibers
+from tests.simulation.loops import SHORTEST_SLEEP, Answer, Loop, Pool
 from tests.simulation.world import SECOND, World
 
-CONCURRENT = "penstock.runtime."
-"""Only there threads and event loops are made."""
+CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
+"""Only there threads wait and are made."""
 SLOWER = {
-    "penstock.runtime.heartbeat": {"GLANCE": 2.0},
-    "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 0.5},
+    "penstock.runtime.heartbeat": {"GLANCE": 4.5},
+    "penstock.runtime.row_pump": {
+        "FIRST_DELAY": 0.5,
+        "LONGEST_DELAY": 3.0,
+        "SWEEP_INTERVAL": 20.0,
+        "TALLY_INTERVAL": 30.0,
+    },
+    "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},
 }
 """Loops that only look around do so less often, or most of a schedule would be that."""
 
@@ -96,91 +103,17 @@ class Threading:
 
 
 class Asyncio:
-    """The module `asyncio` for workers: coroutines run in fibers, and waiting holds up the fiber."""
+    """The module `asyncio`: as it is, on the loops of hosts, except where a thread waits for one."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
 
-    class Event:
-        def __init__(self) -> None:
-            self.flag = False
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(max(seconds, SHORTEST_SLEEP))
 
-        def set(self) -> None:
-            self.flag = True
-
-        def is_set(self) -> bool:
-            return self.flag
-
-    async def sleep(self, seconds: float) -> None:
-        here().sleep(seconds)
-
-    def get_running_loop(self) -> fibers.Loop:
-        return here().here().owner.loop  # type: ignore[attr-defined, no-any-return]
-
-    def create_task(self, coroutine: Coroutine[Any, Any, Any]) -> Task:
-        return Task(coroutine)
-
-    def run_coroutine_threadsafe(
-        self, coroutine: Coroutine[Any, Any, Any], loop: fibers.Loop
-    ) -> SimpleNamespace:
-        done = fibers.Event(here())
-
-        def result(timeout: float) -> None:
-            if not done.wait(timeout):
-                raise TimeoutError
-
-        def run() -> None:
-            drive(coroutine)
-            done.set()
-
-        here().leftovers.append(coroutine)
-        loop.call_soon_threadsafe(run)
-        return SimpleNamespace(result=result)
-
-
-class Task:
-    """A coroutine in a fiber of its own."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        self.value: Any = None
-        self.coroutine = coroutine
-        self.fiber = here().spawn("task", self._run)
-        here().leftovers.append(coroutine)
-
-    def _run(self) -> None:
-        self.value = drive(self.coroutine)
-
-    def cancel(self) -> None:
-        here().dismiss(self.fiber)
-
-    def done(self) -> bool:
-        return self.fiber.over
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        here().wait(self.done, None)
-        return self.value
-        yield
-
-
-def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine whose every wait holds up its fiber instead of suspending it."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        return stop.value
-    raise AssertionError(f"{coroutine} waits for a real event loop")
-
-
-class Doors:
-    """`penstock.doors.Doors` without threads of its own."""
-
-    async def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return work(*args, **kwargs)
-
-    run_apart = run
-
-    def close(self) -> None:
-        """Nothing was opened."""
+    def run_coroutine_threadsafe(self, coroutine: Coroutine[Any, Any, Any], loop: Loop) -> Answer:
+        loop.coroutines.append(coroutine)
+        return Answer(here(), asyncio.run_coroutine_threadsafe(coroutine, loop.as_loop))
 
 
 @contextmanager
@@ -203,6 +136,8 @@ def virtual() -> Iterator[None]:
             put(module, "time", Time())
         if getattr(module, "random", None) is random:
             put(module, "random", Random())
+        if hasattr(module, "ThreadPoolExecutor"):
+            put(module, "ThreadPoolExecutor", lambda *args, **kwargs: Pool(here(), *args, **kwargs))
         if module.__name__.startswith(CONCURRENT):
             for name, stand_in in concurrent.items():
                 if hasattr(module, name):

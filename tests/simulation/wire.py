@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.pool import QueuePool
 
 from penstock.database.sqlite import Sqlite
+from penstock.reconcile.columns import from_micros
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -50,6 +51,7 @@ class Server:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         self.connection.create_function("sim_now", 0, self._now)
         self.connection.create_function("sim_host_now", 0, self._host_now)
+        self.connection.create_function("sim_calm", 0, self._calm)
         self.connection.create_function("sim_log", -1, self._log)
         self.world: World | None = None
         self.faults = Faults()
@@ -90,9 +92,18 @@ class Server:
             return self._now()
         return world.current.owner.clock(world)
 
+    def _calm(self) -> str:
+        """When the trouble ended, as SQLAlchemy writes times."""
+        assert self.world is not None
+        return time_text(self.world.calm_at)
+
     def _log(self, *facts: object) -> None:
         if self.world is not None:
             self.written.append((self.world.now, *facts))
+
+
+def time_text(micros: int) -> str:
+    return f"{from_micros(micros):%Y-%m-%d %H:%M:%S.%f}"
 
 
 class Wire:

@@ -6,8 +6,9 @@ somebody. Nothing here reads a real clock or real randomness: the same seed give
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ class World:
     seed: int
     rng: random.Random = field(init=False)
     now: int = START
+    calm_at: int = START
+    """When the trouble ended."""
     hub: object = field(default_factory=getcurrent)
     harness: Owner = field(default_factory=Owner)
     fibers: list[Fiber] = field(default_factory=list)
@@ -56,8 +59,10 @@ class World:
     trace: list[tuple[object, ...]] = field(default_factory=list)
     """The history and more: what somebody who looks for the cause wants to see."""
     steps: int = 0
-    leftovers: list[Coroutine[Any, Any, Any]] = field(default_factory=list)
-    """Coroutines that were begun here, to be closed when it is over."""
+    loops: list[Any] = field(default_factory=list)
+    """Every event loop that was ever turned here."""
+    running: Any = None
+    """The event loop of the fiber that runs, as asyncio knows it."""
     doomed: list[Owner] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     """Threads that ended with an error, which none of ours ever may."""
@@ -104,6 +109,9 @@ class World:
     def _resume(self, fiber: Fiber) -> None:
         fiber.need = None
         self.current = self.last = fiber
+        if fiber.loop is not self.running:
+            self.running = fiber.loop
+            asyncio._set_running_loop(fiber.loop)
         fiber.greenlet.switch()
         self.current = None
         while self.doomed:

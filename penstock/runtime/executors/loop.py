@@ -3,32 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
-from penstock.runtime.executors import Done
+from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.call import call_async
 from penstock.runtime.work import Interruption, Key, Work
 from penstock.surroundings import Surroundings
+from penstock.telemetry.events import HandlerOverdue, Stream
+from penstock.values.outcome import Event, TimedOut
+
+CLEANING_UP = 5.0
+"""So long a handler may take to end once its time is over; then it is settled without it."""
 
 
 class LoopExecutor:
-    """Runs coroutines; can really end them."""
+    """Runs coroutines; can really end them, unless they will not hear of it."""
 
-    def __init__(self, around: Surroundings, done: Done) -> None:
+    def __init__(
+        self, around: Surroundings, done: Done, late: Done, vacated: Callable[[Work], None], stream: Stream
+    ) -> None:
         self.around = around
         self.done = done
-        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.late = late
+        """Told instead of `done` while the handler still runs; its place is free when `vacated` is told."""
+        self.vacated = vacated
+        self.stream = stream
+        self.tasks: dict[Key, asyncio.Task[Event | None]] = {}
+        self._overtime: dict[Key, asyncio.TimerHandle] = {}
 
     def start(self, work: Work) -> None:
-        task = asyncio.get_running_loop().create_task(self._run(work))
-        self.tasks[work.key] = task
+        loop = asyncio.get_running_loop()
+        task = self.tasks[work.key] = loop.create_task(call_async(work, self.around))
+        # Not within the coroutine: a task that is cancelled before its first step never gets there.
+        task.add_done_callback(partial(self._ended, work))
+        if work.timeout is not None:
+            seconds = work.timeout + CLEANING_UP
+            self._overtime[work.key] = loop.call_later(seconds, self._overdue, work)
 
-    async def _run(self, work: Work) -> None:
-        try:
-            event = await call_async(work, self.around)
-        finally:
-            self.tasks.pop(work.key, None)
+    def _ended(self, work: Work, task: asyncio.Task[Event | None]) -> None:
+        self.tasks.pop(work.key, None)
+        overtime = self._overtime.pop(work.key, None)
+        if overtime is not None:
+            overtime.cancel()
+        if task.cancelled():
+            event = event_for(work.interrupted or Interruption.RELEASED)
+        elif task.exception() is not None:
+            return  # a simulated crash: nothing else leaves a handler
+        else:
+            event = task.result()
         if work.end_once():
             self.done(work, event)
+        else:
+            self.vacated(work)
+
+    def _overdue(self, work: Work) -> None:
+        """It was cancelled and goes on: its job goes on without it, its place stays taken until it really ends."""
+        if work.end_once():
+            self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
+            self.late(work, TimedOut(work.timeout or 0.0))
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why

@@ -31,6 +31,9 @@ class Workload(Protocol):
     def declare(self, app: Penstock) -> None:
         """Declare tasks, on every machine's app. Once."""
 
+    def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
+        """Put the user's own rows there, before anybody moves. Says which reconcilers run in this schedule."""
+
     def script(self, rng: random.Random) -> Sequence[Act]:
         """What clients will do in this schedule."""
 

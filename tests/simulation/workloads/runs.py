@@ -63,6 +63,9 @@ class Runs:
         app.pipeline(name="fan")(fan)
         app.pipeline(name="diamond")(diamond)
 
+    def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
+        return ()
+
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
         for _ in range(rng.randint(1, 3)):

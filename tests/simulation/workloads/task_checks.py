@@ -24,7 +24,7 @@ def _effects(story: Story) -> Iterator[str]:
             written[facts[0]].append((facts[1], tx))
     for job in model.jobs.values():
         effects = written.pop(job.id, [])
-        succeeded = job.task == "writing" and model.states[job.id].status == "succeeded"
+        succeeded = job.task in ("writing", "writing_async") and model.states[job.id].status == "succeeded"
         if len(effects) != int(succeeded):
             yield f"{job.id} is {model.states[job.id].status} and has written {len(effects)} times"
         for generation, tx in effects:

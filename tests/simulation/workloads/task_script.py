@@ -12,8 +12,12 @@ from penstock.errors import PenstockError
 from tests.simulation.hosts import ClientHost
 from tests.simulation.workloads import Act
 
-KINDS = ("plain", "flaky", "slow", "snoozing", "giving_up", "writing", "charging", "poison", "patient")
-OFTEN = (5, 4, 3, 2, 1, 5, 5, 1, 3)
+ON_THE_LOOP = ("on_the_loop", "on_time", "stubborn", "writing_async")
+KINDS = (
+    *("plain", "flaky", "slow", "snoozing", "giving_up", "writing", "charging", "poison", "patient"),
+    *ON_THE_LOOP,
+)
+OFTEN = (5, 4, 3, 2, 1, 5, 5, 1, 3, 4, 3, 2, 3)
 ORDER = text("INSERT INTO sim_orders (number) VALUES (:number)")
 
 Ids = dict[int, str]

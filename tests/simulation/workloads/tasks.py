@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import text
@@ -55,6 +57,11 @@ class Tasks:
         app.task(name="charging", retries=SOON)(told(charging))
         app.task(name="poison", retries=SOON, max_crashes=2)(told(poison))
         app.task(name="patient", retries=SOON, timeout=20)(told(patient))
+        for handler, timeout in ((on_the_loop, None), (on_time, 2), (stubborn, 1), (writing_async, None)):
+            app.task(name=handler.__name__, retries=SOON, timeout=timeout)(told_async(handler))
+
+    def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
+        return ()
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         return script(rng)
@@ -72,6 +79,24 @@ def told(handler: Callable[[CurrentJob, int, float], Any]) -> Callable[[int, int
         world.record("began", *facts)
         try:
             value = handler(job, times, seconds)
+        except Exception as error:
+            world.record("raised", *facts, type(error).__name__)
+            raise
+        world.record("returned", *facts, value if isinstance(value, int) else type(value).__name__)
+        return value
+
+    return run
+
+
+def told_async(handler: Callable[[CurrentJob, int, float], Any]) -> Callable[[int, int, float], Any]:
+    """The same for a handler on the event loop."""
+
+    async def run(number: int, times: int, seconds: float) -> Any:
+        world, job = virtual.here(), current()
+        facts = (job.id, job.attempt, job._claim.token)
+        world.record("began", *facts)
+        try:
+            value = await handler(job, times, seconds)
         except Exception as error:
             world.record("raised", *facts, type(error).__name__)
             raise
@@ -152,3 +177,33 @@ def patient(job: CurrentJob, times: int, seconds: float) -> int:
         if job.cancel_requested or job.lease_lost:
             break
     return job.attempt
+
+
+async def on_the_loop(job: CurrentJob, times: int, seconds: float) -> int:
+    await asyncio.sleep(min(seconds, 4.0))
+    if job.retry_count < times:
+        raise Flaky
+    return job.attempt
+
+
+async def on_time(job: CurrentJob, times: int, seconds: float) -> int:
+    """Takes too long at first, and is ended for it."""
+    await asyncio.sleep(seconds + 2 if job.retry_count < times else min(seconds, 1.0))
+    return job.attempt
+
+
+async def stubborn(job: CurrentJob, times: int, seconds: float) -> int:
+    """Will not hear of its end, neither by its timeout nor by a stop."""
+    for _ in range(2 if job.retry_count < times else 0):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(4.0 + seconds)
+    return job.attempt
+
+
+async def writing_async(job: CurrentJob, times: int, seconds: float) -> None:
+    await asyncio.sleep(min(seconds, 4.0))
+    async with job.transaction() as connection:
+        await connection.execute(EFFECT, {"job": job.id, "generation": job.attempt})
+        if job.retry_count < times:
+            raise Flaky
+        job.complete(job.attempt)
