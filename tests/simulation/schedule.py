@@ -28,7 +28,7 @@ ALL: tuple[Workload, ...] = (Tasks(), Runs(), Rows())
 WORKERS = 3
 CLIENTS = 2
 CALM_STEPS = 6000
-ALONE = 0.7
+ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
 COLLECT_EVERY = 100
 """Schedules between two collections: a third of the time would be spent looking for garbage."""
@@ -103,19 +103,17 @@ class Play:
         self.fate = Fate(Temper.of(rng), [], self._revive)
         world.nemesis = self.fate
         stage.server.begin_world(world, self.fate)
-        for machine in stage.workers[: rng.randint(2, WORKERS)]:
-            self.fate.hosts.append(WorkerHost(world, machine, 1, self.reconcilers))
+        for machine in stage.workers[: rng.choice([2, 2, WORKERS])]:
+            self.fate.hosts.append(self._worker(machine, 1))
         for index, machine in enumerate(stage.clients):
             self.fate.hosts.append(self._client(machine, index, 1))
         for host in self.fate.hosts:
             host.start()
-        self.trouble = rng.randint(60, 300)
+        self.trouble = rng.randint(40, 220)
 
     def _scripts(self, rng: random.Random) -> list[list[Act]]:
-        workloads = self.stage.workloads
-        if len(workloads) > 1 and rng.random() < ALONE:
-            workloads = [rng.choice(workloads)]
-        self.workloads = workloads
+        workloads = self._chosen(rng)
+        self.has_runs = any(workload.name == "runs" for workload in workloads)
         for workload in workloads:
             self.reconcilers += workload.fill(self.stage.server.connection, rng)
         if self.reconcilers:
@@ -123,6 +121,18 @@ class Play:
         acts = [act for workload in workloads for act in workload.script(rng)]
         cut = rng.randint(0, len(acts))
         return [acts[:cut], acts[cut:]]
+
+    def _chosen(self, rng: random.Random) -> Sequence[Workload]:
+        """One workload, or two that meet."""
+        all = self.stage.workloads
+        chosen = rng.choices(all, [workload.often for workload in all], k=1 if rng.random() < ALONE else 2)
+        return list(dict.fromkeys(chosen))
+
+    def _worker(self, machine: Machine, life: int) -> WorkerHost:
+        host = WorkerHost(self.world, machine, life, self.reconcilers)
+        if not self.has_runs:
+            host.app.chores = ()  # there are no runs to look after
+        return host
 
     def _client(self, machine: Machine, index: int, life: int) -> ClientHost:
         left = self.left[index]
@@ -142,7 +152,7 @@ class Play:
                 return dead
             host: Host = self._client(dead.machine, index, dead.life + 1)
         else:
-            host = WorkerHost(self.world, dead.machine, dead.life + 1, self.reconcilers)
+            host = self._worker(dead.machine, dead.life + 1)
         host.start()
         return host
 
@@ -178,7 +188,10 @@ def theatre(workloads: Sequence[Workload] = ALL) -> Iterator[Stage]:
         with living_in(World(0)):
             stage = Stage(workloads)
         gc.disable()
+        gc.collect()
+        gc.freeze()  # what is there now stays: nobody has to look at it again
         try:
             yield stage
         finally:
+            gc.unfreeze()
             gc.enable()

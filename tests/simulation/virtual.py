@@ -28,9 +28,9 @@ CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
 SLOWER = {
     "penstock.runtime.heartbeat": {"GLANCE": 4.5},
     "penstock.runtime.row_pump": {
-        "FIRST_DELAY": 0.5,
-        "LONGEST_DELAY": 3.0,
-        "SWEEP_INTERVAL": 20.0,
+        "FIRST_DELAY": 1.0,
+        "LONGEST_DELAY": 4.0,
+        "SWEEP_INTERVAL": 40.0,
         "TALLY_INTERVAL": 30.0,
     },
     "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},

@@ -22,6 +22,8 @@ Act = Callable[["ClientHost"], None]
 
 class Workload(Protocol):
     name: str
+    often: int
+    """How often it is played, against the others."""
     unfinished: str
     """A query for how much of this workload has not come to its end, beside the jobs."""
 

@@ -15,7 +15,7 @@ from tests.simulation.wire import time_text
 from tests.simulation.workloads.row_tables import TOLD
 from tests.simulation.world import SECOND, START
 
-LEASE = 8 * SECOND
+LEASE = 6 * SECOND
 SWEPT_AFTER = 10 * LEASE
 """What the sweeper takes for orphaned."""
 SLOWEST = 60 * SECOND
@@ -34,6 +34,7 @@ class Row(NamedTuple):
     owner: str | None
     due: str
     attempts: int
+    crashes: int
     visits: int
     requests: int
     seen: int
@@ -132,7 +133,9 @@ class RowModel:
             return  # a writer bars the way to one who is gone; it holds nothing
         self.holder[new.token] = self.host
         claim = (new.token, *place)
-        self.recovered[claim] = old.token is not None
+        self.recovered[claim] = new.crashes > 0
+        if new.crashes - old.crashes not in (0, int(old.token is not None)):
+            self.say(f"{place} counts {new.crashes} crashes after {old.crashes}, and nobody died [11]")
         self.deadline[claim] = new.due
         if not time_text(self.at - SLOWEST) < (new.expires or "") <= time_text(self.at + LEASE):
             self.say(f"{place} is taken until {new.expires}, by another clock than the database's [8]")

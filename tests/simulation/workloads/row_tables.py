@@ -50,7 +50,7 @@ class Order(Base, Visited):
 MODELS: dict[str, Any] = {"sim_fleets": Fleet, "sim_instances": Instance, "sim_tickets": Order}
 TOLD = (
     *("lock_token", "lock_expires_at", "lock_owner", "next_process_at", "process_attempts"),
-    *("visits", "requests", "seen"),
+    *("process_crashes", "visits", "requests", "seen"),
 )
 PARENT = {"sim_fleets": "NULL", "sim_instances": "fleet_id", "sim_tickets": "instance_id"}
 
@@ -80,12 +80,12 @@ def _row(table: str, row: str | None) -> str:
 
 def fill(connection: sqlite3.Connection, rng: random.Random) -> None:
     """A few rows of each, every one worth a visit."""
-    fleets, instances = rng.randint(1, 2), rng.randint(2, 4)
-    rows = {
+    fleets, instances = rng.choice([1, 1, 2]), rng.randint(1, 3)
+    rows: dict[str, list[tuple[Any, ...]]] = {
         "sim_fleets (id": [(id,) for id in range(1, fleets + 1)],
         "sim_instances (id, fleet_id": [(id, 1 + id % fleets) for id in range(1, instances + 1)],
         "sim_tickets (id, instance_id, state": [
-            (id, 1 + id % instances, "new") for id in range(1, rng.randint(2, 4))
+            (id, 1 + id % instances, "new") for id in range(1, rng.randint(2, 3))
         ],
     }
     for into, values in rows.items():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import ClientHost
     from tests.simulation.story import Story
 
-LEASE = 8.0
+LEASE = 6.0
 PLAIN: dict[str, Any] = {"lease": LEASE, "workers": 2, "backoff": Retry(delay=1, jitter=0), "index": False}
 CASTS = (
     ("instances",),
@@ -50,6 +50,7 @@ class Rows:
     """The workload."""
 
     name = "rows"
+    often = 1
     unfinished = f"SELECT {VISITED}"
 
     def prepare(self, connection: sqlite3.Connection) -> None:
@@ -59,11 +60,11 @@ class Rows:
     def declare(self, app: Penstock) -> None:
         children = Children(Instance, Instance.fleet_id == Fleet.id, patience=LEASE)
         shared = Shared(Instance, Instance.id == Order.instance_id, patience=LEASE)
-        app.reconciler(Fleet, name="fleets", every=4, locks=[children], timeout=6, **PLAIN)(_reconcile)
-        app.reconciler(Instance, name="instances", every=1, timeout=4, **PLAIN)(_reconcile_async)
+        app.reconciler(Fleet, name="fleets", every=5, locks=[children], timeout=6, **PLAIN)(_reconcile)
+        app.reconciler(Instance, name="instances", every=2, timeout=4, **PLAIN)(_reconcile_async)
         exhausted = {"max_attempts": 3, "on_exhausted": {"state": "failed"}}
         new = Order.state == "new"
-        app.reconciler(Order, name="orders", where=new, every=3, locks=[shared], **PLAIN, **exhausted)(
+        app.reconciler(Order, name="orders", where=new, every=4, locks=[shared], **PLAIN, **exhausted)(
             _reconcile
         )
 
@@ -76,7 +77,7 @@ class Rows:
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
-        for _ in range(rng.randint(1, 5)):
+        for _ in range(rng.randint(1, 4)):
             table, id = rng.choice(list(MODELS)), rng.randint(1, 3)
             ask = rng.choice([_write, _write, _ask, _ask_only])
             acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), ask(table, id)))

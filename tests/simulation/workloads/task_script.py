@@ -29,10 +29,10 @@ class Regret(Exception):
 
 
 def script(rng: random.Random) -> Sequence[Act]:
-    """About ten jobs, and as many other calls."""
+    """A few jobs, and as many other calls."""
     ids: Ids = {}
     acts: list[Act] = []
-    for number in range(rng.randint(3, 10)):
+    for number in range(rng.randint(2, 8)):
         acts += _enqueues(rng, number, ids)
         if rng.random() < 0.15:
             acts += [_steer("cancel", number, ids), _steer("retry", number, ids)]

@@ -36,6 +36,7 @@ class Tasks:
     """The workload."""
 
     name = "tasks"
+    often = 5
     unfinished = "SELECT 0"
 
     def prepare(self, connection: sqlite3.Connection) -> None:
