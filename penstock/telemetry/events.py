@@ -169,7 +169,7 @@ class WorkReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandlerOverdue(Event):
-    """A thread went on after its time was up: it cannot be ended, only waited for."""
+    """A handler went on after its time was up: it cannot be ended, only waited for."""
 
     job_id: str
     task: str

@@ -72,7 +72,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.WorkReclaimed: (WARNING, lambda e: f"took back {e.count} jobs of dead processes"),
     events.HandlerOverdue: (
         WARNING,
-        lambda e: f"job {e.job_id} ({e.task}) runs on in its thread after its timeout of {e.seconds:g} s",
+        lambda e: f"job {e.job_id} ({e.task}) runs on after its timeout of {e.seconds:g} s",
     ),
     events.ProcessStarted: (
         INFO,

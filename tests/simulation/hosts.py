@@ -59,7 +59,8 @@ class Machine:
         self.app._prepared = True
         for declaration in self.declare:
             declaration(self.app)
-        for known in (*self.app.tasks.values(), *self.app.pipelines.values()):
+        declared: list[Any] = [*self.app.tasks.values(), *self.app.pipelines.values()]
+        for known in declared:
             _ = known.codec  # read once, for all lives
         for pipeline in self.app.pipelines.values():
             _ = pipeline.definition

@@ -124,8 +124,10 @@ class Play:
 
     def _chosen(self, rng: random.Random) -> Sequence[Workload]:
         """One workload, or two that meet."""
-        all = self.stage.workloads
-        chosen = rng.choices(all, [workload.often for workload in all], k=1 if rng.random() < ALONE else 2)
+        known = self.stage.workloads
+        chosen = rng.choices(
+            known, [workload.often for workload in known], k=1 if rng.random() < ALONE else 2
+        )
         return list(dict.fromkeys(chosen))
 
     def _worker(self, machine: Machine, life: int) -> WorkerHost:

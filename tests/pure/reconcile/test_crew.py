@@ -119,3 +119,41 @@ def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[Ended]) ->
 
     asyncio.run(look())
     assert [end.kind for end in ended] == [Kind.RELEASED]
+
+
+def test_a_handler_that_is_stopped_before_its_first_step_gives_its_row_back(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = RowCrew(RECONCILER, ended.append, Stream())
+        crew.accepted = 2
+        crew._accept([item(1), item(2)])  # tasks are made, and have not run yet
+        crew.give_back_running()
+        crew.lose(next(iter(crew.active)))
+        await asyncio.sleep(0.01)
+        assert crew.busy == 0
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == [Kind.RELEASED]
+
+
+def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -> None:
+    async def stubborn(item: Any) -> None:
+        while True:
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                continue
+            return
+
+    async def look() -> None:
+        crew = RowCrew(Reconciler(stubborn, table, name="stubborn"), ended.append, Stream())
+        crew.accepted = 1
+        crew._accept([item(1)])
+        await asyncio.sleep(0)
+        crew.give_back_running()
+        await asyncio.sleep(0)
+        assert ended == []
+        crew.give_up_running()
+        await asyncio.sleep(0.1)
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == [Kind.RELEASED], "and is not heard any more when it ends"

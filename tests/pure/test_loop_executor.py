@@ -1,0 +1,91 @@
+"""Handlers on the event loop always come to an end, also those that never began and those that will not."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.runtime.executors import loop
+from penstock.runtime.executors.loop import LoopExecutor
+from penstock.runtime.work import Interruption, Work
+from penstock.surroundings import Signals
+from penstock.telemetry.events import Event, HandlerOverdue, Stream
+from penstock.values.outcome import Released, Stopped, TimedOut
+from penstock.values.retry import Retry
+
+Told = list[tuple[str, object]]
+
+
+@pytest.fixture
+def told() -> Told:
+    return []
+
+
+def executor(told: Told, events: list[Event]) -> LoopExecutor:
+    stream = Stream()
+    stream.on(Event, events.append)
+    return LoopExecutor(
+        SimpleNamespace(),  # type: ignore[arg-type]
+        lambda _, event: told.append(("done", event)),
+        lambda _, event: told.append(("late", event)),
+        lambda _: told.append(("vacated", None)),
+        stream,
+    )
+
+
+def work(timeout: float | None = None) -> Work:
+    claim: Any = SimpleNamespace(job_id="j", generation=1, task="t", token=7)
+    return Work(claim, None, timeout, Retry(), "async", Signals())
+
+
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    async def stubborn(*_: object) -> TimedOut:
+        for _ in range(2):
+            try:
+                await asyncio.sleep(0.03)
+            except asyncio.CancelledError:
+                continue
+        return TimedOut(0.0)
+
+    monkeypatch.setattr(loop, "call_async", stubborn)
+    monkeypatch.setattr(loop, "CLEANING_UP", 0.005)
+    yield
+
+
+@pytest.mark.parametrize(
+    ("why", "event"),
+    [
+        (Interruption.CANCELLED, Stopped()),
+        (Interruption.RELEASED, Released()),
+        (Interruption.LOST, None),
+    ],
+)
+def test_interrupted_before_its_first_step(told: Told, why: Interruption, event: object) -> None:
+    async def look() -> None:
+        one, runs = work(), executor(told, [])
+        runs.start(one)
+        runs.interrupt(one, why)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(look())
+    assert told == [("done", event)]
+
+
+def test_one_that_goes_on_after_its_time_is_settled_without_it(told: Told) -> None:
+    events: list[Event] = []
+
+    async def look() -> None:
+        one, runs = work(timeout=0.001), executor(told, events)
+        runs.start(one)
+        await asyncio.sleep(0.02)
+        assert told == [("late", TimedOut(0.001))]
+        await asyncio.sleep(0.06)
+
+    asyncio.run(look())
+    assert told == [("late", TimedOut(0.001)), ("vacated", None)], (
+        "its place is free when it has really ended"
+    )
+    assert [type(event) for event in events] == [HandlerOverdue]
