@@ -1,7 +1,6 @@
 """Handlers on the event loop always come to an end, also those that never began and those that will not."""
 
 import asyncio
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,8 +40,8 @@ def work(timeout: float | None = None) -> Work:
 
 
 @pytest.fixture(autouse=True)
-def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    async def stubborn(*_: object) -> TimedOut:
+def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stubborn(*given: object) -> TimedOut:
         for _ in range(2):
             try:
                 await asyncio.sleep(0.03)
@@ -52,7 +51,6 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(loop, "call_async", stubborn)
     monkeypatch.setattr(loop, "CLEANING_UP", 0.005)
-    yield
 
 
 @pytest.mark.parametrize(
