@@ -98,6 +98,10 @@ class _Borrowed:
     def close(self) -> None:
         """It is not ours."""
 
+    def __getattr__(self, name: str) -> Any:
+        """As SQLAlchemy's own: after an error it asks whether the driver's connection is still open."""
+        return getattr(self.tx.driver, name)
+
 
 class _WaitingCursor:
     """Where statements are sent ahead, waits for the answer: SQLAlchemy asks about it at once."""
