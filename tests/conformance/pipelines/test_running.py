@@ -20,6 +20,7 @@ from penstock.errors import (
     ResultTimeout,
     RunFailed,
 )
+from penstock.pipelines import signals
 from penstock.telemetry.events import RunEnded
 from penstock.testing import drain, inline, travel
 from penstock.values.status import JobStatus, Reason, RunStatus
@@ -606,3 +607,24 @@ def test_a_missing_task_leaves_the_step_for_a_worker_that_knows_it(make_app: Any
     assert statuses(run) == {"known": "succeeded", "fresh": "available"}
     drain(new)
     assert run.result(0) == 2
+
+
+def test_a_signal_given_in_time_counts_though_nobody_came_to_deliver_it(shop: Penstock) -> None:
+    """Whoever gave it died before it was delivered, and everybody was away until the wait was over, too."""
+
+    @shop.pipeline(name="patient")
+    def patient() -> Any:
+        return wait_for("approve", timeout=10, default="no")
+
+    run = patient.trigger()
+    drain(shop)
+    shop.database.in_transaction(signals.record, run.id, "approve", '"yes"')
+    shop.database.in_transaction(
+        lambda tx: tx.run("UPDATE {timers} SET due_at = due_at + 20000000 WHERE kind = 'signal'")
+    )
+    with travel(shop, 11):
+        drain(shop)
+        assert run.result(0) == "yes"
+    with travel(shop, 60):
+        drain(shop)
+    assert run.result(0) == "yes"
