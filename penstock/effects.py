@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from penstock.database import trouble
 from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed
 from penstock.queue import settle
@@ -42,6 +43,10 @@ class TransactionScope:
         self._worker: AsyncConnection | None = None
 
     def __enter__(self) -> Connection:
+        """Nothing has been done yet: what passes by itself is tried again."""
+        return self.around.database.patiently(self._enter)
+
+    def _enter(self) -> Connection:
         self._shared = self.around.database.sqlalchemy()
         connection, self._tx = self._shared.__enter__()
         try:
@@ -60,7 +65,19 @@ class TransactionScope:
         assert shared is not None and tx is not None
         if error is not None:
             shared.__exit__(kind, error, trace)
+            self._blame_the_database(error)
             return
+        try:
+            self._commit(shared, tx)
+        except Exception as failure:
+            raise self.around.database.explained(failure) from failure
+        self.committed = True
+        tx.reach_if_watched("committed")
+        tx.committed()
+
+    def _commit(
+        self, shared: AbstractContextManager[tuple[Connection, Transaction]], tx: Transaction
+    ) -> None:
         try:
             self._settle(tx)
             tx.reach_if_watched("commit")
@@ -68,9 +85,12 @@ class TransactionScope:
             shared.__exit__(type(failure), failure, failure.__traceback__)
             raise
         shared.__exit__(None, None, None)
-        self.committed = True
-        tx.reach_if_watched("committed")
-        tx.committed()
+
+    def _blame_the_database(self, error: BaseException) -> None:
+        """A connection that was lost under the handler's own statements is an outage, not the handler's error."""
+        database = self.around.database
+        if isinstance(error, Exception) and database.dialect.is_disconnect(trouble.cause_of(error)):
+            raise database.explained(error) from error
 
     def _settle(self, tx: Transaction) -> None:
         output = self.codec.encode_result(self.result, limit=self.around.payload_limit)

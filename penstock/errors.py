@@ -249,7 +249,18 @@ class DatabaseError(PenstockError):
 
 
 class DatabaseUnavailable(DatabaseError):
-    """No connection, or it was lost and the retries are spent."""
+    """No connection, or it was lost and the retries are spent.
+
+    A job whose handler ends with this, about the worker's own database, is given back and tried again: an outage
+    spends no budget.
+    """
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message)
+        self.where = where
+
+    def __reduce__(self) -> tuple[type[DatabaseUnavailable], tuple[str, str]]:
+        return type(self), (str(self), self.where)
 
 
 class SchemaOutdated(DatabaseError):

@@ -41,6 +41,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.url = parse(settings.database_url)
+        self._where = self.url.render_as_string(hide_password=True)
         self.dialect: Dialect = dialect_for(self.url, settings)
         qualifies = self.dialect.name == "postgresql"
         self.schema = settings.schema if qualifies else None
@@ -104,13 +105,18 @@ class Database:
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
         then = trouble.advice(error)
-        if then is None and not self.is_passing(error):
+        if isinstance(error, DatabaseUnavailable) or (then is None and not self.is_passing(error)):
             return error
-        where = self.url.render_as_string(hide_password=True)
+        where = self._where
         said = f"{trouble.cause_of(error)}".rstrip(". \n")
         return DatabaseUnavailable(
-            f"The database at {where} does not answer as it should: {said}. {then or trouble.UNREACHABLE}"
+            f"The database at {where} does not answer as it should: {said}. {then or trouble.UNREACHABLE}",
+            where,
         )
+
+    def is_unavailable(self, error: BaseException) -> bool:
+        """The error says so, about this very database."""
+        return isinstance(error, DatabaseUnavailable) and error.where == self._where
 
     @contextmanager
     def transaction(self, link: Link | None = None, *, single: bool = False) -> Iterator[Transaction]:

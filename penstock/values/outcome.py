@@ -1,8 +1,8 @@
 """What an attempt decided: from what happened to the one value that settle writes. Pure.
 
 An executor turns a finished handler into an `Event`; `decide` turns the event into an `Outcome` by the task's
-retry policy and the counts so far. Invariant 11: an error or a timeout spends a retry; a snooze, a release
-and a cancellation spend nothing; crashes have a budget of their own (`decide_crash`).
+retry policy and the counts so far. Invariant 11: an error or a timeout spends a retry; a snooze, a release,
+an outage of the database and a cancellation spend nothing; crashes have a budget of their own (`decide_crash`).
 """
 
 from __future__ import annotations
@@ -86,13 +86,23 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Hindered:
+    """The database was not there when the handler needed it: no fault of the job's, so it is given back."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The handler was told to stop because the job or its run was cancelled."""
 
     reason: str = ""
 
 
-Event = Returned | Raised | TimedOut | Snooze | Cancel | Released | Stopped
+Event = Returned | Raised | TimedOut | Snooze | Cancel | Released | Hindered | Stopped
+
+HINDERED_FOR = 1.0
+"""How long a job waits that found no database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +181,8 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
             return Outcome(OutcomeKind.CANCELLED, failure=failure, reason=Reason.CANCELLED)
         case Released():
             return Outcome(OutcomeKind.RELEASED, delay=0.0)
+        case Hindered(failure):
+            return Outcome(OutcomeKind.RELEASED, failure=failure, delay=HINDERED_FOR)
         case TimedOut(seconds, traceback):
             failure = Failure.note("TimedOut", f"no result after {seconds:g} s (timeout)", traceback)
             return _errored(OutcomeKind.TIMED_OUT, failure, Reason.TIMED_OUT, policy, retry_count, random)

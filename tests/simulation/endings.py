@@ -15,7 +15,7 @@ PUTS = {
     "crashed": ("scheduled", "available", "failed", "cancelled"),
     "snoozed": ("scheduled", "available"),
     "cancelled": ("cancelled",),
-    "released": ("available",),
+    "released": ("available", "scheduled"),
 }
 """Where each outcome may put a job."""
 MOST_RETRIES = 2
@@ -67,6 +67,8 @@ def _true(model: Model, job_id: str, old: State, outcome: str) -> Iterator[str]:
             if how != "returned" and not within:
                 yield "but its handler did not return [3]"
         case "errored":
+            if what == "DatabaseUnavailable":
+                yield "but the database was away, which is not the job's fault [11]"
             if how != "raised":
                 yield f"but its handler did not raise: {how or 'it had not ended'} {what} [11]"
         case "timed_out":
@@ -79,5 +81,5 @@ def _true(model: Model, job_id: str, old: State, outcome: str) -> Iterator[str]:
             if what != "Cancel" and not old.cancel:
                 yield f"but nobody wanted that; its handler {how} {what}"
         case "released":
-            if model.host not in model.leaving:
+            if model.host not in model.leaving and what != "DatabaseUnavailable":
                 yield "but its process was not stopping [11]"

@@ -13,7 +13,8 @@ from penstock.runtime.work import Arguments, Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
-from penstock.values.outcome import Event, StopRun, TimedOut, interpret, raised
+from penstock.values.failure import Failure
+from penstock.values.outcome import Event, Hindered, StopRun, TimedOut, interpret, raised
 
 
 async def call_async(work: Work, around: Surroundings) -> Event | None:
@@ -35,19 +36,26 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
-        return _broken_off(work, limit, error)
+        return _broken_off(work, around, limit, error)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
     return _concluded(work, job, value)
 
 
-def _broken_off(work: Work, limit: asyncio.Timeout | None, error: BaseException) -> Event | None:
+def _broken_off(
+    work: Work, around: Surroundings, limit: asyncio.Timeout | None, error: BaseException
+) -> Event | None:
     """Whatever a handler raises while it is being stopped comes of that, and is no error of its own."""
     if work.interrupted is not None:
         return event_for(work.interrupted)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
-    return raised(error)
+    return _failed(around, error)
+
+
+def _failed(around: Surroundings, error: BaseException) -> Event:
+    """An error of the handler's; or its own database was away, which is not the job's fault. Invariant 11."""
+    return Hindered(Failure.of(error)) if around.database.is_unavailable(error) else raised(error)
 
 
 async def _awaited(work: Work, args: Any, kwargs: Any) -> Any:
@@ -69,7 +77,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
-        return raised(error)
+        return _failed(around, error)
     finally:
         running.reset(token)
     return _concluded(work, job, value)
