@@ -1,0 +1,92 @@
+"""The campaign: load and faults for some minutes; then peace, until everything is done; then the verdict."""
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+
+from tests.chaos.checks import check
+from tests.chaos.facts import Facts, gather
+from tests.chaos.nemesis import Nemesis
+from tests.chaos.report import report, version_of
+from tests.chaos.terms import Terms
+from tests.chaos.world import World, world
+from tests.waiting import eventually
+
+GAP = (1.5, 3.5)
+UNFINISHED = {
+    "jobs": "SELECT count(*) FROM {job_states} WHERE status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')",
+    "runs": "SELECT count(*) FROM {runs} WHERE ended_at IS NULL",
+    "counters": "SELECT count(*) FROM counters WHERE done < target OR lock_token IS NOT NULL",
+    "fleets": "SELECT count(*) FROM fleets WHERE done < 3 OR lock_token IS NOT NULL",
+    "ships": "SELECT count(*) FROM ships WHERE done < 3 OR lock_token IS NOT NULL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    facts: Facts
+    wrong: list[str]
+    report: str
+
+
+def campaign(asked: Terms, say: Callable[[str], None], gap: tuple[float, float] = GAP) -> Verdict:
+    with world(asked) as made:
+        made.start()
+        say(f"{len(made.hosts)} hosts are up; seed {asked.seed}")
+        began = time.monotonic()
+        nemesis = Nemesis(
+            made, Random(asked.seed), gap, lambda what: say(f"{time.monotonic() - began:6.1f} s  {what}")
+        )
+        nemesis.run(asked.minutes * 60)
+        nemesis.heal_all()
+        seconds = time.monotonic() - began
+        say(f"{time.monotonic() - began:6.1f} s  peace")
+        settle(made, say)
+        facts = gather(made)
+        wrong = check(facts)
+        if wrong:
+            say(f"logs and ledgers are kept in {_kept(made)}")
+        return Verdict(facts, wrong, report(asked, facts, wrong, _version(made), seconds))
+
+
+def settle(made: World, say: Callable[[str], None]) -> None:
+    """No more load; wait until all is done; stop everybody in order."""
+    made.stop_producer()
+    try:
+        eventually(
+            lambda: not any(unfinished(made).values()) and made.alive() == made.expected,
+            made.terms.drain_seconds,
+        )
+    except AssertionError:
+        left = {what: count for what, count in unfinished(made).items() if count}
+        made.oddities.append(
+            f"not done after {made.terms.drain_seconds:g} s of peace: {left}, {made.alive()} processes"
+        )
+    say("all is done; stopping the hosts")
+    made.stop_hosts()
+
+
+def unfinished(made: World) -> dict[str, int]:
+    return made.app.database.read(
+        lambda tx: {name: int(tx.rows(sql)[0][0]) for name, sql in UNFINISHED.items()}
+    )
+
+
+def _kept(made: World) -> str:
+    """Copies of what the processes wrote, for whoever wants to know why."""
+    folder = Path(mkdtemp(prefix=f"penstock-chaos-{made.terms.seed}-"))
+    for file in [*made.folder.glob("*.log"), *made.ledger.glob("*.jsonl"), *made.folder.glob("*.db")]:
+        shutil.copy(file, folder)
+    return str(folder)
+
+
+def _version(made: World) -> str:
+    if made.server is None:
+        return version_of(None)
+    query = "SHOW server_version" if made.terms.database == "postgres" else "SELECT version()"
+    name = "PostgreSQL" if made.terms.database == "postgres" else "MariaDB"
+    return f"{name} {version_of(made.app.database.read(lambda tx: tx.rows(query)))}"

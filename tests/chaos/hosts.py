@@ -1,0 +1,103 @@
+"""A host: `penstock worker` with its supervisor and children, its own way to the database, its own clock."""
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGCONT, SIGKILL, SIGTERM, Signals
+
+from tests.chaos import terms
+from tests.chaos.proxy import Proxy
+from tests.workers import WorkerProcess, Workers
+
+SECONDS = struct.Struct("d")
+
+# The clock of a host is the machine's, shifted by what stands in a file, from one moment to the next.
+SKEWED = """
+import mmap
+import os
+import struct
+import time
+
+if "PENSTOCK_TEST_CLOCK" in os.environ:
+    with open(os.environ["PENSTOCK_TEST_CLOCK"], "rb") as file:
+        shift = mmap.mmap(file.fileno(), 8, prot=mmap.PROT_READ)
+    now, now_ns, read = time.time, time.time_ns, struct.Struct("d").unpack_from
+    time.time = lambda: now() + read(shift)[0]
+    time.time_ns = lambda: now_ns() + int(read(shift)[0] * 1_000_000_000)
+"""
+
+
+@dataclass(slots=True)
+class Host:
+    """A simulated machine. Its processes are one group; killed as one, they are a power cut."""
+
+    name: str
+    folder: Path
+    workers: Workers
+    environment: dict[str, str]
+    proxy: Proxy | None = None
+    worker: WorkerProcess | None = None
+    busy: bool = False
+    """Something is being done to it."""
+    former: list[WorkerProcess] = field(default_factory=list)
+
+    @property
+    def clock(self) -> Path:
+        return self.folder / f"clock-{self.name}"
+
+    def skew(self, seconds: float) -> None:
+        """Let its clock be so far from the machine's, from now on."""
+        with self.clock.open("r+b" if self.clock.exists() else "wb") as file:
+            file.write(SECONDS.pack(seconds))
+
+    def start(self) -> None:
+        if not self.clock.exists():
+            self.skew(0)
+        if self.worker is not None:
+            self.former.append(self.worker)
+        self.worker = self._started({**self.environment, terms.HOST: self.name, terms.CLOCK: str(self.clock)})
+
+    def _started(self, environment: dict[str, str]) -> WorkerProcess:
+        options = ("--processes", str(terms.CHILDREN), "--concurrency", str(terms.CONCURRENCY))
+        return self.workers(*options, "--log-level", "info", target="tests.chaos.host:app", env=environment)
+
+    @property
+    def running(self) -> bool:
+        return self.worker is not None and self.worker.running
+
+    def children(self) -> list[int]:
+        return self.worker.children() if self.worker is not None and self.worker.running else []
+
+    def pids(self) -> list[int]:
+        return [self.worker.pid, *self.children()] if self.worker is not None else []
+
+    def send(self, number: Signals) -> None:
+        if self.worker is not None and self.worker.running:
+            self.worker.send(number)
+
+    def send_all(self, number: Signals) -> None:
+        if self.worker is not None:
+            self.worker.send_all(number)
+
+    def kill(self) -> None:
+        self.send_all(SIGKILL)
+
+    def thaw(self) -> None:
+        self.send_all(SIGCONT)
+
+    def stop(self, timeout: float) -> int:
+        """In order; the exit code."""
+        self.send(SIGTERM)
+        return self.worker.wait(timeout) if self.worker is not None else 0
+
+    def logs(self) -> list[str]:
+        return [worker.log for worker in [*self.former, self.worker] if worker is not None]
+
+
+class ProducerHost(Host):
+    """The machine that the load comes from."""
+
+    pace: float = terms.PACE
+
+    def _started(self, environment: dict[str, str]) -> WorkerProcess:
+        return self.workers.python("-m", "tests.chaos.produce", str(terms.PACE), env=environment)

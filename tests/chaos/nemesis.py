@@ -1,0 +1,154 @@
+"""Who does it: a seeded deck of faults, dealt out while the load goes on; several may be under way at a time."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+from tests.chaos import faults
+from tests.chaos.faults import After
+from tests.chaos.hosts import Host
+from tests.chaos.strike import DATABASE, Strike
+from tests.chaos.world import World
+
+TURN = 0.05
+MOST_BUSY = 2
+"""At least one host is left alone at any time."""
+
+
+@dataclass(slots=True)
+class Card:
+    """A kind of fault that is next for somebody."""
+
+    name: str
+    on: str
+    strike: Callable[..., After]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A fault that is under way."""
+
+    due: float
+    heal: Callable[[], object]
+    strike: Strike
+    free: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Nemesis:
+    world: World
+    chance: Random
+    gap: tuple[float, float]
+    say: Callable[[str], None] = lambda _: None
+    deck: list[Card] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
+    database_busy: bool = False
+
+    def run(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        due = time.monotonic() + self.gap[0]
+        while (now := time.monotonic()) < end:
+            self.heal(now)
+            self.look_after_hosts()
+            if now >= due:
+                self.strike()
+                due = time.monotonic() + self.chance.uniform(*self.gap)
+            time.sleep(TURN)
+
+    def heal_all(self) -> None:
+        """Let everything that is under way come to its end, then see that everybody runs."""
+        while self.pending:
+            self.heal(time.monotonic())
+            time.sleep(TURN)
+        self.look_after_hosts()
+
+    def heal(self, now: float) -> None:
+        for fault in [fault for fault in self.pending if fault.due <= now]:
+            if fault.heal() is False:
+                continue
+            self.pending.remove(fault)
+            fault.strike.ended = time.monotonic()
+            fault.free()
+
+    def look_after_hosts(self) -> None:
+        """Nobody ends who was not told to."""
+        for host in self.world.everybody:
+            if not host.busy and not host.running:
+                code = host.worker.process.returncode if host.worker else None
+                self.world.oddities.append(f"{host.name} ended by itself with code {code}")
+                host.start()
+
+    def strike(self) -> None:
+        card = self._draw()
+        if card is None:
+            return
+        victim = self._victim(card)
+        self.say(f"{card.name} on {victim.name if victim else DATABASE}")
+        strike = self._record(card, victim)
+        after = (
+            card.strike(self.world, victim, self.chance) if victim else card.strike(self.world, self.chance)
+        )
+        self._take(victim, True)
+        free = partial(self._take, victim, False)
+        self.pending.append(Pending(time.monotonic() + after.seconds, after.heal, strike, free))
+
+    def _record(self, card: Card, victim: Host | None) -> Strike:
+        where = self.world.pids()
+        if victim is not None:
+            where = {pid: name for pid, name in where.items() if name == victim.name}
+        strike = Strike(card.name, victim.name if victim else DATABASE, time.monotonic())
+        strike.at, strike.held = self.world.holding(where)
+        self.world.strikes.append(strike)
+        return strike
+
+    def _take(self, victim: Host | None, busy: bool) -> None:
+        if victim is None:
+            self.database_busy = busy
+        else:
+            victim.busy = busy
+
+    def _draw(self) -> Card | None:
+        """The first card whose kind of victim is free; the others keep their place."""
+        if not self.deck:
+            self.deck = self._shuffled()
+        for card in self.deck:
+            if self._is_possible(card):
+                self.deck.remove(card)
+                return card
+        return None
+
+    def _shuffled(self) -> list[Card]:
+        kinds = (
+            ("host", faults.HOST_FAULTS),
+            ("database", faults.DATABASE_FAULTS),
+            ("producer", faults.PRODUCER_FAULTS),
+        )
+        deck = [
+            Card(fault.__name__, on, fault)
+            for on, some in kinds
+            for fault, (times, not_on) in some.items()
+            if self.world.terms.database not in not_on
+            for _ in range(times)
+        ]
+        self.chance.shuffle(deck)
+        return deck
+
+    def _is_possible(self, card: Card) -> bool:
+        match card.on:
+            case "database":
+                return not self.database_busy
+            case "producer":
+                return self.world.producer is not None and not self.world.producer.busy
+            case _:
+                return sum(host.busy for host in self.world.hosts) < MOST_BUSY
+
+    def _victim(self, card: Card) -> Host | None:
+        match card.on:
+            case "database":
+                return None
+            case "producer":
+                return self.world.producer
+            case _:
+                return self.chance.choice([host for host in self.world.hosts if not host.busy])

@@ -1,0 +1,77 @@
+"""How long it took: from a fault to the last of the jobs then held by its victim being claimed anew or settled.
+
+All by the database's clock, from the history. A job that was settled before the fault could reach it says nothing.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from statistics import median
+
+from tests.chaos.facts import Facts, Job
+from tests.chaos.strike import Strike
+
+TAKEN_BACK = ("crashed", "released")
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """All faults of one kind."""
+
+    kind: str
+    times: int
+    held: int
+    """Jobs that the victims held, all together."""
+    taken_back: int
+    """Of those, how many had to be given to somebody else."""
+    median: float | None
+    longest: float | None
+
+
+def recoveries(facts: Facts) -> list[Recovery]:
+    kinds: dict[str, list[Strike]] = defaultdict(list)
+    for strike in facts.strikes:
+        kinds[strike.kind].append(strike)
+    return [_of_kind(facts, kind, strikes) for kind, strikes in sorted(kinds.items())]
+
+
+def repeated(facts: Facts) -> int:
+    """Bodies that began under a claim which did not bring the job forward: the work was done again."""
+    ended = {
+        (job.id, execution.generation)
+        for job in facts.jobs.values()
+        for execution in job.executions
+        if execution.outcome not in TAKEN_BACK
+    }
+    return sum((entry["job"], entry["attempt"]) not in ended for entry in facts.told("begin"))
+
+
+def _of_kind(facts: Facts, kind: str, strikes: list[Strike]) -> Recovery:
+    took = [seconds for strike in strikes if (seconds := _recovery(facts, strike)) is not None]
+    held = [held for strike in strikes for held in strike.held if held.job in facts.jobs]
+    back = sum(_outcome(facts.jobs[one.job], one.generation) in TAKEN_BACK for one in held)
+    return Recovery(
+        kind, len(strikes), len(held), back, median(took) if took else None, max(took, default=None)
+    )
+
+
+def _recovery(facts: Facts, strike: Strike) -> float | None:
+    if strike.at is None:
+        return None
+    ends = [_over(facts.jobs[held.job], held.generation) for held in strike.held if held.job in facts.jobs]
+    after = [(end - strike.at) / SECOND for end in ends if end is not None and end > strike.at]
+    return max(after, default=None)
+
+
+def _over(job: Job, generation: int) -> int | None:
+    """When this claim was over: settled, or the job claimed anew."""
+    if _outcome(job, generation) in (*TAKEN_BACK, None):
+        later = [e.started_at for e in job.executions if e.generation > generation]
+        return min(later) if later else job.finished_at
+    if generation == job.generation:
+        return job.finished_at
+    return next(e.finished_at for e in job.executions if e.generation == generation)
+
+
+def _outcome(job: Job, generation: int) -> str | None:
+    return next((e.outcome for e in job.executions if e.generation == generation), None)

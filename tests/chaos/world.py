@@ -1,0 +1,186 @@
+"""Everything there is in a chaos run: server, network, hosts, producer; and a direct view of the database."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGTERM
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+from penstock import Penstock
+from penstock.values.jsontext import loads
+from tests.chaos import terms
+from tests.chaos.hosts import SKEWED, Host, ProducerHost
+from tests.chaos.proxy import Network, Proxy
+from tests.chaos.strike import Held, Strike
+from tests.chaos.terms import Terms
+from tests.memory import in_memory
+from tests.servers.mariadb import Mariadb
+from tests.servers.postgres import Postgres
+from tests.servers.server import Server
+from tests.waiting import eventually
+from tests.workers import Workers
+
+SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": Mariadb}
+HELD = """
+SELECT c.job_ids, p.pid FROM {claims} c JOIN {processes} p ON p.id = c.process_id
+"""
+STATES = "SELECT job_id, generation FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
+NOW = "SELECT {now}"
+
+
+@dataclass(slots=True)
+class World:
+    terms: Terms
+    folder: Path
+    app: Penstock
+    """The database as it is, not through anybody's proxy."""
+    workers: Workers
+    server: Server | None
+    mark: str
+    hosts: list[Host] = field(default_factory=list)
+    producer: ProducerHost | None = None
+    strikes: list[Strike] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+    """How the hosts ended, when they were told to stop at the end."""
+    oddities: list[str] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "ledger"
+
+    @property
+    def everybody(self) -> list[Host]:
+        return [*self.hosts, *([self.producer] if self.producer else [])]
+
+    def pids(self) -> dict[int, str]:
+        """Which host a process is on."""
+        return {pid: host.name for host in self.hosts for pid in host.pids()}
+
+    def holding(self, where: Mapping[int, str]) -> tuple[int | None, list[Held]]:
+        """The database's time, and what these processes are running; nothing if the database is away."""
+        try:
+            with self.app.database.reading() as tx:
+                claims: list[tuple[Any, int]] = [
+                    (loads(ids), pid) for ids, pid in tx.rows(HELD) if pid in where
+                ]
+                hosts = {str(id): where[pid] for ids, pid in claims for id in ids}
+                rows = tx.rows(STATES, ids=sorted(hosts)) if hosts else []
+                held = [Held(str(id), generation, hosts[str(id)]) for id, generation in rows]
+                return int(tx.rows(NOW)[0][0]), held
+        except Exception:
+            return None, []
+
+    def start(self) -> None:
+        """The producer first: it makes the tables."""
+        assert self.producer is not None
+        self.producer.start()
+        eventually(lambda: any('"ready"' in file.read_text() for file in self.ledger.glob("*.jsonl")), 60)
+        for host in self.hosts:
+            host.start()
+        eventually(lambda: self.alive() == self.expected, 60)
+
+    @property
+    def expected(self) -> int:
+        return len(self.hosts) * (1 + terms.CHILDREN)
+
+    def alive(self) -> int:
+        return int(self.app.database.read(lambda tx: tx.rows("SELECT count(*) FROM {processes}"))[0][0])
+
+    def stop_producer(self) -> None:
+        assert self.producer is not None
+        assert self.producer.worker is not None
+        self.producer.send(SIGTERM)
+        try:
+            self.producer.worker.wait(15)
+        except Exception:
+            self.producer.kill()
+
+    def stop_hosts(self) -> None:
+        """All at the same time, in order."""
+        for host in self.hosts:
+            host.send(SIGTERM)
+        for host in self.hosts:
+            assert host.worker is not None
+            try:
+                self.codes[host.name] = host.worker.wait(terms.SHUTDOWN + 20)
+            except Exception:
+                self.codes[host.name] = -999
+
+    def strays(self) -> list[str]:
+        """Processes of this run that are still there."""
+        needle = f"{terms.MARK}={self.mark}".encode()
+        return [
+            f"{entry.name}: {_command(entry)}"
+            for entry in Path("/proc").iterdir()
+            if entry.name.isdigit() and int(entry.name) != os.getpid() and needle in _read(entry / "environ")
+        ]
+
+
+@contextmanager
+def world(asked: Terms) -> Iterator[World]:
+    """Server, network and hosts, not started yet; all gone at the end."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="penstock-chaos-", dir=in_memory())))
+        folder.chmod(0o711)
+        server = None
+        if asked.database in SERVERS:
+            server = stack.enter_context(SERVERS[asked.database](folder / "server"))
+        url = server.create_database("chaos") if server else f"sqlite:///{folder / 'chaos.db'}"
+        made = bare_world(asked, folder, url, server, stack)
+        network = Network() if server else None
+        if network is not None:
+            stack.callback(network.close)
+        for host in made.everybody:
+            if network is not None and server is not None:
+                host.proxy = Proxy(network, server.port)
+                stack.callback(host.proxy.close)
+                there = url.replace(f":{server.port}/", f":{host.proxy.port}/")
+                host.environment = {**host.environment, "PENSTOCK_DATABASE_URL": there}
+        yield made
+
+
+def bare_world(asked: Terms, folder: Path, url: str, server: Server | None, stack: ExitStack) -> World:
+    """Hosts that reach the database directly."""
+    app = Penstock(url, connect_timeout=2, statement_timeout=20)
+    stack.callback(app.close)
+    workers = Workers(folder, url)
+    stack.callback(_end, workers)
+    workers.write_module(SKEWED, "sitecustomize")
+    made = World(asked, folder, app, workers, server, mark=uuid4().hex)
+    environment = terms.environment() | {
+        terms.LEDGER: str(made.ledger),
+        terms.SEED: str(asked.seed),
+        terms.MARK: made.mark,
+    }
+    made.hosts = [Host(f"host{n}", folder, workers, environment) for n in range(1, asked.hosts + 1)]
+    made.producer = ProducerHost("producer", folder, workers, environment)
+    return made
+
+
+def _end(workers: Workers) -> None:
+    for worker in workers.started:
+        worker.kill()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+def _command(process: Path) -> str:
+    return _read(process / "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()[-120:]
+
+
+def names(hosts: Sequence[Host]) -> str:
+    return ", ".join(host.name for host in hosts)
+
+
+def now() -> float:
+    return time.monotonic()
