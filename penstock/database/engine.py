@@ -104,15 +104,7 @@ class Database:
 
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
-        then = trouble.advice(error)
-        if isinstance(error, DatabaseUnavailable) or (then is None and not self.is_passing(error)):
-            return error
-        where = self._where
-        said = f"{trouble.cause_of(error)}".rstrip(". \n")
-        return DatabaseUnavailable(
-            f"The database at {where} does not answer as it should: {said}. {then or trouble.UNREACHABLE}",
-            where,
-        )
+        return trouble.explained(error, self._where, passing=self.is_passing(error))
 
     def is_unavailable(self, error: BaseException) -> bool:
         """The error says so, about this very database."""

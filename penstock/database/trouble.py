@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import DBAPIError
 
+from penstock.errors import DatabaseUnavailable
+
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
 READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
@@ -44,6 +46,17 @@ def is_to_blame(error: BaseException) -> bool:
 def took_too_long(error: BaseException) -> bool:
     """A statement had all the time it may have."""
     return advice(error) == TOO_LONG
+
+
+def explained(error: Exception, where: str, *, passing: bool) -> Exception:
+    """The error as a user should see it."""
+    then = advice(error)
+    if isinstance(error, DatabaseUnavailable) or (then is None and not passing):
+        return error
+    said = f"{cause_of(error)}".rstrip(". \n")
+    return DatabaseUnavailable(
+        f"The database at {where} does not answer as it should: {said}. {then or UNREACHABLE}", where
+    )
 
 
 def advice(error: BaseException) -> str | None:
