@@ -20,6 +20,7 @@ GAP = (1.5, 3.5)
 UNFINISHED = {
     "jobs": "SELECT count(*) FROM {job_states} WHERE status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')",
     "runs": "SELECT count(*) FROM {runs} WHERE ended_at IS NULL",
+    "timers": "SELECT count(*) FROM {timers}",
     "counters": "SELECT count(*) FROM counters WHERE done < target OR lock_token IS NOT NULL",
     "fleets": "SELECT count(*) FROM fleets WHERE done < 3 OR lock_token IS NOT NULL",
     "ships": "SELECT count(*) FROM ships WHERE done < 3 OR lock_token IS NOT NULL",
@@ -45,7 +46,7 @@ def campaign(asked: Terms, say: Callable[[str], None], gap: tuple[float, float] 
         nemesis.heal_all()
         seconds = time.monotonic() - began
         say(f"{time.monotonic() - began:6.1f} s  peace")
-        settle(made, say)
+        settle(made, say, nemesis.look_after_hosts)
         facts = gather(made)
         wrong = check(facts)
         if wrong:
@@ -53,14 +54,16 @@ def campaign(asked: Terms, say: Callable[[str], None], gap: tuple[float, float] 
         return Verdict(facts, wrong, report(asked, facts, wrong, _version(made), seconds))
 
 
-def settle(made: World, say: Callable[[str], None]) -> None:
+def settle(made: World, say: Callable[[str], None], look_after: Callable[[], None]) -> None:
     """No more load; wait until all is done; stop everybody in order."""
     made.stop_producer()
+
+    def done() -> bool:
+        look_after()
+        return not any(unfinished(made).values()) and made.alive() == made.expected
+
     try:
-        eventually(
-            lambda: not any(unfinished(made).values()) and made.alive() == made.expected,
-            made.terms.drain_seconds,
-        )
+        eventually(done, made.terms.drain_seconds)
     except AssertionError:
         left = {what: count for what, count in unfinished(made).items() if count}
         made.oddities.append(

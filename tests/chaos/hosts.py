@@ -3,13 +3,15 @@
 import struct
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGTERM, Signals
+from signal import SIGCONT, SIGKILL, Signals
 
 from tests.chaos import terms
+from tests.chaos.programs import Program, Programs
 from tests.chaos.proxy import Proxy
-from tests.workers import WorkerProcess, Workers
 
 SECONDS = struct.Struct("d")
+UNREACHABLE = 3
+"""The exit code of a worker that found no database when it started."""
 
 # The clock of a host is the machine's, shifted by what stands in a file, from one moment to the next.
 SKEWED = """
@@ -33,13 +35,13 @@ class Host:
 
     name: str
     folder: Path
-    workers: Workers
+    programs: Programs
     environment: dict[str, str]
     proxy: Proxy | None = None
-    worker: WorkerProcess | None = None
+    worker: Program | None = None
     busy: bool = False
     """Something is being done to it."""
-    former: list[WorkerProcess] = field(default_factory=list)
+    former: list[Program] = field(default_factory=list)
 
     @property
     def clock(self) -> Path:
@@ -57,9 +59,11 @@ class Host:
             self.former.append(self.worker)
         self.worker = self._started({**self.environment, terms.HOST: self.name, terms.CLOCK: str(self.clock)})
 
-    def _started(self, environment: dict[str, str]) -> WorkerProcess:
+    def _started(self, environment: dict[str, str]) -> Program:
         options = ("--processes", str(terms.CHILDREN), "--concurrency", str(terms.CONCURRENCY))
-        return self.workers(*options, "--log-level", "info", target="tests.chaos.host:app", env=environment)
+        return self.programs.start(
+            ["-m", "penstock", "worker", "tests.chaos.host:app", *options], environment
+        )
 
     @property
     def running(self) -> bool:
@@ -85,11 +89,6 @@ class Host:
     def thaw(self) -> None:
         self.send_all(SIGCONT)
 
-    def stop(self, timeout: float) -> int:
-        """In order; the exit code."""
-        self.send(SIGTERM)
-        return self.worker.wait(timeout) if self.worker is not None else 0
-
     def logs(self) -> list[str]:
         return [worker.log for worker in [*self.former, self.worker] if worker is not None]
 
@@ -97,7 +96,5 @@ class Host:
 class ProducerHost(Host):
     """The machine that the load comes from."""
 
-    pace: float = terms.PACE
-
-    def _started(self, environment: dict[str, str]) -> WorkerProcess:
-        return self.workers.python("-m", "tests.chaos.produce", str(terms.PACE), env=environment)
+    def _started(self, environment: dict[str, str]) -> Program:
+        return self.programs.start(["-m", "tests.chaos.produce", str(terms.PACE)], environment)

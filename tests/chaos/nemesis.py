@@ -8,7 +8,7 @@ from random import Random
 
 from tests.chaos import faults
 from tests.chaos.faults import After
-from tests.chaos.hosts import Host
+from tests.chaos.hosts import UNREACHABLE, Host
 from tests.chaos.strike import DATABASE, Strike
 from tests.chaos.world import World
 
@@ -73,11 +73,12 @@ class Nemesis:
             fault.free()
 
     def look_after_hosts(self) -> None:
-        """Nobody ends who was not told to."""
+        """Nobody ends who was not told to, except for want of a database at the start; as systemd, start it again."""
         for host in self.world.everybody:
             if not host.busy and not host.running:
-                code = host.worker.process.returncode if host.worker else None
-                self.world.oddities.append(f"{host.name} ended by itself with code {code}")
+                code = host.worker.code if host.worker else None
+                if code != UNREACHABLE:
+                    self.world.oddities.append(f"{host.name} ended by itself with code {code}")
                 host.start()
 
     def strike(self) -> None:

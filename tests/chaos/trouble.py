@@ -5,14 +5,14 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from signal import SIGCONT
+from signal import SIGCONT, SIGTERM
 
 import psycopg
 import pymysql
 
 from penstock.database.transaction import Transaction
 from penstock.values.ids import new_id
-from tests.chaos.hosts import Host
+from tests.chaos.hosts import UNREACHABLE, Host
 from tests.chaos.world import World
 
 STOP_SECONDS = 0.3
@@ -39,8 +39,12 @@ def starter(world: World, host: Host) -> Callable[[], bool]:
         if stopped.running:
             world.oddities.append(f"{host.name} did not stop within {STOP_LIMIT} s of SIGTERM")
             host.kill()
-        elif stopped.process.returncode:
-            world.oddities.append(f"{host.name} was stopped and ended with code {stopped.process.returncode}")
+        elif stopped.code not in (
+            0,
+            -SIGTERM,
+            UNREACHABLE,
+        ):  # told before it was ready, or without a database
+            world.oddities.append(f"{host.name} was stopped and ended with code {stopped.code}")
         host.start()
         return True
 

@@ -1,8 +1,8 @@
 """Everything there is in a chaos run: server, network, hosts, producer; and a direct view of the database."""
 
 import os
-import time
-from collections.abc import Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from penstock import Penstock
 from penstock.values.jsontext import loads
 from tests.chaos import terms
 from tests.chaos.hosts import SKEWED, Host, ProducerHost
+from tests.chaos.programs import Programs
 from tests.chaos.proxy import Network, Proxy
 from tests.chaos.strike import Held, Strike
 from tests.chaos.terms import Terms
@@ -23,7 +24,6 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
 from tests.servers.server import Server
 from tests.waiting import eventually
-from tests.workers import Workers
 
 SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": Mariadb}
 HELD = """
@@ -39,7 +39,7 @@ class World:
     folder: Path
     app: Penstock
     """The database as it is, not through anybody's proxy."""
-    workers: Workers
+    programs: Programs
     server: Server | None
     mark: str
     hosts: list[Host] = field(default_factory=list)
@@ -94,22 +94,25 @@ class World:
     def stop_producer(self) -> None:
         assert self.producer is not None
         assert self.producer.worker is not None
+        self.producer.busy = True
         self.producer.send(SIGTERM)
-        try:
-            self.producer.worker.wait(15)
-        except Exception:
-            self.producer.kill()
+        self._await(self.producer, 15)
 
     def stop_hosts(self) -> None:
         """All at the same time, in order."""
         for host in self.hosts:
             host.send(SIGTERM)
         for host in self.hosts:
-            assert host.worker is not None
-            try:
-                self.codes[host.name] = host.worker.wait(terms.SHUTDOWN + 20)
-            except Exception:
-                self.codes[host.name] = -999
+            self.codes[host.name] = self._await(host, terms.SHUTDOWN + 20)
+
+    def _await(self, host: Host, seconds: float) -> int:
+        """The exit code of one that was told to stop; the end of one that does not."""
+        assert host.worker is not None
+        try:
+            return host.worker.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            host.kill()
+            return host.worker.process.wait()
 
     def strays(self) -> list[str]:
         """Processes of this run that are still there."""
@@ -148,23 +151,19 @@ def bare_world(asked: Terms, folder: Path, url: str, server: Server | None, stac
     """Hosts that reach the database directly."""
     app = Penstock(url, connect_timeout=2, statement_timeout=20)
     stack.callback(app.close)
-    workers = Workers(folder, url)
-    stack.callback(_end, workers)
-    workers.write_module(SKEWED, "sitecustomize")
-    made = World(asked, folder, app, workers, server, mark=uuid4().hex)
+    programs = Programs(folder)
+    stack.callback(programs.end)
+    (folder / "sitecustomize.py").write_text(SKEWED)
+    made = World(asked, folder, app, programs, server, mark=uuid4().hex)
     environment = terms.environment() | {
         terms.LEDGER: str(made.ledger),
         terms.SEED: str(asked.seed),
         terms.MARK: made.mark,
+        "PENSTOCK_DATABASE_URL": url,
     }
-    made.hosts = [Host(f"host{n}", folder, workers, environment) for n in range(1, asked.hosts + 1)]
-    made.producer = ProducerHost("producer", folder, workers, environment)
+    made.hosts = [Host(f"host{n}", folder, programs, environment) for n in range(1, asked.hosts + 1)]
+    made.producer = ProducerHost("producer", folder, programs, environment)
     return made
-
-
-def _end(workers: Workers) -> None:
-    for worker in workers.started:
-        worker.kill()
 
 
 def _read(file: Path) -> bytes:
@@ -176,11 +175,3 @@ def _read(file: Path) -> bytes:
 
 def _command(process: Path) -> str:
     return _read(process / "cmdline").replace(b"\0", b" ").decode(errors="replace").strip()[-120:]
-
-
-def names(hosts: Sequence[Host]) -> str:
-    return ", ".join(host.name for host in hosts)
-
-
-def now() -> float:
-    return time.monotonic()
