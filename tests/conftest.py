@@ -10,7 +10,8 @@
     postgres_server, mariadb_server             a server of the test's own, to stop, restart and cut off
     app_on(url), workers_on(url)                an app, or workers, on one of those
 
-`--database sqlite,postgres` narrows the kinds.
+`--database sqlite,postgres` narrows the kinds. A test marked `one_database` is about processes and signals; what it
+needs of the database is tested on every kind elsewhere.
 """
 
 import os
@@ -81,7 +82,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database_kind" in metafunc.fixturenames:
-        metafunc.parametrize("database_kind", _chosen_kinds(metafunc.config))
+        kinds = _chosen_kinds(metafunc.config)
+        if metafunc.definition.get_closest_marker("one_database"):
+            kinds = ["postgres"] if "postgres" in kinds else kinds[:1]
+        metafunc.parametrize("database_kind", kinds)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from subprocess import CompletedProcess
+from types import ModuleType
+from uuid import uuid4
 
 from tests.servers.child import die_with_parent
 
@@ -33,8 +36,27 @@ class Program:
 
 def start(program: Program) -> BaseProcess:
     process = FORKS.Process(target=_become, args=(program,))
-    process.start()
+    ours = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")  # or our own program would be run there first
+    try:
+        process.start()
+    finally:
+        sys.modules["__main__"] = ours
     return process
+
+
+def said_in(folder: Path) -> tuple[Path, Path]:
+    """Files for what a program says, aloud and as an error."""
+    return folder / f"{uuid4()}.out", folder / f"{uuid4()}.err"
+
+
+def finished(program: Program, timeout: float = 100) -> CompletedProcess[str]:
+    """Run a program to its end; what it said."""
+    process = start(program)
+    process.join(timeout)
+    assert process.exitcode is not None, f"{program.arguments} did not end within {timeout} s"
+    said = [file.read_text() if file else "" for file in (program.out, program.err)]
+    return CompletedProcess(program.arguments, process.exitcode, *said)
 
 
 def _become(program: Program) -> None:

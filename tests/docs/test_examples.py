@@ -1,11 +1,11 @@
 """The examples run as their readers would run them, and say what they promise to say."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forkserver import Program, finished, said_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,14 +36,7 @@ EXPECTED = {
 @pytest.mark.parametrize("example", EXPECTED)
 def test_example(example: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / example],
-        cwd=tmp_path,
-        env=environment | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    arguments = [str(ROOT / "examples" / example)]
+    done = finished(Program(arguments, tmp_path, environment | {"PYTHONPATH": str(ROOT)}, *said_in(tmp_path)))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == EXPECTED[example]

@@ -9,11 +9,11 @@ above them.
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.forkserver import Program, finished, said_in
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.exists())
@@ -28,10 +28,14 @@ def snippets(document: Path) -> list[tuple[str, str]]:
 
 def script(document: Path, folder: Path) -> str:
     """One program out of a document's snippets."""
-    lines = ["import subprocess, sys, pathlib", f"sys.path.insert(0, {str(folder)!r})"]
+    lines = [
+        "import sys, pathlib",
+        "from tests.docs.test_snippets import run",
+        f"sys.path.insert(0, {str(folder)!r})",
+    ]
     for kind, text in snippets(document):
         if kind == "console":
-            lines += [f"subprocess.run({command!r}, check=True, timeout=60)" for command in commands(text)]
+            lines += [f"run({command!r})" for command in commands(text)]
             continue
         named = NAMED.match(text)
         if named:
@@ -48,9 +52,14 @@ def commands(text: str) -> list[list[str]]:
         command = line.removeprefix("$ ")
         if line.startswith("$ ") and command.startswith(RUNNABLE):
             program, *rest = shlex.split(command, comments=True)
-            start = [sys.executable, "-m", "penstock"] if program == "penstock" else [sys.executable]
-            found.append([*start, *rest])
+            found.append([*(["-m", "penstock"] if program == "penstock" else []), *rest])
     return found
+
+
+def run(arguments: list[str]) -> None:
+    """`python ARGUMENTS`, called by a document's program."""
+    done = finished(Program(arguments, Path.cwd(), dict(os.environ), *said_in(Path.cwd())))
+    assert done.returncode == 0, f"{shlex.join(arguments)}:\n{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize(
@@ -61,15 +70,7 @@ def test_snippets_run(document: Path, tmp_path: Path) -> None:
     program.write_text(script(document, tmp_path))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     environment |= {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = subprocess.run(
-        [sys.executable, program],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = finished(Program([str(program)], tmp_path, environment, *said_in(tmp_path)))
     assert done.returncode == 0, f"{document.name}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 

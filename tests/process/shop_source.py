@@ -6,7 +6,9 @@ import os
 import time
 
 from penstock import Penstock, current
+from penstock.runtime import supervisor
 
+supervisor.OVERTIME = float(os.environ.get("PENSTOCK_TEST_OVERTIME", "10"))
 app = Penstock(
     heartbeat_interval=0.3,
     reap_after=3,

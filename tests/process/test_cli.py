@@ -5,12 +5,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-from tests import forkserver
-from tests.forkserver import Program
+from tests.forkserver import Program, finished, said_in
 from tests.workers import CHECKOUT
 
 pytestmark = pytest.mark.process
@@ -41,12 +39,8 @@ def cli(tmp_path: Path) -> Cli:
 
 def run_program(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    said = [folder / f"said-{uuid4()}" for _ in range(2)]
     environment = {**clean, "PYTHONPATH": str(CHECKOUT), **variables}
-    process = forkserver.start(Program(arguments, folder, environment, *said))
-    process.join(60)
-    assert process.exitcode is not None, f"{arguments} did not end"
-    return subprocess.CompletedProcess(arguments, process.exitcode, *(file.read_text() for file in said))
+    return finished(Program(arguments, folder, environment, *said_in(folder)))
 
 
 def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:

@@ -43,6 +43,7 @@ def start(workers: Workers, how: str) -> WorkerProcess:
     return program
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize(("how", "ended"), [("ctrl-c", "KeyboardInterrupt"), ("cancel", "CancelledError")])
 def test_an_application_ends_and_its_worker_gives_the_work_back(
     worker_process: Workers, database_url: str, how: str, ended: str

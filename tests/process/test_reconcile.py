@@ -168,6 +168,7 @@ def test_a_graceful_stop_finishes_what_runs_and_gives_back_the_rest_at_once(clou
     )
 
 
+@pytest.mark.one_database
 def test_clocks_an_hour_apart_do_not_matter(cloud: Cloud) -> None:
     cloud.close_gate()
     cloud.add(Volume, *[{"id": number} for number in range(1, 5)])
@@ -199,6 +200,7 @@ def test_a_hint_reaches_other_processes(cloud: Cloud, database_kind: str) -> Non
         assert time.monotonic() - asked < 2
 
 
+@pytest.mark.one_database
 def test_the_command_shows_what_was_done_and_what_fails(cloud: Cloud) -> None:
     cloud.add(Volume, {"id": 1}, {"id": 2})
     cloud.add(Volume, {"id": 3, "status": "broken"})

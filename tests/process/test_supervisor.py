@@ -44,6 +44,7 @@ def test_the_children_of_a_killed_supervisor_stop_and_give_their_work_back(shop:
     eventually(lambda: len(shop.processes()) == 2, timeout=10)  # the dead supervisor's row is reaped
 
 
+@pytest.mark.one_database
 def test_a_frozen_child_is_killed_and_replaced(shop: Shop) -> None:
     shop.start(children=1)
     job = shop.hold()
@@ -57,6 +58,7 @@ def test_a_frozen_child_is_killed_and_replaced(shop: Shop) -> None:
     assert [worker.pid for worker in shop.workers()] != [victim.pid]
 
 
+@pytest.mark.one_database
 def test_a_child_stopped_by_hand_is_replaced_and_nothing_is_spent(shop: Shop) -> None:
     shop.start(children=1)
     job = shop.hold()
@@ -82,6 +84,7 @@ def test_a_poison_task_is_stopped_by_its_budget_while_the_others_go_on(shop: Sho
     assert [letter.id for letter in shop.app.dead_letters()] == [poison.id]
 
 
+@pytest.mark.one_database
 def test_children_that_die_at_their_start_again_and_again_are_held_back(shop: Shop) -> None:
     worker = shop.start_worker("--processes", "1", env={"PENSTOCK_CRASH_AT": "register.1:exit"})
     eventually(lambda: "children in a row ended right after their start" in worker.log)
@@ -102,6 +105,7 @@ def test_two_supervisors_share_a_database_and_inherit_from_each_other(shop: Shop
     eventually(lambda: len(shop.processes()) == 2, timeout=10)
 
 
+@pytest.mark.one_database
 def test_a_supervisor_that_others_took_for_dead_comes_back_and_knows_its_children(shop: Shop) -> None:
     worker = shop.start(children=1)
     os.kill(worker.pid, signal.SIGSTOP)
@@ -115,6 +119,7 @@ def test_a_supervisor_that_others_took_for_dead_comes_back_and_knows_its_childre
     assert shop.processes() == []
 
 
+@pytest.mark.one_database
 @pytest.mark.slow
 def test_those_who_ran_beside_a_poison_task_get_past_it(shop: Shop) -> None:
     """Its neighbours crash with it, under the same budget; they must not fail with it."""

@@ -34,6 +34,7 @@ def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, childre
     assert _claims(shop) == 0
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("task", ["hold", "hold_in_process"])
 def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop, task: str) -> None:
     """Service managers signal all processes of a service at once."""
@@ -48,6 +49,7 @@ def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop, task: 
     assert shop.outcomes(job) == ["succeeded"]
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("children", [0, 1])
 @pytest.mark.parametrize("task", ["hold", "hold_in_thread", "hold_in_process", "block"])
 def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, children: int, task: str) -> None:
@@ -61,8 +63,9 @@ def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, child
     _is_given_back(shop, job)
 
 
+@pytest.mark.one_database
 def test_a_child_that_will_not_stop_is_killed_in_the_end_and_its_work_given_back(shop: Shop) -> None:
-    worker = shop.start(children=1)
+    worker = shop.start(children=1, env={"PENSTOCK_TEST_OVERTIME": "1"})
     job = shop.hold("hold")
     child = shop.holder_of(job)
     os.kill(child.pid, signal.SIGSTOP)
@@ -74,6 +77,7 @@ def test_a_child_that_will_not_stop_is_killed_in_the_end_and_its_work_given_back
     assert shop.processes() == []
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("children", [0, 1])
 def test_sigusr1_shows_all_stacks(shop: Shop, children: int) -> None:
     worker = shop.start(children=children)
