@@ -28,6 +28,7 @@ class Statements:
     def __init__(self, database: Database, tx: Transaction) -> None:
         self.tx = tx
         self._now: int | None = None
+        self._asked: Any = None
         self.read_at = 0.0
         """When the clock was read, by our own: not later than the database says."""
         self._borrowed = _Borrowed(tx)
@@ -55,11 +56,16 @@ class Statements:
         """
         stale = not_older is not None and time.monotonic() - self.read_at > not_older
         if self._now is None or stale:
-            self.read_at = time.monotonic()
-            row = self.tx.row("SELECT {now}")
-            assert row is not None
-            self._now = int(row[0])
+            if self._asked is None:
+                self.ask_now()
+            self._now = int(self._asked.fetchall()[0][0])
+            self._asked = None
         return self._now
+
+    def ask_now(self) -> None:
+        """Read the clock along with the next statement that is waited for: one journey less."""
+        self.read_at = time.monotonic()
+        self._asked = self.tx.start("SELECT {now}")
 
     def _execute(self, statement: Executable, values: Any, *, wait: bool) -> CursorResult[Any]:
         self.tx._reach()

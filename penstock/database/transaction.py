@@ -63,6 +63,11 @@ class Transaction:
         self.dialect.wait(self.opened)
         return int(cursor.rowcount)
 
+    def start(self, template: str, **parameters: object) -> Any:
+        """Send a query; the cursor that will have its rows, whether or not anybody waits for something else first."""
+        rendered = self.renderer.render(template)
+        return self.execute_rendered(rendered, self._bind(rendered, parameters))
+
     def insert(
         self,
         table: str,

@@ -25,10 +25,11 @@ from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Item
 from penstock.reconcile.now import resolve
 from penstock.reconcile.renew import give_up
-from penstock.reconcile.statements import UNLOCKED, Fetch, lock_rows
+from penstock.reconcile.statements import DUE, KEYS, MOVED, UNLOCKED, Fetch, lock_rows
 from penstock.reconcile.target import Key, Target
 from penstock.reconcile.writes import Writes
 
+MAIN = ("next_process_at", "last_processed_at")
 Current = dict[tuple[Target, Key], Mapping[str, Any]]
 """Rows as they are now, locked for this transaction."""
 
@@ -49,8 +50,9 @@ class Applied:
 
 def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: Sequence[Ended]) -> Applied:
     """Apply all that still hold their claims."""
-    now = from_micros(statements.now())
+    statements.ask_now()
     current = _lock(statements, ended)
+    now = from_micros(statements.now())
     applied = Applied()
     writes = Writes(now)
     for end in ended:
@@ -67,35 +69,38 @@ def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: S
     for end in applied.lost:
         # A lost item keeps nobody waiting: what still carries its token is free at once.
         give_up(statements, end.item, now)
-    _pass_on(statements, reconciler, fetch, applied, now)
+    for due, keys in writes.staying.items():
+        given = {KEYS: reconciler.target.listed(keys), MOVED: now, DUE: due}
+        statements.run(fetch.stay, given)
     return applied
 
 
 def _lock(statements: Statements, ended: Sequence[Ended]) -> Current:
     """Lock every row concerned: table by table and key by key, the same order everywhere."""
-    wanted: dict[Target, dict[Key, set[str]]] = defaultdict(lambda: defaultdict(set))
+    wanted: dict[Target, set[Key]] = defaultdict(set)
+    names: dict[Target, set[str]] = defaultdict(set)
     for end in ended:
         item = end.item
-        wanted[item.target][item.claim.key] |= set(end.values) | {"next_process_at", "last_processed_at"}
+        wanted[item.target].add(item.claim.key)
+        names[item.target].update(MAIN, end.values)
         for held in item.held:
-            wanted[held.target][held.key] |= set()
+            wanted[held.target].add(held.key)
         for target, key, values in item.changes.updates:
-            if key in wanted.get(target, {}):
-                wanted[target][key] |= set(values)
+            if key in wanted.get(target, ()):
+                names[target].update(values)
     current: Current = {}
     for target in sorted(wanted, key=lambda target: target.name):
-        keys = sorted(wanted[target])
-        names = sorted(set().union(*wanted[target].values()))
+        keys = {KEYS: target.listed(sorted(wanted[target]))}
         size = len(target.key)
-        for row in statements.rows(lock_rows(target, keys, names)):
+        for row in statements.rows(lock_rows(target, tuple(sorted(names[target]))), keys):
             current[target, tuple(row[:size])] = row._mapping  # type: ignore[assignment]
     return current
 
 
 def _is_held(item: Item, current: Current) -> bool:
-    places = [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]
-    rows = (current.get(place) for place in places)
-    return all(row is not None and row["lock_token"] == item.token for row in rows)
+    return all(
+        (row := current.get(place)) is not None and row["lock_token"] == item.token for place in item.places
+    )
 
 
 def _is_done_already(end: Ended, current: Current) -> bool:
@@ -117,8 +122,14 @@ def _plan(
         applied.kept.append((end, kept))
     requested = row["x_next_process_at"] != item.claim.deadline
     if "next_process_at" not in values:
-        due = now if kept else _due(end, now)
-        values["next_process_at"] = row["x_next_process_at"] if requested else due
+        due = row["x_next_process_at"] if requested else now if kept else _due(end, now)
+        if not requested and _moves(reconciler, end, row):
+            # Most likely it is somebody else's now, and due at once; if it is still ours, it is put off afterwards.
+            applied.stirred.add(item.target.name)
+            if due > now:
+                writes.staying[due].append(item.claim.key)
+                due = now
+        values["next_process_at"] = due
     if end.kind is not Kind.RELEASED:
         values["last_processed_at"] = now
     values |= {"process_attempts": end.attempts, "process_crashes": end.crashes, **UNLOCKED}
@@ -144,7 +155,7 @@ def _merged(
     item: Item, values: Mapping[str, Any], row: Mapping[str, Any], reconciler: Reconciler, now: datetime
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The update map by column, without what somebody else has written since the claim."""
-    seen = item.target.values_of(item.row)
+    seen = item.target.read(item.row)
     merged: dict[str, Any] = {}
     kept: list[str] = []
     for name, value in values.items():
@@ -191,24 +202,17 @@ def _plan_changes(writes: Writes, end: Ended, current: Current, now: datetime, a
 
 
 def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied) -> None:
-    for place in [(item.target, item.claim.key), *((held.target, held.key) for held in item.held)]:
+    for place in item.places:
         row = current[place]
         until = row["lock_wanted_until"]
         if until is not None and until > now and row["lock_wanted_by"]:
             applied.awaited.add(row["lock_wanted_by"].partition(":")[0])
 
 
-def _pass_on(
-    statements: Statements, reconciler: Reconciler, fetch: Fetch, applied: Applied, now: datetime
-) -> None:
-    """Rows that are not for this reconciler any more are somebody else's at once, without the interval."""
-    watched = reconciler.watched
-    moved = [
-        end.item.claim.key
-        for end in applied.accepted
-        if any(end.item.target.column(name).name in watched for name in end.values)
-        and not end.item.changes.deletes_main
-        and "next_process_at" not in end.values
-    ]
-    if moved and statements.count(fetch.strayed(moved), {"now": now}):
-        applied.stirred.add(reconciler.target.name)
+def _moves(reconciler: Reconciler, end: Ended, row: Mapping[str, Any]) -> bool:
+    """Whether what is written may make the row another reconciler's."""
+    watched, column = reconciler.watched, end.item.target.column
+    return any(
+        column(name).name in watched and (isinstance(value, ClauseElement) or row[f"x_{name}"] != value)
+        for name, value in end.values.items()
+    )

@@ -42,12 +42,13 @@ class Candidate:
 
     key: Key
     row: Any
-    values: dict[str, Any]
+    state: Any
+    """The same as it was read, for what is ours in it."""
 
     @property
     def is_abandoned(self) -> bool:
         """Somebody had it and never came back."""
-        return self.values["lock_token"] is not None
+        return self.state.lock_token is not None
 
 
 def claim(
@@ -65,7 +66,8 @@ def claim(
     taken.busy = [candidate.key for candidate in found if candidate.key not in held]
     _lock(statements, reconciler, ready, taken.token, deadline)
     if taken.busy:
-        statements.run(change_rows(reconciler.target, taken.busy, next_process_at=now + BUSY_PAUSE))
+        later = {"next_process_at": now + BUSY_PAUSE}
+        statements.run(*change_rows(reconciler.target, taken.busy, later))
     until = statements.read_at + reconciler.policy.lease_seconds
     taken.items = [_item(reconciler, one, held[one.key], taken.token, deadline, until) for one in ready]
     return taken
@@ -89,25 +91,26 @@ def _candidates(
     values = {"now": now, "abandoned": abandoned, "limit": limit}
     target = reconciler.target
     rows = list(statements.rows(fetch.again(again[:limit]), values)) if again else []
-    found = {target.key_of(row): row for row in rows}
+    found = {target.key_in(row): row for row in rows}
     if len(found) < limit:
         for row in statements.rows(fetch.statement, values | {"limit": limit - len(found)}):
-            found.setdefault(target.key_of(row), row)
-    return [Candidate(key, target.made(row), dict(row._mapping)) for key, row in found.items()]
+            found.setdefault(target.key_in(row), row)
+    return [Candidate(key, target.made(row), row) for key, row in found.items()]
 
 
 def _lock(
     statements: Statements, reconciler: Reconciler, rows: Sequence[Candidate], token: int, deadline: datetime
 ) -> None:
     target = reconciler.target
-    held = {"lock_expires_at": deadline, "lock_token": token, "lock_owner": reconciler.name}
-    held["next_process_at"] = deadline
+    held: dict[str, Any] = {"lock_expires_at": deadline, "next_process_at": deadline}
+    held |= {"lock_token": token, "lock_owner": reconciler.name}
     fresh = [one.key for one in rows if not one.is_abandoned]
     if fresh:
-        statements.run(change_rows(target, fresh, **held))
+        statements.run(*change_rows(target, fresh, held))
     abandoned = [one.key for one in rows if one.is_abandoned]
     if abandoned:
-        statements.run(change_rows(target, abandoned, **held, process_crashes=target["process_crashes"] + 1))
+        held["process_crashes"] = target["process_crashes"] + 1
+        statements.run(*change_rows(target, abandoned, held))
 
 
 def _item(
@@ -118,14 +121,8 @@ def _item(
     deadline: datetime,
     until: float,
 ) -> Item:
-    values = one.values
-    claimed = Claimed(
-        key=one.key,
-        token=token,
-        deadline=deadline,
-        due=values["next_process_at"],
-        attempts=values["process_attempts"],
-        crashes=values["process_crashes"] + one.is_abandoned,
-        taken_over=one.is_abandoned,
-    )
+    state, abandoned = one.state, one.is_abandoned
+    crashes = state.process_crashes + abandoned
+    due, attempts = state.next_process_at, state.process_attempts
+    claimed = Claimed(one.key, token, deadline, due, attempts, crashes, abandoned)
     return Item(reconciler.name, reconciler.target, one.row, claimed, held, until)

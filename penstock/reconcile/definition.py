@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String
@@ -68,7 +69,7 @@ class Reconciler:
         """From now on this process takes no more rows; what it has, it finishes."""
         self.enabled = False
 
-    @property
+    @cached_property
     def watched(self) -> frozenset[str]:
         """The columns that decide whether a row is for this reconciler."""
         if self.where is None:

@@ -124,6 +124,11 @@ class Item:
     # related rows
 
     @property
+    def places(self) -> list[tuple[Target, Key]]:
+        """All rows that are held, this one first."""
+        return [(self.target, self.claim.key), *((held.target, held.key) for held in self.held)]
+
+    @property
     def children(self) -> list[Any]:
         return [held.row for held in self.held if isinstance(held.lock, Children)]
 

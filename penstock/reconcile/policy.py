@@ -42,7 +42,7 @@ class Policy:
     on_exhausted: Exhausted | None = None
     """What to write when the last attempt has failed: an update map, or a function of the item."""
     prefetch: int | None = None
-    """Most rows that wait in the process for a free handler, however short handlers are; ten times the workers."""
+    """Most rows that wait in the process for a free handler, however short handlers are; twenty times the workers."""
     overwrite: bool | tuple[str, ...] = ()
     """Columns that an apply may overwrite although somebody has written them meanwhile."""
 
@@ -86,7 +86,7 @@ class Policy:
 
     @property
     def most_waiting(self) -> int:
-        return 10 * self.workers if self.prefetch is None else self.prefetch
+        return 20 * self.workers if self.prefetch is None else self.prefetch
 
     def interval(self, values: Mapping[str, Any], row: Any) -> float:
         """Seconds until the next visit of a row with these values."""

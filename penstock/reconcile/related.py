@@ -97,7 +97,7 @@ def _locked(statements: Statements, lock: Related, needs: Wanted) -> dict[Key, A
         .order_by(*target.key)
         .with_for_update(skip_locked=True, key_share=True)
     )
-    return {target.key_of(row): row for row in statements.rows(statement)}
+    return {target.key_in(row): row for row in statements.rows(statement)}
 
 
 def _is_free(
@@ -142,7 +142,8 @@ def _announce(
             marked[lock].append(key)
     for lock, keys in marked.items():
         until = now + timedelta(seconds=lock.patience)
-        statements.run(change_rows(lock.target(), keys, lock_wanted_by=me, lock_wanted_until=until))
+        wanted = {"lock_wanted_by": me, "lock_wanted_until": until}
+        statements.run(*change_rows(lock.target(), keys, wanted))
 
 
 def _may_announce(state: dict[str, Any], me: str, now: datetime, patience: float) -> bool:
@@ -165,7 +166,7 @@ def _hold(statements: Statements, places: Sequence[Place], token: int, me: str, 
     for lock, keys in by_lock.items():
         held = {"lock_expires_at": deadline, "lock_token": token, "lock_owner": me}
         unwanted = {"lock_wanted_by": None, "lock_wanted_until": None}
-        statements.run(change_rows(lock.target(), keys, **held, **unwanted))
+        statements.run(*change_rows(lock.target(), keys, held | unwanted))
 
 
 def _held(found: dict[Related, dict[Key, Any]], place: Place) -> Held:

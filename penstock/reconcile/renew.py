@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from penstock.database.statements import Statements
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.item import Item
-from penstock.reconcile.statements import release, renew, tokens_of
+from penstock.reconcile.statements import DUE, release, renew, tokens_of
 from penstock.reconcile.target import Key, Target
 
 
@@ -72,7 +72,7 @@ def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> li
     lost: list[Item] = []
     for target, holders in places(items).items():
         tokens = sorted({item.token for item in holders.values()})
-        renewed = statements.count(renew(target, sorted(holders), tokens), {"deadline": deadline})
+        renewed = statements.count(renew(target, sorted(holders), tokens), {DUE: deadline})
         if renewed != len(holders):
             lost += _lost(statements, target, holders)
     for item in lost:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    ClauseElement,
     ColumnElement,
     Delete,
     Engine,
@@ -20,10 +21,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    false,
-    func,
     literal_column,
-    not_,
     or_,
     select,
     true,
@@ -31,10 +29,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
+from penstock.database.among import among
 from penstock.reconcile.columns import Instant
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
 
+KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
+"""Parameters of writes. A column of the user's that was called the same would be written."""
 UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lock_owner": None}
 
 
@@ -58,6 +59,8 @@ class Fetch:
             select(literal_column("1")).select_from(target.table).where(eligible).limit(1)
         )
 
+        self.stay = self._stay()
+
     def _select(self, condition: ColumnElement[bool]) -> Select[Any]:
         target = self.target
         return (
@@ -72,20 +75,16 @@ class Fetch:
         """Rows that waited for related ones: looked at now, whatever their time."""
         return self._select(and_(self.target.among(keys), self.ready, self.takeable))
 
-    def strayed(self, keys: Sequence[Key]) -> Update:
-        """Rows that are not for this reconciler any more: somebody else's turn, at once."""
-        changed = update(self.target.table).where(
-            self.target.among(keys),
-            not_(func.coalesce(self.ready, false())),
-            self.target["lock_token"].is_(None),
-        )
-        return changed.values(next_process_at=bindparam("now", type_=Instant()))
+    def _stay(self) -> Update:
+        """Of rows that are due now, those that are still for this reconciler: their interval applies."""
+        due_now = self.target["next_process_at"] == bindparam(MOVED, type_=Instant())
+        changed = update(self.target.table).where(self.target.among_given(KEYS), due_now, self.ready)
+        return changed.values(next_process_at=bindparam(DUE, type_=Instant()))
 
 
-def lock_rows(
-    target: Target, keys: Sequence[Key], names: Sequence[str], *, skip: bool = False
-) -> Select[Any]:
-    """Lock rows for this transaction, in the order of their keys, and read some columns."""
+@lru_cache(maxsize=500)
+def lock_rows(target: Target, names: tuple[str, ...]) -> Select[Any]:
+    """Lock rows for this transaction, in the order of their keys, and read some columns; the keys as `KEYS`."""
     chosen = [target.columns[name].label(f"x_{name}") for name in names]
     own = [
         target[name]
@@ -93,20 +92,32 @@ def lock_rows(
     ]
     return (
         select(*target.key, *own, *chosen)
-        .where(target.among(keys))
+        .where(target.among_given(KEYS))
         .order_by(*target.key)
-        .with_for_update(skip_locked=skip, key_share=True)
+        .with_for_update(key_share=True)
     )
 
 
-def change_rows(target: Target, keys: Sequence[Key], **values: Any) -> Update:
-    """The same values for many rows."""
-    return update(target.table).where(target.among(keys)).values(**values)
+def change_rows(
+    target: Target, keys: Sequence[Key], values: Mapping[str, Any]
+) -> tuple[Update, dict[str, Any]]:
+    """The same values for many rows: a statement, made once for every shape, and what to execute it with."""
+    computed = tuple((name, value) for name, value in values.items() if isinstance(value, ClauseElement))
+    plain = {name: value for name, value in values.items() if not isinstance(value, ClauseElement)}
+    statement = _change(target, tuple(plain))
+    if computed:
+        statement = statement.values(dict(computed))
+    return statement, {KEYS: target.listed(keys)} | new_values(plain)
+
+
+@lru_cache(maxsize=500)
+def _change(target: Target, names: tuple[str, ...]) -> Update:
+    return update(target.table).where(target.among_given(KEYS)).values(_given(target, names))
 
 
 def renew(target: Target, keys: Sequence[Key], tokens: Sequence[int]) -> Update:
-    held = and_(target.among(keys), target["lock_token"].in_(list(tokens)))
-    return update(target.table).where(held).values(lock_expires_at=bindparam("deadline", type_=Instant()))
+    held = and_(target.among(keys), among(target["lock_token"], tokens))
+    return update(target.table).where(held).values(lock_expires_at=bindparam(DUE, type_=Instant()))
 
 
 def tokens_of(target: Target, keys: Sequence[Key]) -> Select[Any]:
@@ -117,18 +128,20 @@ def release(
     target: Target, keys: Sequence[Key] | None, tokens: Sequence[int], due: datetime | None = None
 ) -> Update:
     """Unlock whatever still carries these tokens; among these rows, or wherever they are. `due`: visit them then."""
-    held = target["lock_token"].in_(list(tokens))
-    among = true() if keys is None else target.among(keys)
+    held = among(target["lock_token"], tokens)
+    these = true() if keys is None else target.among(keys)
     visit = {} if due is None else {"next_process_at": due}
-    return update(target.table).where(among, held).values(**UNLOCKED, **visit)
+    return update(target.table).where(these, held).values(**UNLOCKED, **visit)
 
 
 @lru_cache(maxsize=500)
 def change_each(target: Target, names: tuple[str, ...]) -> Update:
-    """Different values for each of many rows: key as `k0`, …, values as `v_<column>`."""
-    columns = target.table.c
-    values = {name: bindparam(f"v_{name}", type_=columns[name].type) for name in names}
-    return update(target.table).where(*_is(target)).values(values)
+    """Different values for each of many rows, as `key_values` and `new_values` make them."""
+    return update(target.table).where(*_is(target)).values(_given(target, names))
+
+
+def _given(target: Target, names: Sequence[str]) -> dict[str, Any]:
+    return {name: bindparam(f"penstock_new_{name}", type_=target.table.c[name].type) for name in names}
 
 
 def delete_rows(target: Target, keys: Sequence[Key]) -> Delete:
@@ -136,11 +149,18 @@ def delete_rows(target: Target, keys: Sequence[Key]) -> Delete:
 
 
 def key_values(key: Key) -> dict[str, Any]:
-    return {f"k{index}": value for index, value in enumerate(key)}
+    return {f"penstock_key_{index}": value for index, value in enumerate(key)}
+
+
+def new_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"penstock_new_{name}": value for name, value in values.items()}
 
 
 def _is(target: Target) -> list[ColumnElement[bool]]:
-    return [column == bindparam(f"k{index}", type_=column.type) for index, column in enumerate(target.key)]
+    return [
+        column == bindparam(f"penstock_key_{index}", type_=column.type)
+        for index, column in enumerate(target.key)
+    ]
 
 
 def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ from penstock.database.statements import Statements
 from penstock.reconcile import tally
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.statements import change_rows, release
+from penstock.reconcile.statements import UNLOCKED, change_rows, release
 from penstock.reconcile.target import Key, Target
 
 GRACE_LEASES = 10
@@ -44,7 +44,7 @@ def sweep(statements: Statements, target: Target, reconcilers: Sequence[Reconcil
         statements.run(release(target, keys, sorted({row[-1] for row in rows if row[-1] is not None})))
         unheld: list[Key] = [tuple(row[:-1]) for row in rows if row[-1] is None]
         if unheld:
-            statements.run(change_rows(target, sorted(unheld), lock_owner=None, lock_expires_at=None))
+            statements.run(*change_rows(target, sorted(unheld), UNLOCKED))
     tally.forget_gone(statements.tx)
     return len(keys)
 

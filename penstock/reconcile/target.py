@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Table, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Table, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import NoInspectionAvailable
 from sqlalchemy.orm import Mapper, make_transient_to_detached
 
+from penstock.database.among import among
 from penstock.errors import DefinitionError
 from penstock.reconcile import columns
 
@@ -31,6 +32,8 @@ class Target:
     """Attribute name → column."""
     key: tuple[Column[Any], ...]
     key_names: tuple[str, ...]
+    key_places: tuple[int, ...]
+    """Where the key is among the columns."""
 
     @property
     def name(self) -> str:
@@ -50,9 +53,17 @@ class Target:
 
     def among(self, keys: Sequence[Key]) -> ColumnElement[bool]:
         """The row is one of these."""
+        listed = self.listed(keys)
+        return among(self.key[0], listed) if len(self.key) == 1 else tuple_(*self.key).in_(listed)
+
+    def among_given(self, name: str) -> ColumnElement[bool]:
+        """The row is one of those that the statement is given under this name, as `listed` makes them."""
         if len(self.key) == 1:
-            return self.key[0].in_([key[0] for key in keys])
-        return tuple_(*self.key).in_(list(keys))
+            return among(self.key[0], name)
+        return tuple_(*self.key).in_(bindparam(name, expanding=True))
+
+    def listed(self, keys: Sequence[Key]) -> list[Any]:
+        return [key[0] for key in keys] if len(self.key) == 1 else list(keys)
 
     def column(self, name: str) -> Column[Any]:
         """The column a user means by this name."""
@@ -62,6 +73,10 @@ class Target:
             hint = f"; did you mean {close[0]!r}?" if close else ""
             raise DefinitionError(f"{self.name} has no column {name!r}{hint}")
         return found
+
+    def key_in(self, row: Row[Any]) -> Key:
+        """The key of a row as `selected` reads it."""
+        return tuple([row[place] for place in self.key_places])
 
     def key_of(self, row: object) -> Key:
         values = self.values_of(row)
@@ -75,6 +90,10 @@ class Target:
             return row
         return {name: value for name, value in vars(row).items() if name in self.columns}
 
+    def read(self, row: Any) -> Mapping[str, Any]:
+        """The same for a row that `made` has made, at no cost; perhaps with more in it."""
+        return vars(row) if self.mapper is not None else row._mapping  # type: ignore[no-any-return]
+
     def owns(self, row: object) -> bool:
         """Whether this is a row of this model. Rows of Core tables do not say."""
         return self.mapper is not None and isinstance(row, self.mapper.class_)
@@ -87,7 +106,7 @@ class Target:
         """A row as the user gets it: a detached instance of the model, or the plain row."""
         if self.mapper is None:
             return row
-        values = dict(zip(self.columns, tuple(row), strict=True))
+        values = dict(zip(self.columns, row, strict=True))
         instance = self._mapper_for(values).class_manager.new_instance()
         # Straight into the instance, as loading does: nothing of it counts as changed.
         vars(instance).update(values)
@@ -149,4 +168,6 @@ def _target(
 ) -> Target:
     key = tuple(table.primary_key)
     names = {column: name for name, column in named.items()}
-    return Target(entity, table, mapper, named, key, tuple(names[column] for column in key))
+    key_names = tuple(names[column] for column in key)
+    places = tuple(list(named).index(name) for name in key_names)
+    return Target(entity, table, mapper, named, key, key_names, places)

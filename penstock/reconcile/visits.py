@@ -44,4 +44,4 @@ def request(tx: Transaction, database: Database, target: Target, keys: Sequence[
     tx.stage("request_visits")
     statements = Statements(database, tx)
     now = from_micros(statements.now())
-    statements.run(change_rows(target, sorted(keys), next_process_at=now))
+    statements.run(*change_rows(target, sorted(keys), {"next_process_at": now}))

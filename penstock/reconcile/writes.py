@@ -17,6 +17,7 @@ from penstock.reconcile.statements import (
     change_rows,
     delete_rows,
     key_values,
+    new_values,
 )
 from penstock.reconcile.target import Key, Target
 
@@ -33,6 +34,8 @@ class Writes:
         self.unlocks: dict[Target, list[Key]] = defaultdict(list)
         self.deletes: dict[Target, list[Key]] = defaultdict(list)
         self.last_deletes: dict[Target, list[Key]] = defaultdict(list)
+        self.staying: dict[datetime, list[Key]] = defaultdict(list)
+        """Rows that are put off until then, if they are still for the same reconciler."""
         self.failures: list[dict[str, Any]] = []
         self.forgotten: dict[str, list[str]] = defaultdict(list)
 
@@ -56,14 +59,14 @@ class Writes:
 
     def remember(self, reconciler: str, end: Ended) -> None:
         """Why a row fails, for people; forgotten when it does no more."""
-        text, before = key_text(end.item.claim.key), end.item.attempts
+        before, key = end.item.attempts, end.item.claim.key
         if end.failure is not None:
             count = end.item.crashes if end.failure.type == CRASHED else before + 1
-            row = {"reconciler": reconciler, "row_key": text, "attempts": count}
+            row = {"reconciler": reconciler, "row_key": key_text(key), "attempts": count}
             failure = {"error_type": end.failure.type, "error": end.failure.message}
             self.failures.append(row | failure | {"traceback": end.failure.traceback})
         elif (before or end.item.crashes) and end.attempts == end.crashes == 0:
-            self.forgotten[reconciler].append(text)
+            self.forgotten[reconciler].append(key_text(key))
 
     def perform(self, statements: Statements) -> None:
         """Rows that others refer to come into being first and go last."""
@@ -71,7 +74,7 @@ class Writes:
             statements.run(insert(target.table).inline(), rows)
         self._update(statements)
         for target, keys in self.unlocks.items():
-            statements.run(change_rows(target, keys, **UNLOCKED))
+            statements.run(*change_rows(target, keys, UNLOCKED))
         for deletes in (self.deletes, self.last_deletes):
             for target, keys in deletes.items():
                 statements.run(delete_rows(target, keys))
@@ -82,10 +85,9 @@ class Writes:
         alike: dict[tuple[Target, tuple[str, ...]], list[dict[str, Any]]] = defaultdict(list)
         for target, keys, values in self._same():
             if len(keys) > 1 or any(isinstance(value, ClauseElement) for value in values.values()):
-                statements.run(change_rows(target, keys, **values))
+                statements.run(*change_rows(target, keys, values))
             else:
-                bound = {f"v_{name}": value for name, value in values.items()}
-                alike[target, tuple(sorted(values))].append(key_values(keys[0]) | bound)
+                alike[target, tuple(sorted(values))].append(key_values(keys[0]) | new_values(values))
         for (target, names), rows in alike.items():
             statements.run(change_each(target, names), rows)
 

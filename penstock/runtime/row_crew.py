@@ -1,6 +1,6 @@
 """Runs the handlers of one reconciler: `async def` on the worker's loop, `def` in threads.
 
-No more than `workers` at a time. A few rows more wait here, as many as are done in two turns of the pump; more are
+No more than `workers` at a time. A few rows more wait here, as many as are done in a few turns of the pump; more are
 fetched when half of them are gone, never by a timer. A row that waits can always be given back.
 """
 
@@ -28,6 +28,8 @@ from penstock.values.failure import Failure
 
 TURN = 0.01
 """About what a turn of the pump takes, until it is known better."""
+TURNS_AHEAD = 3
+"""Half of it is left when more is fetched: a turn, and half a turn for those that take longer."""
 
 
 class RowCrew:
@@ -63,10 +65,10 @@ class RowCrew:
         return workers + ahead - len(self.active) - waiting
 
     def _ahead(self) -> int:
-        """How many rows may wait: as many as are done in two turns, by handlers past and present."""
+        """How many rows may wait: as many as are done in a few turns, by handlers past and present."""
         present = [item.began for item in list(self.active)]
         running = time.monotonic() - sum(present) / len(present) if present else 0.0
-        done = 2 * self.policy.workers * self._turn / max(self._average, running, 1e-4)
+        done = TURNS_AHEAD * self.policy.workers * self._turn / max(self._average, running, 1e-4)
         return min(self.policy.most_waiting, int(done))
 
     def shed(self) -> None:
@@ -78,7 +80,9 @@ class RowCrew:
     def hand_over(self, items: Sequence[Item]) -> None:
         """From the pump's thread to the loop's, in one hop."""
         if self._asked:
-            self._turn += (min(time.monotonic() - self._asked, 1.0) - self._turn) * 0.2
+            took = min(time.monotonic() - self._asked, 1.0)
+            # Quick to believe in slow turns: it is those that let handlers run dry.
+            self._turn += (took - self._turn) * (0.5 if took > self._turn else 0.05)
         self.accepted += len(items)
         self.loop.call_soon_threadsafe(self._accept, items)
 

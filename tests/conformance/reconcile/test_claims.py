@@ -7,10 +7,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Column, Integer, MetaData, Table, select, update
 
 from penstock import Penstock
-from penstock.reconcile.columns import EPOCH, from_micros
+from penstock.reconcile.columns import EPOCH, from_micros, reconcilable_columns
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Token, Volume, declare, gadgets, idle, ids
@@ -151,6 +151,27 @@ def test_a_row_that_changes_hands_does_not_wait(app: Penstock, cloud: Cloud, han
     assert hand(second).visit() == 1
 
 
+def test_a_row_whose_state_changes_but_which_stays_waits_for_its_interval(
+    app: Penstock, cloud: Cloud, hand: Hands
+) -> None:
+    cloud.volumes(2)
+    either = Volume.status.in_(["submitted", "provisioning"])
+    reconciler = declare(
+        app,
+        Volume,
+        lambda item: {"status": "provisioning" if item.id == 1 else "active"},
+        where=either,
+        every={"provisioning": 60, "active": 40},
+        name="stays",
+    )
+    other = hand(declare(app, Volume, where=Volume.status == "active", name="next"))
+    mine = hand(reconciler)
+    assert mine.visit() == 2
+    assert (mine.visit(), other.visit()) == (0, 1)
+    wait = cloud.get(Volume, 1).next_process_at - now(app)
+    assert timedelta(seconds=50) < wait <= timedelta(seconds=60)
+
+
 def test_a_row_that_stays_waits_for_its_interval(app: Penstock, cloud: Cloud, hand: Hands) -> None:
     cloud.volumes(1)
     reconciler = declare(
@@ -207,6 +228,27 @@ def test_keys_that_are_uuids(app: Penstock, cloud: Cloud, hand: Hands) -> None:
     with app.lock(Token, keys[0]) as connection:
         connection.execute(update(Token).where(Token.id == keys[0]).values(status="locked"))
     assert [item.row.status for item in mine.take()] == ["locked"]
+
+
+def test_columns_called_like_our_parameters(app: Penstock, cloud: Cloud, hand: Hands) -> None:
+    """A parameter of a write that is called like a column is taken for a value to be written."""
+    names = ("deadline", "now", "due", "limit", "keys", "abandoned", "token")
+    odd = Table(
+        "odd",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        *[Column(name, Integer, default=7) for name in names],
+        *reconcilable_columns(),
+    )
+    odd.create(cloud.engine)
+    cloud.add(odd, {"id": 1}, {"id": 2})
+    mine = hand(declare(app, odd, where=odd.c.due == 7, lease=30))
+    items = mine.take()
+    assert mine.renew(*items) == []
+    app.hint(odd, 1)
+    mine.finish(mine.end(items[0], {"due": 8}), mine.end(items[1], {"limit": 9}))
+    rows = [tuple(getattr(row, name) for name in names) for row in cloud.all(odd)]
+    assert rows == [(7, 7, 8, 7, 7, 7, 7), (7, 7, 7, 9, 7, 7, 7)]
 
 
 def test_a_claim_whose_answer_was_lost_is_given_back(
