@@ -164,6 +164,10 @@ class Job(Generic[R]):
         return f"<job {self.id}>"
 
 
+FIRST_LOOK_IF_TOLD = 0.02
+"""Whoever is told of ends need not look for them as often."""
+
+
 class Patience:
     """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
 
@@ -173,7 +177,7 @@ class Patience:
         self.host = host
         self.subject = subject
         self.deadline = None if timeout is None else time.monotonic() + timeout
-        self.delay = delay
+        self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
         self.heard = threading.Event()
         self.waker: Callable[[], object] | None = None
         self.stop: Callable[[], None] = lambda: None

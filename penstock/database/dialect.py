@@ -43,6 +43,8 @@ class Dialect(Protocol):
 
     name: str
     style: ParamStyle
+    own_style: ParamStyle
+    """On connections of our own, which may be spoken to in another way than the caller's."""
     now: str
     lock: str
     lock_skip: str
@@ -65,8 +67,8 @@ class Dialect(Protocol):
     def checked_out(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
-    def cursor(self, driver: Any) -> Any:
-        """A cursor for statements of our own: ids come as text. SQLAlchemy's are the driver's plain ones."""
+    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""
 
     def among(self, parameter: str, kind: ListType) -> str:
         """The SQL for "is one of" a list parameter."""
@@ -83,8 +85,11 @@ class Dialect(Protocol):
     def begin_single(self, driver: Any) -> object:
         """Likewise, for work whose every statement may stand alone: no transaction where that saves a journey."""
 
-    def begin_reading(self, driver: Any) -> None:
+    def begin_reading(self, driver: Any) -> object:
         """Get ready to read without keeping anybody from writing."""
+
+    def lend(self, opened: object) -> None:
+        """From here on the driver's own cursors are used on this transaction."""
 
     def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
         """Commit, and then send what is to follow in a transaction of its own."""
@@ -113,9 +118,18 @@ class Dialect(Protocol):
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> set[str]:
-        """Settle successes through the fence; the jobs that were still held by these very tokens."""
+        self,
+        tx: Transaction,
+        rows: Sequence[Parameters],
+        process: str | None,
+        finished_tokens: Sequence[int],
+        *,
+        steps: bool,
+    ) -> list[Row]:
+        """Settle successes through the fence; the jobs that were still held by these very tokens.
+
+        `steps`: each with the mode of its run, when that was paused, and whether the process is registered.
+        """
 
     def is_transient(self, error: BaseException) -> bool:
         """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""

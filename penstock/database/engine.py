@@ -117,7 +117,7 @@ class Database:
         `single`: each statement may just as well stand alone, if that is cheaper.
         """
         with (link or Link(self, brief=True)).checked_out() as driver:
-            tx = self.on(driver)
+            tx = self.on(driver, own=True)
             opened = tx.opened = self.dialect.begin_single(driver) if single else self.dialect.begin(driver)
             try:
                 yield tx
@@ -133,11 +133,12 @@ class Database:
     def reading(self, link: Link | None = None) -> Iterator[Transaction]:
         """Statements that only read, each by itself up to date."""
         with (link or Link(self, brief=True)).checked_out() as driver:
-            self.dialect.begin_reading(driver)
+            tx = self.on(driver, own=True)
+            opened = tx.opened = self.dialect.begin_reading(driver)
             try:
-                yield self.on(driver)
+                yield tx
             finally:
-                trouble.quietly(self.dialect.rollback, driver, None)
+                trouble.quietly(self.dialect.rollback, driver, opened)
 
     @contextmanager
     def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
@@ -146,8 +147,9 @@ class Database:
             driver = connection.connection.driver_connection
             yield connection, self.on(driver)
 
-    def on(self, driver: Any) -> Transaction:
-        return Transaction(driver, self.dialect, self.renderer(self.dialect.style), self.column_types)
+    def on(self, driver: Any, *, own: bool = False) -> Transaction:
+        style = self.dialect.own_style if own else self.dialect.style
+        return Transaction(driver, self.dialect, self.renderer(style), self.column_types)
 
     # statements
 
@@ -245,6 +247,8 @@ class Link:
             if self.database.dialect.is_disconnect(error):
                 trouble.quietly(fairy.invalidate)
                 self.database.drop_connections()
+            elif getattr(fairy.driver_connection, "closed", False):
+                trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
             else:
                 trouble.quietly(fairy.close)
             raise

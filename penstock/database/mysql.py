@@ -41,6 +41,7 @@ class MySql:
 
     name = "mysql"
     style: ParamStyle = "pyformat"
+    own_style: ParamStyle = "pyformat"
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
@@ -80,8 +81,13 @@ class MySql:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
-    def cursor(self, driver: Any) -> Any:
-        return driver.cursor()
+    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        cursor = driver.cursor()
+        cursor.execute(sql, parameters)
+        return cursor
+
+    def lend(self, opened: object) -> None:
+        """Nothing to do: these are the cursors that we use ourselves."""
 
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN {parameter}"
@@ -133,10 +139,16 @@ class MySql:
         return portable.take_ready(tx, lanes, tasks, limit, token, process, REMOVE)
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> set[str]:
+        self,
+        tx: Transaction,
+        rows: Sequence[Parameters],
+        process: str | None,
+        finished_tokens: Sequence[int],
+        *,
+        steps: bool,
+    ) -> list[Row]:
         """Not in one statement here: the general way does it."""
-        return set()
+        return []
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, MySQLError) and _code(error) in TRANSIENT_ERRORS

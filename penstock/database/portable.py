@@ -25,7 +25,7 @@ UPDATE {job_states} {by_key} SET status = 'running', token = :token, process_id 
 WHERE job_id {among:ids:uuid} AND status = 'available'
 """
 HELD = """
-SELECT s.job_id, s.generation, s.retry_count, s.crash_count, s.claimed_at,
+SELECT s.job_id, s.generation, s.retry_count, s.crash_count,
        j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path, j.max_crashes
 FROM {job_states} s JOIN {jobs} j ON j.id = s.job_id
 WHERE s.job_id {among:ids:uuid} AND s.token = :token
@@ -56,7 +56,7 @@ def take_ready(
     if held:
         receipt = to_json([job_id for job_id in ids if job_id in held]).decode()
         tx.run(RECEIPT, token=token, process=process, job_ids=receipt)
-    nothing = (None,) * 12
+    nothing = (None,) * 11
     return [(job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked]
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.adapt import Loader
 from pydantic_core import to_json
 
 from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.database.wire import UuidAsText, Wire
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
-IDLE = psycopg.pq.TransactionStatus.IDLE
 FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
@@ -42,11 +43,11 @@ held AS (
   UPDATE {job_states} SET status = 'running', token = :token, process_id = CAST(:process AS uuid),
     generation = generation + 1, claimed_at = {now}
   WHERE job_id = ANY(ARRAY(SELECT job_id FROM picked)) AND status = 'available'
-  RETURNING job_id, generation, retry_count, crash_count, claimed_at),
+  RETURNING job_id, generation, retry_count, crash_count),
 receipt AS (
   INSERT INTO {claims} (token, process_id, job_ids, claimed_at)
   SELECT :token, CAST(:process AS uuid), json_agg(job_id)::text, {now} FROM held HAVING count(*) > 0)
-SELECT p.job_id, p.queue, p.tier, p.seq, h.generation, h.retry_count, h.crash_count, h.claimed_at,
+SELECT p.job_id, p.queue, p.tier, p.seq, h.generation, h.retry_count, h.crash_count,
        j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path, j.max_crashes
 FROM picked p LEFT JOIN held h ON h.job_id = p.job_id
 LEFT JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) OFFSET 0) j ON j.id = p.job_id
@@ -56,8 +57,8 @@ ORDER BY p.tier, p.seq
 # The common case in one statement: the fence, the end of the job, its execution and the receipts of empty claims.
 SUCCEED = """
 WITH batch AS MATERIALIZED (
-  SELECT * FROM json_to_recordset(CAST(:batch AS json))
-    AS r(job_id uuid, token bigint, generation bigint, began_ago bigint, ended_ago bigint, output text)),
+  SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r(job_id uuid, token bigint, generation bigint,
+    began_ago bigint, ended_ago bigint, output text, run_id uuid)),
 done AS (
   UPDATE {job_states} s SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
   WHERE s.job_id = ANY(ARRAY(SELECT job_id FROM batch)) AND s.status = 'running' AND NOT s.cancel_requested
@@ -68,19 +69,17 @@ history AS (
   SELECT b.job_id, b.generation, CAST(:process AS uuid), {now} - b.began_ago, {now} - b.ended_ago, 'succeeded', b.output
   FROM batch b JOIN done USING (job_id)),
 receipts AS (DELETE FROM {claims} WHERE token = ANY(CAST(:tokens AS bigint[])))
-SELECT job_id FROM done
 """
-
-
-class _Opened(ExitStack):
-    """A transaction under way, and the pipeline its statements go through."""
-
-    pipeline: psycopg.Pipeline | None = None
-
-
-class _UuidAsText(Loader):
-    def load(self, data: Any) -> str:
-        return bytes(data).decode()
+SUCCEED_JOBS = SUCCEED + "SELECT job_id FROM done"
+# For steps it also brings what is asked next: one journey less for every step.
+SUCCEED_STEPS = (
+    SUCCEED
+    + """
+SELECT b.job_id, r.mode, r.paused_at, EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid))
+FROM done JOIN batch b USING (job_id)
+LEFT JOIN (SELECT * FROM {runs} WHERE id = ANY(ARRAY(SELECT run_id FROM batch)) OFFSET 0) r ON r.id = b.run_id
+"""
+)
 
 
 class Postgres:
@@ -100,7 +99,9 @@ class Postgres:
 
     def __init__(self, settings: Settings) -> None:
         pooled = settings.pooler == "transaction"
-        self.pipelines = not pooled and psycopg.Pipeline.is_supported()
+        self.own_style: ParamStyle = "pyformat" if pooled else "numbered"
+        self._wires: WeakKeyDictionary[Any, Wire] = WeakKeyDictionary()
+        self._lock = threading.Lock()
         # Behind a transaction pooler nothing outlives a transaction: each one sets its own timeouts.
         timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
         self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
@@ -129,11 +130,18 @@ class Postgres:
         if driver.autocommit:
             driver.autocommit = False
 
-    def cursor(self, driver: Any) -> Any:
+    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        if isinstance(opened, OpenTransaction):
+            return opened.execute(sql, list(parameters.values()))
         cursor = driver.cursor()
         if isinstance(cursor, psycopg.Cursor):
-            cursor.adapters.register_loader("uuid", _UuidAsText)
+            cursor.adapters.register_loader("uuid", UuidAsText)
+        cursor.execute(sql, parameters)
         return cursor
+
+    def lend(self, opened: object) -> None:
+        if isinstance(opened, OpenTransaction):
+            opened.lend()
 
     def among(self, parameter: str, kind: ListType) -> str:
         return f"= ANY(CAST({parameter} AS {ARRAY_TYPES[kind]}))"
@@ -144,43 +152,47 @@ class Postgres:
         return "{" + ",".join(map(str, values)) + "}"
 
     def begin(self, driver: Any) -> object:
-        """In pipeline mode: statements whose result nobody waits for travel with the next one that is waited for."""
-        driver.autocommit = True
-        opened = _Opened()
-        if self.pipelines:
-            opened.pipeline = opened.enter_context(driver.pipeline())
-        driver.execute(self.pooled_begin or "BEGIN")
-        return opened
-
-    def wait(self, opened: object) -> None:
-        if isinstance(opened, _Opened) and opened.pipeline is not None:
-            opened.pipeline.sync()
-
-    def begin_single(self, driver: Any) -> object:
-        if self.pooled_begin:
-            return self.begin(driver)
-        driver.autocommit = True
-        return None
-
-    def begin_reading(self, driver: Any) -> None:
+        """Statements whose result nobody waits for travel with the next one that is waited for."""
         driver.autocommit = True
         if self.pooled_begin:
             driver.execute(self.pooled_begin)
+            return None
+        return OpenTransaction(driver, self._wire(driver), "BEGIN")
+
+    def begin_single(self, driver: Any) -> object:
+        driver.autocommit = True
+        if self.pooled_begin:
+            return self.begin(driver)
+        return OpenTransaction(driver, self._wire(driver), None)
+
+    def begin_reading(self, driver: Any) -> object:
+        return self.begin_single(driver)
+
+    def wait(self, opened: object) -> None:
+        if isinstance(opened, OpenTransaction):
+            opened.wait()
 
     def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
-        if driver.info.transaction_status != IDLE or isinstance(opened, _Opened):
+        if isinstance(opened, OpenTransaction):
+            opened.commit(farewells)
+            return
+        if driver.info.transaction_status != IDLE:
             driver.execute("COMMIT")
         for sql, parameters in farewells:
             driver.execute(sql, parameters)
-        if isinstance(opened, _Opened):
-            opened.close()
 
     def rollback(self, driver: Any, opened: object) -> None:
-        if isinstance(opened, _Opened):
-            with suppress(psycopg.Error):
-                opened.close()
-        if driver.info.transaction_status != IDLE:
+        if isinstance(opened, OpenTransaction):
+            opened.rollback()
+        elif driver.info.transaction_status != IDLE:
             driver.execute("ROLLBACK")
+
+    def _wire(self, driver: Any) -> Wire:
+        found = self._wires.get(driver)
+        if found is None:
+            with self._lock:
+                found = self._wires[driver] = Wire(driver)
+        return found
 
     def write(
         self,
@@ -190,12 +202,11 @@ class Postgres:
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
-        fields = _used(writes, rows[0])
-        key = f"write:{fields}:{writes}"
-        rendered = renderer.cache.get(key)
+        key = (*rows[0], *[(w.table, w.ignore_duplicates, *w.columns.items()) for w in writes])
+        rendered = renderer.written.get(key)
         if rendered is None:
-            template = _write_template(tx, writes, fields)
-            rendered = renderer.cache[key] = renderer.render(template)
+            template = _write_template(tx, writes, _used(writes, rows[0]))
+            rendered = renderer.written[key] = renderer.render(template)
         parameters = {name: shared[name] for name in rendered.names if name in shared}
         tx.send(rendered, parameters | {"batch": to_json(rows).decode()})
 
@@ -219,11 +230,17 @@ class Postgres:
         )
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> set[str]:
+        self,
+        tx: Transaction,
+        rows: Sequence[Parameters],
+        process: str | None,
+        finished_tokens: Sequence[int],
+        *,
+        steps: bool,
+    ) -> list[Row]:
         tokens = self.list_value(finished_tokens, "int")
-        done = tx.rows(SUCCEED, batch=to_json(rows).decode(), process=process, tokens=tokens)
-        return {row[0] for row in done}
+        statement = SUCCEED_STEPS if steps else SUCCEED_JOBS
+        return tx.rows(statement, batch=to_json(rows).decode(), process=process, tokens=tokens)
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, psycopg.Error) and error.sqlstate in TRANSIENT_STATES

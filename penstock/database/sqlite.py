@@ -90,6 +90,7 @@ class Sqlite:
 
     name = "sqlite"
     style: ParamStyle = "named"
+    own_style: ParamStyle = "named"
     now = (
         "(CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
         " + CAST(substr(strftime('%f', 'now'), 4, 3) AS INTEGER) * 1000)"
@@ -138,8 +139,13 @@ class Sqlite:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
-    def cursor(self, driver: Any) -> Any:
-        return driver.cursor()
+    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        cursor = driver.cursor()
+        cursor.execute(sql, parameters)
+        return cursor
+
+    def lend(self, opened: object) -> None:
+        """Nothing to do: these are the cursors that we use ourselves."""
 
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN (SELECT value FROM json_each({parameter}))"
@@ -212,10 +218,16 @@ class Sqlite:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 
     def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> set[str]:
+        self,
+        tx: Transaction,
+        rows: Sequence[Parameters],
+        process: str | None,
+        finished_tokens: Sequence[int],
+        *,
+        steps: bool,
+    ) -> list[Row]:
         """Not in one statement here: the general way does it."""
-        return set()
+        return []
 
     def is_transient(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)

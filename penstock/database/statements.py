@@ -32,6 +32,7 @@ class Statements:
         self.read_at = 0.0
         """When the clock was read, by our own: not later than the database says."""
         self._borrowed = _Borrowed(tx)
+        tx.dialect.lend(tx.opened)
         proxied = cast(PoolProxiedConnection, self._borrowed)
         self._connection = Connection(database.engine, proxied, None, False, False)
         # Neither begins a transaction nor rolls one back: that is not SQLAlchemy's to decide here.

@@ -41,6 +41,8 @@ class Renderer:
     words: Mapping[str, str]
     among: Callable[[str, ListType], str]
     cache: dict[str, Rendered] = field(default_factory=dict)
+    written: dict[tuple[object, ...], Rendered] = field(default_factory=dict)
+    """Statements that a dialect has made for batches, by what they write."""
 
     def render(self, template: str) -> Rendered:
         rendered = self.cache.get(template)

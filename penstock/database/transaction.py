@@ -130,9 +130,7 @@ class Transaction:
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
         self._reach()
-        cursor = self.dialect.cursor(self.driver)
-        cursor.execute(rendered.sql, parameters)
-        return cursor
+        return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
         self._reach()

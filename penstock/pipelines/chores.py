@@ -67,10 +67,12 @@ class Chores:
     def turn(self) -> bool:
         """True if there was something to do."""
         database = self.host.database
-        worked = database.in_transaction(self.timer)
-        worked |= database.in_transaction(self.advancer.turn)
+        due, expands = database.read(timers.look)
+        worked = due == 0 and database.in_transaction(self.timer)
+        if expands:
+            worked |= database.in_transaction(self.advancer.turn)
         worked |= self._rounds()
-        self.next_due = None if worked else database.read(timers.next_due)
+        self.next_due = None if worked else due
         return worked
 
     def _rounds(self) -> bool:

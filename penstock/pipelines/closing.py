@@ -21,7 +21,7 @@ from penstock.pipelines.ending import RunState, status_of
 from penstock.pipelines.results import result_text
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.waiting import Conclusion, conclude
-from penstock.queue.jobs import Ended
+from penstock.queue.jobs import Ended, Offer
 from penstock.telemetry.events import RunEnded
 from penstock.values.jsontext import dumps, loads
 from penstock.values.status import JobStatus, Reason, RunStatus
@@ -73,9 +73,12 @@ class _Row(NamedTuple):
         )
 
 
-def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended]) -> None:
+def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None:
     """Everything that follows from ended steps, in this transaction."""
     tx.stage("advance")
+    trace = desk.trace(tx)
+    trace.offer = offer
+    trace.modes.update({step.run_id: (step.mode, step.paused) for step in ended if step.mode is not None})
     application = Application(desk, tx)
     application.ended(ended)
     finish(application)

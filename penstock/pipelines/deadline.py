@@ -6,6 +6,8 @@ written first, in a transaction that locks nothing else; telling the steps is an
 
 from __future__ import annotations
 
+from functools import partial
+
 from penstock.database.transaction import Transaction
 from penstock.pipelines import timers
 from penstock.pipelines.closing import follow
@@ -49,4 +51,4 @@ def interrupt(desk: Desk, tx: Transaction, run: str) -> None:
     """Tell the steps that are running to stop."""
     running = [str(id) for (id,) in tx.rows(RUNNING, run=run)]
     if running:
-        cancel(tx, running, lambda tx, ended: follow(desk, tx, ended))
+        cancel(tx, running, partial(follow, desk))

@@ -16,6 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.options import TaskOptions
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.wiring import Wiring
+from penstock.queue.jobs import Offer
 from penstock.queue.wakeups import CHORES, RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
@@ -90,6 +91,8 @@ class Trace:
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
+    offer: Offer | None = None
+    """Who would hold new steps at once."""
     calls: bool = False
     """Whether those who look after runs are to be called after the commit."""
 

@@ -17,7 +17,7 @@ from penstock.pipelines.chores import Chores
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.desk import Host as DeskHost
 from penstock.pipelines.trigger import NewRun
-from penstock.queue.jobs import Claim, Ended, Follow, NewJob
+from penstock.queue.jobs import Claim, Ended, Follow, NewJob, Offer
 from penstock.queue.wakeups import ready
 
 R = TypeVar("R")
@@ -55,9 +55,9 @@ class Engine:
         self.desk = Desk(host)
         self.chores = Chores(self.desk, host)
 
-    def follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
+    def follow(self, tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None:
         """What follows from ended steps, in the transaction that ended them."""
-        closing.follow(self.desk, tx, ended)
+        closing.follow(self.desk, tx, ended, offer)
 
     def hydrate(self, tx: Transaction, claims: list[Claim]) -> list[Claim]:
         """Claims with their arguments; without those that are not to start."""

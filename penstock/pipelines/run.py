@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.errors import PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, Patience, instant
@@ -60,6 +60,11 @@ class Step:
         return list(self._attempts)
 
 
+class _Look(NamedTuple):
+    status: RunStatus
+    value: Any
+
+
 class Run(Steerable):
     """A handle: it holds an id and asks the database."""
 
@@ -97,19 +102,19 @@ class Run(Steerable):
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
-            while not (standing := self._standing()).status.terminal:
+            while not (look := self._host.database.read(self._look)).status.terminal:
                 if not patience.wait():
-                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, standing.status)
-        return self._value(standing)
+                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
+        return look.value
 
     async def result_async(self, timeout: float | None = None) -> Any:
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
-            while not (standing := await self._host.doors.run(self._standing)).status.terminal:
+            while not (look := await self._look_async()).status.terminal:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, standing.status)
-        return await self._host.doors.run(self._value, standing)
+                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
+        return look.value
 
     def steps(self) -> list[Step]:
         """Every step that was reached, oldest first."""
@@ -148,21 +153,29 @@ class Run(Steerable):
     # reading
 
     def _standing(self) -> RunStanding:
-        found = self._host.database.read(reading.standings, [self.id]).get(self.id)
+        return self._host.database.read(self._read_standing)
+
+    def _read_standing(self, tx: Transaction) -> RunStanding:
+        found = reading.standings(tx, [self.id]).get(self.id)
         if found is None:
             raise PenstockError(
                 f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
             )
         return found
 
-    def _value(self, standing: RunStanding) -> Any:
+    async def _look_async(self) -> _Look:
+        return await self._host.doors.run(self._host.database.read, self._look)
+
+    def _look(self, tx: Transaction) -> _Look:
+        """How the run stands, and its value if that is well: in one visit to the database."""
+        standing = self._read_standing(tx)
+        return _Look(standing.status, self._value(tx, standing) if standing.status.terminal else None)
+
+    def _value(self, tx: Transaction, standing: RunStanding) -> Any:
         if standing.status is not RunStatus.SUCCEEDED:
             raise RunFailed(self.id, standing.status, standing.reasons)
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
-        return self._host.database.read(self._result, standing)
-
-    def _result(self, tx: Transaction, standing: RunStanding) -> Any:
         desk = self._host.engine.desk
         origin = Origin(standing.pipeline, standing.definition, standing.args)
         run = view(desk, tx, self.id, origin)

@@ -10,7 +10,7 @@ from penstock.database.dialect import TableWrite
 from penstock.database.transaction import Transaction
 from penstock.pipelines.desk import Desk, Mould
 from penstock.pipelines.paths import Path, path_text
-from penstock.queue.jobs import tier_of
+from penstock.queue.jobs import Claim, Offer, tier_of
 from penstock.values.status import JobStatus, Reason
 
 SHARED_FROM = 20
@@ -41,6 +41,7 @@ STATE = {
     "cancel_requested": "false",
 }
 ENDED = STATE | {"reason": ":reason", "finished_at": "{now}"}
+HELD = STATE | {"generation": "1", "token": ":token", "process_id": ":process_id", "claimed_at": "{now}"}
 QUEUED = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
 
 
@@ -63,7 +64,9 @@ class NewStep(NamedTuple):
 
 
 def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
-    """Write the steps, each where its status puts it."""
+    """Write the steps, each where its status puts it, or in the hands of who offers to take it."""
+    trace = desk.trace(tx)
+    steps = [_offered(step, trace.offer) for step in steps]
     groups: dict[tuple[str, object], list[NewStep]] = defaultdict(list)
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for step in steps:
@@ -73,18 +76,46 @@ def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
         common = (step.run_id, step.node, step.status, step.reason) if many else None
         groups[_place(step), common].append(step)
     for (place, alike), group in groups.items():
-        _write_group(tx, place, group, alike is not None)
+        _write_group(tx, place, group, alike is not None, trace.offer)
     ready = {
         step.id: (step.mould.queue, tier_of(step.mould.priority)) for step in steps if _place(step) == "ready"
     }
     if ready:
-        desk.trace(tx).made.update(ready)
+        trace.made.update(ready)
         desk.tell_ready(tx)
     _write_errors(tx, [step for step in steps if step.error is not None])
 
 
+def _offered(step: NewStep, offer: Offer | None) -> NewStep:
+    mould = step.mould
+    if offer is None or _place(step) != "ready" or not offer.accepts(mould.task, mould.queue):
+        return step
+    offer.claims.append(
+        Claim(
+            step.id,
+            offer.token,
+            1,
+            mould.task,
+            mould.queue,
+            tier_of(mould.priority),
+            step.payload,
+            mould.options,
+            0,
+            0,
+            step.origin_id,
+            step.run_id,
+            step.node,
+            path_text(step.path),
+            mould.max_crashes,
+        )
+    )
+    return step._replace(status=JobStatus.RUNNING)
+
+
 def _place(step: NewStep) -> str:
     match step.status:
+        case JobStatus.RUNNING:
+            return "held"
         case JobStatus.AVAILABLE:
             return "ready" if step.queued else "parked"
         case JobStatus.SCHEDULED:
@@ -94,8 +125,11 @@ def _place(step: NewStep) -> str:
     return "ended"
 
 
-def _write_group(tx: Transaction, place: str, steps: Sequence[NewStep], alike: bool) -> None:
-    writes = [TableWrite("jobs", JOB), TableWrite("job_states", ENDED if place == "ended" else STATE)]
+def _write_group(
+    tx: Transaction, place: str, steps: Sequence[NewStep], alike: bool, offer: Offer | None
+) -> None:
+    state = {"ended": ENDED, "held": HELD}.get(place, STATE)
+    writes = [TableWrite("jobs", JOB), TableWrite("job_states", state)]
     if place == "ready":
         writes.append(TableWrite("availabilities", QUEUED))
     elif place == "delayed":
@@ -104,6 +138,9 @@ def _write_group(tx: Transaction, place: str, steps: Sequence[NewStep], alike: b
     shared = {name: rows[0][name] for name in COMMON} if alike else {}
     if alike:
         rows = [{name: value for name, value in row.items() if name not in shared} for row in rows]
+    if place == "held":
+        assert offer is not None
+        shared |= {"token": offer.token, "process_id": offer.process}
     tx.insert_together(writes, rows, shared)
 
 

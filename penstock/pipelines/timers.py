@@ -40,7 +40,8 @@ SELECT due_at, id, kind, run_id, job_id, data FROM {timers} {by_key}
 WHERE due_at <= {now} ORDER BY due_at, id LIMIT 1 {lock_skip}
 """
 REMOVE = "DELETE FROM {timers} WHERE due_at = :due AND id = :id"
-NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {timers}"
+LOOK = "SELECT (SELECT MIN(due_at) FROM {timers}) - {now}, EXISTS (SELECT 1 FROM {advancements})"
+"""What there may be to do for runs, in one statement: most of the time it is nothing."""
 
 
 def set(  # noqa: A001 - one sets a timer
@@ -57,7 +58,9 @@ def set(  # noqa: A001 - one sets a timer
     tx.insert("timers", [row | {"wait": int(after * 1_000_000)}], due_at="{now} + :wait")
 
 
-def next_due(tx: Transaction) -> float | None:
-    """Seconds until a timer is due; None when there is none."""
-    row = tx.row(NEXT_DUE)
-    return None if row is None or row[0] is None else max(0.0, float(row[0]) / 1_000_000)
+def look(tx: Transaction) -> tuple[float | None, bool]:
+    """Seconds until a timer is due, None when there is none; and whether a large expand is under way."""
+    row = tx.row(LOOK)
+    assert row is not None
+    due, expands = row
+    return None if due is None else max(0.0, float(due) / 1_000_000), bool(expands)

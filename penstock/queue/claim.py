@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic_core import to_json
+
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import Claim
+from penstock.queue.jobs import Claim, Offer
 
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
 LOWEST_TIER = -(2**31)
+REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
 
 
 def claim(
@@ -28,7 +31,7 @@ def claim(
     claims: list[Claim] = []
     # A job that was cancelled and retried may still have its old place in the queue beside the new one.
     met: set[str] = set()
-    for job_id, queue, tier, seq, generation, retries, crashes, claimed_at, *described in rows:
+    for job_id, queue, tier, seq, generation, retries, crashes, *described in rows:
         floors[queue, tier] = max(seq, floors.get((queue, tier), 0))
         if generation is not None and job_id not in met:
             met.add(job_id)
@@ -45,11 +48,22 @@ def claim(
                     options,
                     retries,
                     crashes,
-                    claimed_at,
                     *place,
                 )
             )
     return claims, floors
+
+
+def is_registered(tx: Transaction, process: str) -> bool:
+    """Who has lost its row is taken for dead, and must not hold anything more."""
+    return tx.row(REGISTERED, process=process) is not None
+
+
+def write_receipt(tx: Transaction, offer: Offer) -> None:
+    """By this a reaper finds what was accepted of an offer."""
+    job_ids = to_json([claim.job_id for claim in offer.claims]).decode()
+    row = {"token": offer.token, "process_id": offer.process, "job_ids": job_ids}
+    tx.insert("claims", [row], claimed_at="{now}")
 
 
 def discover(tx: Transaction, queues: Sequence[str] | None) -> list[tuple[str, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from penstock.database.transaction import Transaction
 from penstock.values.outcome import Outcome
@@ -44,7 +45,6 @@ class Claim(NamedTuple):
     options: str | None
     retry_count: int
     crash_count: int
-    claimed_at: int
     origin_id: str | None = None
     run_id: str | None = None
     node: str | None = None
@@ -76,12 +76,46 @@ class Ended(NamedTuple):
     reason: Reason | None
     output: str | None
     error: str | None = None
+    mode: str | None = None
+    """The mode of its run, and whether that is paused, where the settle has seen it on its way."""
+    paused: bool = False
 
 
-Follow = Callable[[Transaction, Sequence[Ended]], None]
+@dataclass(slots=True)
+class Offer:
+    """The room a settling process has left: what its settle makes ready, it may hold at once.
+
+    Then the next step of a run needs no place in the queue and no claim: it is written as held, by the transaction
+    that ended the step before. At most one claim holds it all the same, for the row is new, and so is the token.
+    """
+
+    process: str
+    token: int
+    tasks: Collection[str]
+    room: int
+    queues: dict[str, int] | None = None
+    """What may be held of each queue; None: of all of them, as much as there is room for."""
+    claims: list[Claim] = field(default_factory=list)
+
+    def accepts(self, task: str, queue: str) -> bool:
+        """There was room for one more of these, and now it is taken."""
+        if self.room <= 0 or task not in self.tasks:
+            return False
+        if self.queues is not None:
+            if self.queues.get(queue, 0) <= 0:
+                return False
+            self.queues[queue] -= 1
+        self.room -= 1
+        return True
 
 
-def nothing_follows(_tx: Transaction, _ended: Sequence[Ended]) -> None:
+class Follow(Protocol):
+    """Does what follows from ended steps; may use an offer to hold what becomes ready."""
+
+    def __call__(self, tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None: ...
+
+
+def nothing_follows(tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None:
     """For queues without runs."""
 
 

@@ -21,6 +21,10 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 CLAIMS_PER_TURN = 20
 
+LOOK = """
+SELECT EXISTS (SELECT 1 FROM {processes} WHERE heartbeat_at < {now} - :silence AND id <> :me),
+  EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id))
+"""
 SILENT = "SELECT id FROM {processes} WHERE heartbeat_at < {now} - :silence AND id <> :me {lock_skip}"
 REMOVE_SILENT = "DELETE FROM {processes} WHERE id {among:ids:uuid} AND heartbeat_at < {now} - :silence"
 REMOVE = "DELETE FROM {processes} WHERE id = :id"
@@ -59,6 +63,13 @@ class Crashed:
     status: JobStatus
     delay: float
     reason: Reason | None
+
+
+def look(tx: Transaction, silence: float, me: str) -> tuple[bool, bool]:
+    """Whether anybody has been silent for so long, and whether anything is held by nobody. Most of the time not."""
+    row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me)
+    assert row is not None
+    return bool(row[0]), bool(row[1])
 
 
 def reap_silent(

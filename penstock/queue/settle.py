@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import Attempt, Claim, Ended, Follow, nothing_follows
+from penstock.queue import claim as queue_claim
+from penstock.queue.jobs import Attempt, Claim, Ended, Follow, Offer, nothing_follows
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -49,6 +50,10 @@ class Settled:
     lost: list[Attempt] = field(default_factory=list)
     finished: list[Attempt] = field(default_factory=list)
     """All that were asked for, as they were asked for: none of them is held any longer."""
+    modes: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
+    """Of steps that were settled the short way: their run's mode, and whether it is paused."""
+    registered: bool | None = None
+    """Whether the process still has its row, where that is known."""
 
 
 def settle(
@@ -57,20 +62,38 @@ def settle(
     process: str | None,
     finished_tokens: Sequence[int] = (),
     follow: Follow = nothing_follows,
+    offer: Offer | None = None,
 ) -> Settled:
     """Write the outcomes of all attempts whose claims still stand, and everything that follows from them.
 
-    `finished_tokens`: claims of which nothing is left, so that their receipts can go.
+    `finished_tokens`: claims of which nothing is left, so that their receipts can go. `offer`: what follows may be
+    held at once.
     """
     tx.stage("settle")
     if tx.dialect.fuses:
         settled = _fused(tx, attempts, process, finished_tokens)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
-    ended = [_ended(attempt) for attempt in settled.accepted if _ends_step(attempt)]
+    ended = [
+        _ended(attempt, *settled.modes.get(attempt.claim.job_id, (None, False)))
+        for attempt in settled.accepted
+        if _ends_step(attempt)
+    ]
     if ended:
-        follow(tx, ended)
+        _follow(tx, ended, settled, follow, offer)
     return settled
+
+
+def _follow(
+    tx: Transaction, ended: Sequence[Ended], settled: Settled, follow: Follow, offer: Offer | None
+) -> None:
+    if offer is not None:
+        known = settled.registered
+        stands = queue_claim.is_registered(tx, offer.process) if known is None else known
+        offer = offer if stands else None
+    follow(tx, ended, offer)
+    if offer is not None and offer.claims:
+        queue_claim.write_receipt(tx, offer)
 
 
 def is_held(tx: Transaction, claim: Claim) -> bool:
@@ -89,23 +112,33 @@ def _fused(
     }
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
-    rows = [
-        {
-            "job_id": attempt.claim.job_id,
-            "token": attempt.claim.token,
-            "generation": attempt.claim.generation,
-            "began_ago": attempt.began_ago,
-            "ended_ago": attempt.ended_ago,
-            "output": attempt.outcome.output,
-        }
-        for attempt in simple.values()
-    ]
-    done = tx.dialect.succeed(tx, rows, process, finished_tokens)
+    steps = any(attempt.claim.run_id is not None for attempt in simple.values())
+    rows = [_success(attempt, steps) for attempt in simple.values()]
+    found = tx.dialect.succeed(tx, rows, process, finished_tokens, steps=steps)
+    done = {row[0] for row in found}
     rest = [a for a in attempts if simple.get(a.claim.job_id) is not a or a.claim.job_id not in done]
     settled = _in_steps(tx, rest, process, ()) if rest else Settled()
     settled.accepted += [simple[job_id] for job_id in done]
     settled.finished = list(attempts)
+    if steps and found:
+        settled.modes = {job_id: (mode, paused is not None) for job_id, mode, paused, _ in found}
+        settled.registered = found[0][3]
     return settled
+
+
+def _success(attempt: Attempt, steps: bool) -> dict[str, object]:
+    claim = attempt.claim
+    row: dict[str, object] = {
+        "job_id": claim.job_id,
+        "token": claim.token,
+        "generation": claim.generation,
+        "began_ago": attempt.began_ago,
+        "ended_ago": attempt.ended_ago,
+        "output": attempt.outcome.output,
+    }
+    if steps:
+        row["run_id"] = claim.run_id
+    return row
 
 
 def _in_steps(
@@ -220,7 +253,7 @@ def _ends_step(attempt: Attempt) -> bool:
     return attempt.claim.run_id is not None and attempt.outcome.final
 
 
-def _ended(attempt: Attempt) -> Ended:
+def _ended(attempt: Attempt, mode: str | None, paused: bool) -> Ended:
     claim, outcome = attempt.claim, attempt.outcome
     return Ended(
         claim.job_id,
@@ -231,4 +264,6 @@ def _ended(attempt: Attempt) -> Ended:
         outcome.reason,
         outcome.output,
         str(outcome.failure) if outcome.failure else None,
+        mode,
+        paused,
     )

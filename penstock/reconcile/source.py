@@ -37,6 +37,7 @@ class RowSource:
     """Claims and applies for one reconciler in one process."""
 
     one_statement = False
+    leads_on = False
     met = False
 
     def __init__(
@@ -115,9 +116,10 @@ class RowSource:
             self.holdings.remove(item)
         self._doubtful += sorted({item.token for item in claims})
 
-    def settle(self, tx: Transaction, finished: Sequence[Ended]) -> None:
+    def settle(self, tx: Transaction, finished: Sequence[Ended], room: int = 0) -> list[Item]:
         tx.stage("apply_rows")
         self._applied = rows_apply.apply(self._statements(tx), self.reconciler, self.fetch, finished)
+        return []
 
     def committed(self) -> None:
         taken, self._taken = self._taken, None

@@ -58,7 +58,7 @@ class Heartbeat(Service):
         return Turn.IDLE
 
     def _beat(self) -> None:
-        with self.database.transaction(self.link) as tx:
+        with self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
         if alive:
             self.last_beat = time.monotonic()

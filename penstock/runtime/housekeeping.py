@@ -79,8 +79,10 @@ class Housekeeping(Service):
 
     def reap(self) -> bool:
         """Declare silent processes dead, and take back what the dead held."""
-        silent = self._declare_dead() if self.contact.may_judge else []
-        return self.reclaim() or bool(silent)
+        silence = self.settings.reap_after
+        silent, orphaned = self.database.read(reclaim.look, silence, self.process())
+        dead = self._declare_dead() if silent and self.contact.may_judge else []
+        return bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
 
     def _declare_dead(self) -> list[str]:
         # An outage may begin here and end here: whoever is asked again after it was not to be heard meanwhile.

@@ -12,7 +12,7 @@ from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
-from penstock.queue.jobs import Attempt, Claim, Follow
+from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.lanes import Lanes
@@ -74,6 +74,7 @@ class JobSource:
     """Claims jobs and settles them, for one process."""
 
     name = "jobs"
+    leads_on = True
 
     def __init__(
         self,
@@ -102,20 +103,27 @@ class JobSource:
         self._floors: dict[tuple[str, int], int] = {}
         self._seconds = 0.0
 
-    def settle(self, tx: Transaction, finished: Sequence[Attempt]) -> None:
+    def settle(self, tx: Transaction, finished: Sequence[Attempt], room: int = 0) -> list[Claim]:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
-        self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow)
+        offer = self._offer(room) if room > 0 else None
+        self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow, offer)
         # Of steps nobody waits for the end: the run tells of its own.
         if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
             self.wakeups.tell_inside(tx, ENDED)
+        self._claimed = offer.claims if offer is not None else []
+        return list(self._claimed)
+
+    def _offer(self, room: int) -> Offer:
+        queues = self.lanes.left(self.holdings.busy)
+        return Offer(self.process(), new_token(), frozenset(self.tasks()), room, queues)
 
     def claim(self, tx: Transaction, limit: int) -> list[Claim]:
         began = time.monotonic()
         self.met = False
-        claims = self._take(tx, self.lanes.above_floor(limit, self.holdings.busy), limit)
+        claims = self._take(tx, self.lanes.above_floor(limit, self._busy()), limit)
         if self.lanes.sweep_is_due(found=len(claims), wanted=limit):
             claims += self._sweep(tx, limit - len(claims), claims)
-        self._claimed = claims
+        self._claimed = [*self._claimed, *claims]
         self._seconds = time.monotonic() - began
         return claims
 
@@ -132,10 +140,14 @@ class JobSource:
     def forget(self, claims: Sequence[Claim]) -> None:
         self.holdings.remove(claims)
 
+    def _busy(self) -> Counter[str]:
+        """Per queue, what is held here, with what this transaction has taken so far."""
+        return self.holdings.busy + Counter(claim.queue for claim in self._claimed)
+
     def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
         began = time.monotonic()
         found = queue_claim.discover(tx, self.lanes.names)
-        busy = self.holdings.busy + Counter(claim.queue for claim in taken)
+        busy = self._busy() + Counter(claim.queue for claim in taken)
         claims = self._take(tx, self.lanes.from_bottom(found, limit, busy), limit)
         self.lanes.swept(found, time.monotonic() - began)
         return claims

@@ -36,6 +36,16 @@ class Lanes:
     def names(self) -> list[str] | None:
         return None if self.queues is None else [queue.name for queue in self.queues]
 
+    def left(self, busy: dict[str, int]) -> dict[str, int] | None:
+        """What may still be held of each queue. None: there is no limit but the room itself."""
+        if self.queues is None:
+            return None
+        unlimited = 1 << 30
+        return {
+            queue.name: unlimited if queue.limit is None else queue.limit - busy.get(queue.name, 0)
+            for queue in self.queues
+        }
+
     def above_floor(self, room: int, busy: dict[str, int]) -> list[Lane]:
         """The known lanes, most urgent first, each with what may be taken from it."""
         return self._lanes(self.floors.items(), room, busy)

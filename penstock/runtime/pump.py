@@ -8,8 +8,9 @@ itself. Outcomes leave the outbox only when their transaction is committed.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Generic, TypeVar
 
 from penstock.database.engine import Database, Link
@@ -59,6 +60,9 @@ class Pump(Service, Generic[C, F]):
         """Something was claimed in this turn, although it need not be something to run."""
         self._satisfied = False
         """The last turn has left nothing that it could have taken."""
+        self._asked_at = 0.0
+        self._nothing_waits = False
+        """The last look found less than there was room for, and nobody has told of more."""
         self._collisions = 0
         self._one_at_a_time = threading.Lock()
 
@@ -94,6 +98,8 @@ class Pump(Service, Generic[C, F]):
             self._doubtful = False
         finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
         limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
+        if finished and self._nothing_waits and self.source.leads_on:
+            self._hear(self.waker.wait(0))
         if not finished and limit <= 0:
             return Turn.IDLE
         try:
@@ -126,16 +132,26 @@ class Pump(Service, Generic[C, F]):
                 self.pause()
 
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
-        if finished:
-            self.source.settle(tx, finished)
-        claims = self.source.claim(tx, limit) if limit > 0 else []
-        self._met = bool(claims) or self.source.met
+        """Right after a look that found nothing more, what the settle makes ready is held without another."""
+        just_now = time.monotonic() - self._asked_at < self.shortest_pause
+        knows = self.source.leads_on and self._nothing_waits and just_now
+        claims = self.source.settle(tx, finished, limit if knows else 0) if finished else []
+        if knows or limit <= 0:
+            self._met = bool(claims)
+        else:
+            claims = self._look(tx, limit)
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
+
+    def _look(self, tx: Transaction, limit: int) -> list[C]:
+        self._nothing_waits = False
+        claims = self.source.claim(tx, limit)
+        self._met = bool(claims) or self.source.met
+        self._nothing_waits, self._asked_at = len(claims) < limit, time.monotonic()
+        return claims
 
     def _claim_alone(self, limit: int) -> list[C]:
         """The short way for an idle worker: one journey to the database."""
-        claims = self._transact(self.source.claim, limit, single=True)
-        self._met = bool(claims) or self.source.met
+        claims = self._transact(self._look, limit, single=True)
         if self.source.is_complete(claims):
             return claims
         try:
@@ -173,9 +189,12 @@ class Pump(Service, Generic[C, F]):
         if self._outbox:
             return
         pause = min(self.shortest_pause * 1.5 ** min(self._empty_turns, 30), self.longest_pause)
-        subjects = self.waker.wait(pause)
+        self._hear(self.waker.wait(pause))
+
+    def _hear(self, subjects: Set[str]) -> None:
         if subjects:
             self._empty_turns = 0
+            self._nothing_waits = False
             self.source.heard(subjects)
 
     def stop(self) -> None:

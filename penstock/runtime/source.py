@@ -16,13 +16,19 @@ class Source(Protocol[C, F]):
 
     name: str
 
-    def settle(self, tx: Transaction, finished: Sequence[F]) -> None:
-        """Write the outcomes of all whose claims still stand. May be repeated after a lost answer."""
+    def settle(self, tx: Transaction, finished: Sequence[F], room: int = 0) -> list[C]:
+        """Write the outcomes of all whose claims still stand. May be repeated after a lost answer.
+
+        With room, what they make ready may be held at once: the claims that are.
+        """
 
     met: bool
     """The last claim found places in the queue, even if there was nothing to take behind them."""
     one_statement: bool
     """A claim is a single statement on this database, and needs no transaction around it."""
+
+    leads_on: bool
+    """What is settled makes other work ready."""
 
     def claim(self, tx: Transaction, limit: int) -> list[C]:
         """Take up to `limit` pieces of work."""

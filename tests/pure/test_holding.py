@@ -43,7 +43,7 @@ def test_time_counts_from_the_beginning() -> None:
 
 
 def _claim(job_id: str) -> Claim:
-    return Claim(job_id, 7, 1, "task", "default", 0, "{}", None, 0, 0, 0)
+    return Claim(job_id, 7, 1, "task", "default", 0, "{}", None, 0, 0)
 
 
 def _work(timeout: float) -> Work:

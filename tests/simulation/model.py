@@ -168,6 +168,9 @@ class Model:
             self.states.pop(job_id, None)
             return
         self.states[job_id] = new
+        if old is None and new.status == "running" and self.jobs[job_id].run_id:
+            self._check_held_at_once(job_id, new)
+            return
         if old is None:
             begins = ("available", "scheduled", "waiting", *(TERMINAL if self.jobs[job_id].run_id else ()))
             if new.status not in begins or new.generation:
@@ -185,6 +188,15 @@ class Model:
             self.say(f"{job_id} goes from generation {old.generation} to {new.generation} [2]")
         if claimed and self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
             self.say(f"token {new.token} is given again [2]")
+
+    def _check_held_at_once(self, job_id: str, new: State) -> None:
+        """A step may be written in the hands of whoever settled the one before it: a claim like any other."""
+        if new.generation != 1 or new.token is None:
+            self.say(f"{job_id} is held from the beginning by no claim [2]")
+        if self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
+            self.say(f"token {new.token} is given again [2]")
+        if new.process not in self.processes:
+            self.say(f"{job_id} is held for a process that is not there [10]")
 
     def _check_move(self, job_id: str, old: State, new: State) -> None:
         """A change of a job that nobody holds."""

@@ -59,10 +59,11 @@ class RandomWorker:
 
     def settle_and_claim(self, tx: Transaction, finished: list[Attempt], limit: int) -> list[Claim]:
         self.source.rolled_back()
-        if finished:
-            self.source.settle(tx, finished)
+        room = self.random.choice([0, limit])
+        claims = self.source.settle(tx, finished, room) if finished else []
         self.source.lanes.force_sweep()
-        claims = self.source.claim(tx, limit) if limit else []
+        if len(claims) < limit:
+            claims += self.source.claim(tx, limit - len(claims))
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
     def execute(self, claim: Claim) -> Attempt:

@@ -184,6 +184,7 @@ def test_a_lower_sequence_that_commits_late_is_found_by_the_sweep(app: Penstock)
     early, late = jobs(1), jobs(1)
     with open_transaction(app) as tx:
         enqueue(tx, early)
+        tx.dialect.wait(tx.opened)
         write(app, late)
         assert [claim.job_id for claim in take(app, source, 10)] == [late[0].id]
         sweep_no_more(source)

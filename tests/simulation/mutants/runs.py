@@ -19,7 +19,10 @@ def advance_later(tx: Any, follow: Any, ended: Any) -> None:
 LATER = "__import__('tests.simulation.mutants.runs', fromlist=['x']).advance_later(tx, follow, ended)"
 
 MUTANTS: dict[str, tuple[Change, ...]] = {
-    "settled before the advance": (Code(settle.settle, "follow(tx, ended)", LATER),),
+    "settled before the advance": (Code(settle._follow, "follow(tx, ended, offer)", LATER),),
+    "a step held at once without a receipt": (
+        Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
+    ),
     "join counted down twice": (
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
     ),

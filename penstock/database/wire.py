@@ -1,0 +1,186 @@
+"""Statements to PostgreSQL by the shortest way: prepared, sent ahead, answered together.
+
+psycopg's cursors cost more than most of our statements do. Here the same connection is spoken to through its libpq
+object: parameters go as text, rows are read by psycopg's own loaders, errors are psycopg's. Statements collect until
+somebody waits; then all of them travel in one journey.
+"""
+
+from __future__ import annotations
+
+import select
+from collections import deque
+from collections.abc import Sequence
+from itertools import count
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.adapt import AdaptersMap, Loader, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, PipelineStatus
+
+from penstock.database.dialect import Row
+
+UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
+READABLE = select.POLLIN
+WRITABLE = select.POLLIN | select.POLLOUT
+Parameter = tuple[bytes | None, int]
+
+
+class UuidAsText(Loader):
+    """Ids are text to us, on every database."""
+
+    def load(self, data: Any) -> str:
+        return bytes(data).decode()
+
+
+class _Context(NamedTuple):
+    adapters: AdaptersMap
+    connection: Any
+
+
+class Answer:
+    """What a statement will have come to, once it has been waited for."""
+
+    __slots__ = ("_result", "_transformer")
+
+    def __init__(self, transformer: Any) -> None:
+        self._transformer = transformer
+        self._result: Any = None
+
+    def arrived(self, result: Any) -> None:
+        self._result = result
+
+    @property
+    def rowcount(self) -> int:
+        return self._result.command_tuples or 0
+
+    def fetchall(self) -> list[Row]:
+        self._transformer.set_pgresult(self._result)
+        rows: list[Row] = self._transformer.load_rows(0, self._result.ntuples, tuple)
+        return rows
+
+
+class _Preparation(NamedTuple):
+    key: tuple[str, tuple[int, ...]]
+
+
+class Wire:
+    """A connection's shortest way. Whoever uses it leaves the pipeline before anybody else uses the connection."""
+
+    def __init__(self, driver: Any) -> None:
+        self.pgconn = driver.pgconn
+        adapters = AdaptersMap(driver.adapters)
+        adapters.register_loader("uuid", UuidAsText)
+        self._transformer = Transformer(_Context(adapters, driver))
+        self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
+        self._numbers = count()
+        self._expected: deque[Answer | _Preparation] = deque()
+        self._poll = select.poll()
+        self.broken = False
+        """A wait was broken off: what comes next on this connection belongs to nobody."""
+
+    def send(self, sql: str, values: Sequence[object]) -> Answer:
+        """Have a statement executed after those before it. Its answer comes with the next `wait`."""
+        pgconn = self.pgconn
+        if pgconn.pipeline_status == PipelineStatus.OFF:
+            pgconn.enter_pipeline_mode()
+        encoded = [encode(value) for value in values]
+        key = (sql, tuple([kind for _, kind in encoded]))
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = b"penstock_%d" % next(self._numbers)
+            pgconn.send_prepare(name, sql.encode(), key[1])
+            self._expected.append(_Preparation(key))
+        pgconn.send_query_prepared(name, [text for text, _ in encoded])
+        answer = Answer(self._transformer)
+        self._expected.append(answer)
+        return answer
+
+    def wait(self) -> None:
+        """Until everything sent is done. The first error is raised, after all answers are in."""
+        if not self._expected:
+            return
+        self.broken = True
+        self.pgconn.pipeline_sync()
+        self._flush()
+        error: psycopg.Error | None = None
+        while self._expected:
+            result = self._result()
+            if self._receive() is not None:
+                raise psycopg.OperationalError("more answers than there were questions")
+            problem = self._take(self._expected.popleft(), result)
+            error = error or problem
+        self._result()  # the end of the pipeline's turn
+        self.broken = False
+        if error is not None:
+            raise error
+
+    def leave(self) -> None:
+        """Give the connection back to the driver."""
+        self.wait()
+        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+            self.pgconn.exit_pipeline_mode()
+
+    def _take(self, expected: Answer | _Preparation, result: Any) -> psycopg.Error | None:
+        status = result.status
+        if status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+            if isinstance(expected, Answer):
+                expected.arrived(result)
+            return None
+        if isinstance(expected, _Preparation):
+            self._names.pop(expected.key, None)
+        if status == ExecStatus.PIPELINE_ABORTED:
+            return None
+        return error_from_result(result)
+
+    def _result(self) -> Any:
+        result = self._receive()
+        if result is None:
+            raise psycopg.OperationalError("the connection is closed")
+        return result
+
+    def _receive(self) -> Any:
+        pgconn = self.pgconn
+        while pgconn.is_busy():
+            self._ready(READABLE)
+            pgconn.consume_input()
+        return pgconn.get_result()
+
+    def _flush(self) -> None:
+        while self.pgconn.flush():
+            if self._ready(WRITABLE) & READABLE:
+                self.pgconn.consume_input()
+
+    def _ready(self, events: int) -> int:
+        """By poll, in the interpreter: so that Ctrl-C ends a wait, and any number of files may be open."""
+        self._poll.register(self.pgconn.socket, events)
+        return self._poll.poll()[0][1]
+
+
+def encode(value: object) -> Parameter:
+    """A parameter as text, with its type where PostgreSQL would otherwise have to guess a number's."""
+    match value:
+        case None:
+            return None, UNKNOWN
+        case bool():
+            return (b"t" if value else b"f"), BOOL
+        case int():
+            return b"%d" % value, INT8
+        case str():
+            return _text(value), UNKNOWN
+        case float():
+            return repr(value).encode(), FLOAT8
+        case list() | tuple():
+            return _text("{" + ",".join([_quoted(item) for item in value]) + "}"), UNKNOWN
+    raise TypeError(f"no parameter of ours: {value!r}")
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    if 0 in data:
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    return data
+
+
+def _quoted(item: object) -> str:
+    return '"' + str(item).replace("\\", "\\\\").replace('"', '\\"') + '"'
