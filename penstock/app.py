@@ -56,7 +56,6 @@ class Penstock(Pipelines):
         self.reconcilers: dict[str, Reconciler] = {}
         self._open_pipelines()
         self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
-        self.next_chore: Callable[[], float | None] = lambda: self.engine.chores.next_due
         self.hydrate: Hydrate | None = self.engine.hydrate
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
@@ -268,9 +267,10 @@ class Penstock(Pipelines):
 
     def close(self) -> None:
         """Close all connections."""
-        if self._relay is not None:
-            self._relay.stop()
-            self._relay.join(5)
+        relay, self._relay = self._relay, None
+        if relay is not None:
+            relay.stop()
+            relay.join(5)
         self.doors.close()
         self.database.close()
 

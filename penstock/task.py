@@ -15,6 +15,7 @@ from penstock.queue.jobs import NewJob
 from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
+from penstock.values.later import Later
 from penstock.values.signature import Signature
 
 P = ParamSpec("P")
@@ -56,11 +57,28 @@ class Task(Generic[P, R]):
             )
         update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    # A call with values is the function's own; one with values to come, in a pipeline, is a step.
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+    @overload
+    def __call__(self: Task[P, Coroutine[Any, Any, V]], *args: Any, **kwargs: Any) -> Later[V]: ...
+
+    @overload
+    def __call__(self, *args: Any, **kwargs: Any) -> Later[R]: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         builder = building.get()
         if builder is not None:
-            return builder.call(self, args, kwargs)  # type: ignore[no-any-return]
+            return builder.call(self, args, kwargs)
         return self.function(*args, **kwargs)
+
+    @overload
+    def map(self: Task[P, Coroutine[Any, Any, V]], *args: Any, **kwargs: Any) -> Later[V]: ...
+
+    @overload
+    def map(self, *args: Any, **kwargs: Any) -> Later[R]: ...
 
     def map(self, *args: Any, **kwargs: Any) -> Any:
         """In a pipeline: this step once for each element."""

@@ -1,8 +1,9 @@
 """What every command shares: how it ends. Errors are one line that says what to do; exit codes mean something.
 
 0   done
-1   the answer is bad: doctor or check found something, nothing could be changed, the demo failed
-2   wrong usage: arguments, settings, the app, or a schema that does not fit this version
+1   the answer is bad: doctor or check found something, a run did not succeed, nothing could be changed
+    because of where it stands
+2   wrong usage: arguments, settings, an id that is not there, the app, a schema that does not fit this version
 3   the database cannot be used: unreachable, read-only, full
 70  an error in Penstock itself
 128 + n  ended at once by signal n (a worker's second SIGINT or SIGTERM)
@@ -20,7 +21,7 @@ from rich.console import Console
 from sqlalchemy.exc import SQLAlchemyError
 from typer.core import TyperGroup
 
-from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.errors import ActionRefused, DatabaseUnavailable, PenstockError
 
 DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
 
@@ -60,6 +61,8 @@ def exit_code(error: PenstockError) -> int:
             return code
         case DatabaseUnavailable():
             return UNAVAILABLE
+        case ActionRefused():
+            return BAD
         case _:
             return WRONG
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import instant, show_json, show_table, span, when
 from penstock.cli.show_run import show_run
@@ -15,7 +15,7 @@ from penstock.operate.gauges import gauges
 from penstock.operate.jobs import JobFilter, Story
 from penstock.operate.overview import Overview, overview
 from penstock.operate.processes import ProcessRow, list_processes
-from penstock.operate.runs import find_run
+from penstock.operate.runs import find_run_or_job
 from penstock.values.readers import nearest
 from penstock.values.status import JobStatus, Reason
 
@@ -86,14 +86,13 @@ def show(
 ) -> None:
     """Everything about one run (graph, steps, errors) or one job (who holds it, each attempt and its error)."""
     with opened(app, database) as found:
-        run = found.database.read(find_run, job)
-        if run is not None:
-            show_run(found.run(run), as_json)
+        id, is_run = found.database.read(find_run_or_job, job)
+        if is_run:
+            show_run(found.run(id), as_json)
             return
-        id = found.database.read(operate_jobs.find_job, job)
         told = found.database.read(operate_jobs.story, id)
     if told is None:
-        raise Refusal(f"there is no job {job}", BAD)
+        raise Refusal(f"there is no job {job}")
     if as_json:
         show_json(_attempts_named(told))
     else:

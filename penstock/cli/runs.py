@@ -14,15 +14,17 @@ from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
+from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
-from penstock.errors import RunFailed
-from penstock.operate.runs import RunRow, find_run, list_runs
+from penstock.errors import ResultTimeout, RunFailed
+from penstock.operate.runs import RunRow, find_run, list_runs, signals_of
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
 from penstock.task import Task
 from penstock.values.readers import nearest
 from penstock.values.status import RunStatus
 
+MOST_FAILURES = 10
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="its id, or the beginning of it")]
 Arguments = Annotated[
     list[str] | None,
@@ -45,14 +47,14 @@ def run(
     options: dict[str, Any] = {"key": key} if key else {}
     if delay:
         options["delay"] = delay
+    if timeout is not None and not wait:
+        raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
     try:
         started = pipeline.options(**options).trigger(*args, **kwargs)
-        status = watch(started, timeout) if wait and not as_json else started.status
-        if wait and as_json:
-            with suppress(RunFailed):
-                started.result(timeout)
-            status = started.status
+        status = (
+            (_await(started, timeout) if as_json else watch(started, timeout)) if wait else started.status
+        )
         _tell(started, status, wait, as_json)
     finally:
         app.close()
@@ -93,6 +95,10 @@ def resume(run: RunId, app: App = None, database: DatabaseUrl = None, as_json: A
 
 def revive(
     run: RunId,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARG]...", help="other arguments for what is still to be done"),
+    ] = None,
     context: Annotated[bool, typer.Option("--context", help="copy the run's context too")] = False,
     step: Annotated[str | None, typer.Option(help="of all that failed, redo this step only")] = None,
     app: App = None,
@@ -102,7 +108,9 @@ def revive(
     """A new run that keeps what a halted or failed one has finished, and does the rest again."""
     with opened(app, database) as found:
         old = the_run(found, run)
-        new = old.retry_step(step, context) if step else old.revive(context)
+        if step and arguments:
+            raise Refusal("--step does one step again with the arguments it had: give either, not both")
+        new = old.retry_step(step, context) if step else old.revive(context, args=_new_arguments(arguments))
         show_json({"run": new.id, "revived_from": old.id}) if as_json else out.print(
             f"{old.id} goes on as {new.id}", markup=False
         )
@@ -118,16 +126,17 @@ def signal(
 ) -> None:
     """Give a signal that a step waits for, now or later."""
     given = None if value is None else _value(value)
-    word = f"has the signal {name}"
-    _steer(
-        run,
-        app,
-        database,
-        as_json,
-        lambda found: found.signal(name, given),
-        word,
-        f"had the signal {name} before",
-    )
+    with opened(app, database) as found:
+        waiting = the_run(found, run)
+        known = found.database.read(signals_of, waiting.id)
+        if name not in known:
+            others = f"; it waits for {', '.join(sorted(known))}" if known else ", nor for any other signal"
+            raise Refusal(f"no step of run {waiting.id} waits for {name!r}{others}{nearest(name, known)}")
+        done = waiting.signal(name, given)
+    word = f"has the signal {name}" if done else f"had the signal {name} before, and that one stands"
+    show_json({waiting.id: done}) if as_json else out.print(f"{waiting.id} {word}", markup=False)
+    if not done:
+        raise typer.Exit(BAD)
 
 
 def then(
@@ -141,9 +150,10 @@ def then(
     args, kwargs = read_arguments(arguments or [])
     app: Any = pipeline.host
     try:
-        following = the_run(app, run).then(pipeline, *args, **kwargs)
-        show_json({"run": following.id, "follows": run}) if as_json else out.print(
-            f"{following.id} follows {run}", markup=False
+        first = the_run(app, run)
+        following = first.then(pipeline, *args, **kwargs)
+        show_json({"run": following.id, "follows": first.id}) if as_json else out.print(
+            f"{following.id} follows {first.id}", markup=False
         )
     finally:
         app.close()
@@ -165,10 +175,7 @@ def find_pipeline(target: str) -> Pipeline:
 
 def the_run(app: Penstock, prefix: str) -> Run:
     """The run whose id begins so."""
-    id = app.database.read(find_run, prefix)
-    if id is None:
-        raise Refusal(f"there is no run {prefix}, or more than one begins so. Look at: penstock runs", BAD)
-    return app.run(id)
+    return app.run(app.database.read(find_run, prefix))
 
 
 def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -181,6 +188,19 @@ def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
         else:
             args.append(_value(text))
     return args, kwargs
+
+
+def _new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
+    args, kwargs = read_arguments(given or [])
+    if args and kwargs:
+        raise Refusal("give all arguments by position, or all as name=value")
+    return args or kwargs or None
+
+
+def _await(run: Run, timeout: float | None) -> RunStatus:
+    with suppress(RunFailed, ResultTimeout):
+        run.result(timeout)
+    return run.status
 
 
 def _value(text: str) -> Any:
@@ -210,13 +230,18 @@ def _steer(
 def _tell(run: Run, status: RunStatus, wait: bool, as_json: bool) -> None:
     ended_well = wait and status is RunStatus.SUCCEEDED
     result = run.result(1) if ended_well else None
+    reasons = [reason.value for reason in run.reasons]
     if as_json:
-        show_json({"run": run.id, "status": status.value, "result": result, "reasons": list(run.reasons)})
-    elif wait:
-        why = ", ".join(run.reasons)
-        out.print(f"{run.id} {status.value}: {result if ended_well else why}", markup=False)
-    else:
+        show_json({"run": run.id, "status": status.value, "result": result, "reasons": reasons})
+    elif not wait:
         out.print(run.id, markup=False)
+    elif ended_well:
+        out.print(f"{run.id} succeeded: {result}", markup=False)
+    else:
+        out.print(f"{run.id} {status.value}{': ' if reasons else ''}{', '.join(reasons)}", markup=False)
+        for line in failures(run)[:MOST_FAILURES]:
+            out.print(f"  {line}", markup=False)
+        out.print(f"see: penstock show {run.id}", markup=False)
 
 
 def _row(row: RunRow) -> tuple[object, ...]:

@@ -5,26 +5,21 @@ from __future__ import annotations
 from penstock.cli.frame import out
 from penstock.cli.output import show_json, show_table, span
 from penstock.cli.watch import picture
+from penstock.job import AttemptRecord
 from penstock.pipelines.run import Run, Step
-from penstock.values.status import JobStatus, Reason, RunStatus
+from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
 MOST_STEPS = 200
+UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
 
 
 def show_run(run: Run, as_json: bool) -> None:
-    """The run's graph, its steps, and what went wrong."""
+    """The run's graph, its steps with their attempts, and what went wrong."""
     steps = run.steps()
     if as_json:
         show_json(_plain(run, steps))
         return
-    out.print(f"run {run.id}", markup=False)
-    out.print(picture(run.graph()) if out.is_terminal else str(run.graph()))
-    for reason in run.reasons:
-        out.print(f"{reason.value}: {Reason(reason).explanation}", markup=False)
-    origin = run.revived_from
-    if origin is not None:
-        out.print(f"revived from {origin.id}", markup=False)
-    out.print()
+    _head(run)
     shown = sorted(steps, key=lambda step: (step.status is JobStatus.SUCCEEDED, step.id))[:MOST_STEPS]
     rows = [_row(step) for step in sorted(shown, key=lambda step: step.id)]
     show_table(
@@ -36,8 +31,47 @@ def show_run(run: Run, as_json: bool) -> None:
         out.print(
             f"\n{len(steps) - MOST_STEPS:,} steps that succeeded are not shown; see --json", markup=False
         )
+    _attempts(shown)
     if run.status is RunStatus.SUCCEEDED:
         out.print(f"\nresult: {run.result(1)!r}", markup=False)
+
+
+def failures(run: Run) -> list[str]:
+    """The steps that failed, each in a line with its error."""
+    return [
+        f"{_name(step)}: {step.error or (step.reason.explanation if step.reason else '')}"
+        for step in run.steps()
+        if step.status is JobStatus.FAILED
+    ]
+
+
+def _head(run: Run) -> None:
+    out.print(f"run {run.id}", markup=False)
+    out.print(picture(run.graph()) if out.is_terminal else str(run.graph()))
+    for reason in run.reasons:
+        out.print(f"{reason.value}: {Reason(reason).explanation}", markup=False)
+    origin = run.revived_from
+    if origin is not None:
+        out.print(f"revived from {origin.id}", markup=False)
+    out.print()
+
+
+def _attempts(steps: list[Step]) -> None:
+    """Every attempt of the steps for which that is more than one success."""
+    rows = [
+        (_name(step), *_attempt(attempt))
+        for step in sorted(steps, key=lambda step: step.id)
+        if any(attempt.outcome not in UNEVENTFUL for attempt in step.attempts())
+        for attempt in step.attempts()
+    ]
+    if rows:
+        out.print()
+        show_table(["step", "attempt #", "outcome", "took #", "process", "error"], rows)
+
+
+def _attempt(attempt: AttemptRecord) -> tuple[object, ...]:
+    took = span((attempt.finished_at - attempt.started_at).total_seconds())
+    return attempt.number, attempt.outcome.value, took, attempt.process or "", attempt.error or ""
 
 
 def _row(step: Step) -> tuple[object, ...]:
@@ -62,23 +96,49 @@ def _name(step: Step) -> str:
 
 
 def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
+    graph, origin = run.graph(), run.revived_from
     return {
         "run": run.id,
-        "pipeline": run.pipeline,
-        "status": run.status.value,
+        "pipeline": graph.pipeline,
+        "status": graph.status.value,
         "reasons": [reason.value for reason in run.reasons],
-        "steps": [
+        "revived_from": origin.id if origin is not None else None,
+        "result": run.result(1) if graph.status is RunStatus.SUCCEEDED else None,
+        "graph": [
             {
-                "key": step.key,
-                "path": list(step.path),
-                "job": step.id,
-                "status": step.status.value,
-                "reason": step.reason.value if step.reason else None,
-                "error": step.error,
-                "started_at": step.started_at.isoformat() if step.started_at else None,
-                "finished_at": step.finished_at.isoformat() if step.finished_at else None,
-                "attempts": len(step.attempts()),
+                "key": node.key,
+                "after": list(node.after),
+                "inside": list(node.inside),
+                "counts": {status.value: count for status, count in node.counts.items()},
             }
-            for step in steps
+            for node in graph.nodes
+            if node.kind.is_step
+        ],
+        "steps": [_plain_step(step) for step in steps],
+    }
+
+
+def _plain_step(step: Step) -> dict[str, object]:
+    return {
+        "key": step.key,
+        "path": list(step.path),
+        "job": step.id,
+        "status": step.status.value,
+        "reason": step.reason.value if step.reason else None,
+        "error": step.error,
+        "output": step.output,
+        "started_at": step.started_at.isoformat() if step.started_at else None,
+        "finished_at": step.finished_at.isoformat() if step.finished_at else None,
+        "attempts": [
+            {
+                "number": attempt.number,
+                "process": attempt.process,
+                "started_at": attempt.started_at.isoformat(),
+                "finished_at": attempt.finished_at.isoformat(),
+                "outcome": attempt.outcome.value,
+                "error": attempt.error,
+                "traceback": attempt.traceback,
+            }
+            for attempt in step.attempts()
         ],
     }

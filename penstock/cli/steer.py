@@ -1,19 +1,20 @@
-"""Commands that steer single jobs: cancel, retry."""
+"""Commands that steer jobs and runs alike: cancel, retry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from penstock.app import Penstock
-from penstock.cli.frame import BAD, out
+from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json
+from penstock.errors import CancelConflict
 from penstock.operate import actions
-from penstock.operate.jobs import find_job
-from penstock.operate.runs import find_run
+from penstock.operate.jobs import story
+from penstock.operate.runs import find_run_or_job
+from penstock.pipelines.run import Run
 
 Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="ids, or beginnings of them")]
 
@@ -28,13 +29,11 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel runs and jobs: at once where they wait, by telling the handler where they run."""
-
-    def action(found: Penstock, ids: list[str]) -> list[str]:
-        runs = [id for id in ids if found.database.read(find_run, id) is not None]
-        done = [id for id in runs if found.run(id).cancel(grace)]
-        return done + actions.cancel(found, [id for id in ids if id not in runs])
-
-    _steer(jobs, app, database, as_json, action, "cancelled", "was over already")
+    with opened(app, database) as found:
+        named = _find(found, jobs)
+        done = {id for id, is_run in named if is_run and _cancel_run(found.run(id), grace)}
+        done |= set(actions.cancel(found, [id for id, is_run in named if not is_run]))
+    _answer([id for id, _ in named], done, "cancelled", "was over already", as_json)
 
 
 def retry(
@@ -45,29 +44,50 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Run failed or cancelled jobs again, with fresh budgets; with --step, a failed step of a run."""
-
-    def action(found: Penstock, ids: list[str]) -> list[str]:
-        if step is None:
-            return actions.retry(found, ids)
-        for id in ids:
-            out.print(f"{id} goes on as {found.run(id).retry_step(step).id}", markup=False)
-        return ids
-
-    _steer(jobs, app, database, as_json, action, "will run again", "is neither failed nor cancelled")
-
-
-def _steer(
-    jobs: list[str],
-    app: str | None,
-    database: str | None,
-    as_json: bool,
-    action: Callable[[Penstock, list[str]], list[str]],
-    word: str,
-    otherwise: str,
-) -> None:
     with opened(app, database) as found:
-        ids = [found.database.read(find_run, job) or found.database.read(find_job, job) for job in jobs]
-        done = set(action(found, ids))
+        named = _find(found, jobs)
+        if step is not None:
+            _retry_step(found, named, step, as_json)
+            return
+        for id, is_run in named:
+            if is_run:
+                raise Refusal(f"{id} is a run: penstock revive {id}, or penstock retry {id} --step KEY")
+            _refuse_step(found, id)
+        done = set(actions.retry(found, [id for id, _ in named]))
+    _answer([id for id, _ in named], done, "will run again", "is neither failed nor cancelled", as_json)
+
+
+def _find(app: Penstock, prefixes: list[str]) -> list[tuple[str, bool]]:
+    return [app.database.read(find_run_or_job, prefix) for prefix in prefixes]
+
+
+def _cancel_run(run: Run, grace: float) -> bool:
+    try:
+        run.cancel(grace)
+    except CancelConflict:
+        return False
+    return True
+
+
+def _retry_step(app: Penstock, named: list[tuple[str, bool]], step: str, as_json: bool) -> None:
+    for id, is_run in named:
+        if not is_run:
+            raise Refusal(f"{id} is a job, not a run: --step names a step of a run")
+    revived = {id: app.run(id).retry_step(step).id for id, _ in named}
+    if as_json:
+        show_json(revived)
+    for old, new in revived.items() if not as_json else ():
+        out.print(f"{old} goes on as {new}", markup=False)
+
+
+def _refuse_step(app: Penstock, id: str) -> None:
+    told = app.database.read(story, id)
+    if told is not None and told.job.run_id is not None:
+        run, step = told.job.run_id, told.job.node
+        raise Refusal(f"{id} is a step of run {run}, which went on: penstock retry {run} --step {step}")
+
+
+def _answer(ids: list[str], done: set[str], word: str, otherwise: str, as_json: bool) -> None:
     if as_json:
         show_json({id: id in done for id in ids})
     else:

@@ -133,12 +133,16 @@ def story(tx: Transaction, id: str) -> Story | None:
     )
 
 
+class UnknownId(PenstockError):
+    """Nothing has an id that begins so."""
+
+
 def find_job(tx: Transaction, prefix: str) -> str:
     """The id that begins so; refused if there is none or more than one."""
     low, high = id_range(prefix)
     found = [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
     if not found:
-        raise PenstockError(f"there is no job {prefix}; it may have been pruned. Look at: penstock jobs")
+        raise UnknownId(f"there is no job {prefix}; it may have been pruned. Look at: penstock jobs")
     if len(found) > 1:
         some = " and ".join(found[:2])
         raise PenstockError(f"{prefix} is the beginning of several ids, such as {some}: give more of it")
@@ -150,7 +154,7 @@ def id_range(prefix: str) -> tuple[str, str]:
     digits = prefix.strip().lower().replace("-", "")
     if not re.fullmatch(r"[0-9a-f]{1,32}", digits):
         raise PenstockError(
-            f"{prefix!r} is not a job's id, nor the beginning of one: those are hexadecimal digits"
+            f"{prefix!r} is not an id, nor the beginning of one: those are hexadecimal digits"
         )
     return _dashed(digits.ljust(32, "0")), _dashed(digits.ljust(32, "f"))
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.database.transaction import Transaction
-from penstock.operate.jobs import id_range
+from penstock.errors import PenstockError
+from penstock.operate.jobs import UnknownId, find_job, id_range
 from penstock.pipelines import reading
+from penstock.pipelines.definition import Definition, Kind
 from penstock.pipelines.reading import RunStanding
 
 WITH_PREFIX = "SELECT id FROM {runs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 2"
+
+DEFINITION = "SELECT d.text FROM {runs} r JOIN {definitions} d ON d.hash = r.definition WHERE r.id = :id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,42 @@ class RunRow:
     revived_from: str | None
 
 
-def find_run(tx: Transaction, prefix: str) -> str | None:
-    """The run whose id begins so; None if there is none or more than one."""
+def find_run(tx: Transaction, prefix: str) -> str:
+    """The run whose id begins so; refused if there is none or more than one."""
+    found = _beginning(tx, prefix)
+    if not found:
+        raise PenstockError(f"there is no run {prefix}; it may have been pruned. Look at: penstock runs")
+    if len(found) > 1:
+        raise PenstockError(
+            f"{prefix} is the beginning of several runs, such as {' and '.join(found)}: give more"
+        )
+    return found[0]
+
+
+def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
+    """The id that begins so, and whether it is a run's; a run goes before the jobs that were made with it."""
+    found = _beginning(tx, prefix)
+    if len(found) == 1:
+        return found[0], True
+    if len(found) > 1:
+        return find_run(tx, prefix), True
+    try:
+        return find_job(tx, prefix), False
+    except UnknownId:
+        ways = "Look at: penstock runs, penstock jobs"
+        raise UnknownId(f"there is no run and no job {prefix}; it may have been pruned. {ways}") from None
+
+
+def signals_of(tx: Transaction, run: str) -> set[str]:
+    """The signals that steps of this run wait for, at some time."""
+    row = tx.row(DEFINITION, id=run)
+    nodes = Definition.from_text(str(row[0])).nodes if row is not None else ()
+    return {node.target for node in nodes if node.kind is Kind.WAIT}
+
+
+def _beginning(tx: Transaction, prefix: str) -> list[str]:
     low, high = id_range(prefix)
-    found = [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
-    return found[0] if len(found) == 1 else None
+    return [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
 
 
 def list_runs(

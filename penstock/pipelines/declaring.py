@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from penstock.errors import DefinitionError
 from penstock.pipelines.engine import Engine
@@ -20,6 +20,12 @@ class Pipelines:
     def _open_pipelines(self) -> None:
         self.pipelines: dict[str, Pipeline] = {}
         self.engine = Engine(cast(Host, self))
+
+    @overload
+    def pipeline(self, function: Callable[..., Any], /) -> GraphPipeline: ...
+
+    @overload
+    def pipeline(self, /, **given: Any) -> Callable[[Callable[..., Any]], GraphPipeline]: ...
 
     def pipeline(self, function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         """Declare a pipeline by a function that describes it: `@app.pipeline`, `@app.pipeline(max_fanout=100)`."""
@@ -60,6 +66,10 @@ class Pipelines:
             name = f"then.{target.name}"
             return self.pipelines.get(name) or self.flow(name).start(target)
         raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
+
+    def next_chore(self) -> float | None:
+        """Seconds until there is something to look after for a run, as far as is known."""
+        return self.engine.chores.next_due
 
     def find_pipeline(self, name: str) -> Pipeline | None:
         return self.pipelines.get(name)

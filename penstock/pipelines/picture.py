@@ -12,7 +12,7 @@ from penstock.values.status import JobStatus, RunStatus
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """One node. `after` are the nodes whose end it waits for, `inside` the expands it is in, outermost first."""
+    """One node. `after` are the steps whose end it waits for, `inside` the expands it is in, outermost first."""
 
     key: str
     kind: Kind
@@ -56,6 +56,14 @@ def graph_of(wiring: Wiring, status: RunStatus, counted: Iterable[Sequence[objec
     nodes = []
     for key in wiring.order:
         node = wiring.places[key].node
-        after = tuple([source for source in before.get(key, []) if not source.startswith(RESERVED)])
+        after = tuple(dict.fromkeys(_steps_behind(before, key)))
         nodes.append(GraphNode(key, node.kind, node.target, after, node.scope, counts.get(key, {})))
     return Graph(wiring.definition.name, status, tuple(nodes))
+
+
+def _steps_behind(before: Mapping[str, Sequence[str]], key: str) -> list[str]:
+    """The steps a node comes after; nodes that only steer are seen through."""
+    found: list[str] = []
+    for source in before.get(key, ()):
+        found += _steps_behind(before, source) if source.startswith(RESERVED) else [source]
+    return found

@@ -27,10 +27,11 @@ class Host(Protocol):
     hydrate: Hydrate | None
     reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]
-    next_chore: Callable[[], float | None]
 
     @property
     def task_names(self) -> Sequence[str]: ...
+
+    def next_chore(self) -> float | None: ...
 
     def find_task(self, name: str) -> Any: ...
 

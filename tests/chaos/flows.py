@@ -107,7 +107,7 @@ def compare(value: str | None, number: int) -> str:
 @app.pipeline(name="enrich", on_complete=completed)
 def enrich(number: int, width: int) -> Any:
     name = tell.map(spread(number, width))
-    pairs: Any = pair(left(name), right(name))  # type: ignore[arg-type]  # stand-ins, not values
+    pairs: Any = pair(left(name), right(name))
     return gather(pairs.collect())
 
 

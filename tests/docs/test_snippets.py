@@ -6,6 +6,7 @@ it. Console snippets (```console) have their `$ penstock …` and `$ python …`
 above them.
 """
 
+import ast
 import os
 import re
 import shlex
@@ -78,3 +79,9 @@ def test_the_runner_sees_a_snippet_that_fails(tmp_path: Path) -> None:
     document = tmp_path / "broken.md"
     document.write_text("text\n\n```python\nraise ValueError('seen')\n```\n")
     assert "raise ValueError('seen')" in script(document, tmp_path)
+
+
+def test_the_pipeline_of_the_readme_is_the_one_whose_types_are_checked() -> None:
+    checked = (ROOT / "tests" / "typing" / "readme_pipeline.py").read_text()
+    shown = next(text for _, text in snippets(ROOT / "README.md") if "@app.pipeline" in text)
+    assert ast.dump(ast.parse(shown)) == ast.dump(ast.parse(checked)), "copy it: mypy reads only the file"

@@ -146,5 +146,5 @@ def test_an_id_may_be_shortened_as_long_as_it_is_the_only_one(app: Penstock) -> 
 
 @pytest.mark.parametrize("wrong", ["", "xyz", "12-g", "0" * 33, "%"])
 def test_what_is_no_id_is_refused(wrong: str) -> None:
-    with pytest.raises(PenstockError, match="not a job's id"):
+    with pytest.raises(PenstockError, match="is not an id"):
         id_range(wrong)

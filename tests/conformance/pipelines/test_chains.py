@@ -83,9 +83,10 @@ def test_cancelling_a_run_skips_what_follows_it(app: Penstock) -> None:
 def test_a_chain_survives_the_death_of_anybody(app: Penstock, point: str) -> None:
     pipes = Pipes(app)
     run = pipes.said.trigger("a")
-    with crash_at(point):
+    with crash_at(point) as crash:
         run.then(pipes.said, "b")
         drain(app)
+    assert crash.crashed
     drain(app)
     if len(app.runs()) == 1:  # died before it was written
         run.then(pipes.said, "b")

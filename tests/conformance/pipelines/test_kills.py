@@ -1,6 +1,7 @@
-"""Kill at every window: whatever a run is doing when its process dies, it ends as if nothing had happened.
+"""Whatever a run is doing when its process dies, it ends as if nothing had happened.
 
-One pipeline with everything in it is run once with all points recorded; then once for each of them, killed there.
+One pipeline with everything in it is run with all points noted; then once for each of a sample of them, killed there.
+`test_kill_windows` does the same for each thing that a run does, for all points.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-import pytest
-
 from penstock import Penstock, first, switch, wait_for
 from penstock.telemetry import points
 from penstock.testing import crash_at, drain
 from penstock.values.status import RunStatus
 from tests.conformance.tasks.looking import rows
 
-KILLS = {"sqlite": 100, "postgres": 25, "mariadb": 15}
+KILLS = {"sqlite": 40, "postgres": 10, "mariadb": 6}
 OURS = ("advance", "hydrate", "expand", "timer", "trigger", "deliver", "signal", "settle")
 
 
@@ -92,9 +91,11 @@ def test_a_run_survives_a_kill_at_every_point(make_app: Callable[..., Penstock],
     app = make_app(inline_fanout=3)
     app.engine.chores.advancer.chunk = 2
     pipeline = everything(app)
+    # A few points are passed by the first run of a process only, such as the writing of its definition.
+    check(app, go(app, pipeline, "first"), "first")
     reached: list[str] = []
     with points.watching(reached.append):
-        check(app, go(app, pipeline, "clean"), "clean")
+        check(app, go(app, pipeline, "noted"), "noted")
     visits: Counter[str] = Counter()
     windows = []
     for point in reached:
@@ -102,30 +103,9 @@ def test_a_run_survives_a_kill_at_every_point(make_app: Callable[..., Penstock],
         if point.partition(".")[0] in OURS:
             windows.append((point, visits[point]))
     chosen = Random(7).sample(windows, min(KILLS[database_kind], len(windows)))
-    struck = 0
     for point, visit in chosen:
         key = f"{point}:{visit}"
         with crash_at(point, visit) as crash:
             go(app, pipeline, key)
-        # A few points are passed by the first run of a process only, such as the writing of its definition.
-        struck += crash.crashed
+        assert crash.crashed, key
         check(app, go(app, pipeline, key), key)
-    assert struck > 0.8 * len(chosen)
-
-
-@pytest.mark.parametrize("point", ["expand.2", "expand.3", "expand.4", "expand.commit", "expand.committed"])
-@pytest.mark.parametrize("visit", [1, 2, 4])
-def test_an_expand_is_resumed_after_a_kill_in_any_chunk(
-    make_app: Callable[..., Penstock], point: str, visit: int
-) -> None:
-    app = make_app(inline_fanout=3)
-    app.engine.chores.advancer.chunk = 4
-    pipeline = everything(app)
-    run = pipeline.options(key="one").trigger(9)
-    run.signal("approve", "yes")
-    with crash_at(point, visit):
-        drain(app)
-    drain(app)
-    doubles = [step for step in run.steps() if step.key == "double"]
-    assert [step.path for step in sorted(doubles, key=lambda step: step.path)] == [(i,) for i in range(9)]
-    assert run.status is RunStatus.HALTED or run.status is RunStatus.SUCCEEDED

@@ -104,8 +104,9 @@ def test_a_step_that_spent_its_crashes_is_run_again(app: Penstock) -> None:
         return fragile()
 
     run = fragile_run.trigger()
-    with crash_at("execute.before"):
+    with crash_at("execute.before") as crash:
         drain(app)
+    assert crash.crashed
     drain(app)
     assert (run.status, run.reasons) == ("halted", ["crashes_exhausted"])
     again = run.revive()
@@ -197,9 +198,10 @@ def test_a_revival_survives_the_death_of_anybody(app: Penstock, point: str) -> N
     run = shop.pipeline.trigger(2)
     drain(app)
     shop.broken = set()
-    with crash_at(point):
+    with crash_at(point) as crash:
         run.revive()
         drain(app)
+    assert crash.crashed
     revived = [found for found in app.runs() if found != run]
     again = revived[0] if revived else run.revive()
     drain(app)

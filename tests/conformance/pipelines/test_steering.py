@@ -106,9 +106,10 @@ def test_cancelling_reaches_children(app: Penstock) -> None:
 def test_a_cancellation_survives_the_death_of_who_asked(app: Penstock, point: str) -> None:
     run = three_steps(app).trigger()  # type: ignore[attr-defined]
     drain(app, limit=1)
-    with crash_at(point):
+    with crash_at(point) as crash:
         run.cancel(grace=0)
         drain(app)
+    assert crash.crashed
     if run.status == "running":  # died before it was written: nothing was asked
         run.cancel(grace=0)
     with travel(app, 120):
@@ -132,8 +133,9 @@ def test_a_resume_survives_the_death_of_who_asked(app: Penstock) -> None:
     run = three_steps(app).trigger()  # type: ignore[attr-defined]
     run.pause()
     drain(app)
-    with crash_at("requeue.commit"):
+    with crash_at("requeue.commit") as crash:
         run.resume()
+    assert crash.crashed
     drain(app)
     assert run.result(1) == 3
 

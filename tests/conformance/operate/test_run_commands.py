@@ -1,0 +1,356 @@
+"""Commands about runs, called as the command line calls them: what they show, what they change, how they end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from penstock import Penstock
+from penstock.cli import watch as watching
+from penstock.cli.main import build
+from penstock.pipelines.run import Run
+from penstock.testing import drain
+from penstock.values.ids import new_id
+from tests.conformance.operate.run_shop import MODULE, make
+
+NOBODY = "00000000-0000-7000-8000-000000000000"
+
+
+@dataclass
+class Answer:
+    code: int
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    def refused(self, code: int, *words: str) -> None:
+        """One line that says what is wrong and what to do."""
+        assert self.code == code, self.text
+        assert self.text.startswith("penstock: "), self.text
+        assert self.text.count("\n") == 1, self.text
+        for word in words:
+            assert word in self.text
+
+
+class Cli:
+    """The command line on a database, and the app's other side."""
+
+    def __init__(self, app: Penstock, url: str, module: str) -> None:
+        self.app = app
+        self.url = url
+        self.module = module
+
+    def __call__(self, *arguments: str) -> Answer:
+        result = CliRunner().invoke(build(), list(arguments))
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return Answer(result.exit_code, result.output)
+
+    def on(self, *arguments: str) -> Answer:
+        """A command that needs no code, only the database."""
+        return self(*arguments, "--database", self.url)
+
+    def run(self, pipeline: str, *arguments: str) -> Answer:
+        return self("run", f"{self.module}:{pipeline}", *arguments)
+
+    def trigger(self, pipeline: str, *arguments: Any) -> Run:
+        return self.app.pipelines[pipeline].trigger(*arguments)
+
+    @contextmanager
+    def worked_on(self) -> Iterator[None]:
+        """Somebody else works meanwhile."""
+        over = threading.Event()
+
+        def work() -> None:
+            while not over.is_set():
+                drain(self.app)
+                over.wait(0.02)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+@pytest.fixture
+def cli(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    module = f"shop_{new_id().replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("SHOP_DATABASE", database_url)
+    app = make(database_url)
+    app.prepare()
+    yield Cli(app, database_url, module)
+    app.close()
+
+
+def test_run_triggers_and_tells_the_id(cli: Cli) -> None:
+    id = cli.run("pack", "[1, 2]").text.strip()
+    drain(cli.app)
+    assert cli.app.run(id).result(0) == "30 shipped"
+    told = cli.run("pack", "[3]", "note=by hand", "--key", "march", "--json").json
+    assert (told["status"], told["result"]) == ("running", None)
+    assert cli.run("pack", "[3]", "--key", "march").text.strip() == told["run"]
+    drain(cli.app)
+    assert cli.app.run(told["run"]).result(0) == "30 by hand"
+
+
+def test_a_task_can_be_run_as_a_pipeline_and_a_start_be_delayed(cli: Cli) -> None:
+    id = cli.run("box", "7", "--delay", "60").text.strip()
+    assert cli.app.run(id).status == "pending"
+
+
+def test_run_wait_shows_the_graph_and_the_result(cli: Cli) -> None:
+    with cli.worked_on():
+        answer = cli.run("pack", "[1, 2]", "--wait", "--timeout", "60")
+        told = cli.run("pack", "[1, 2]", "--wait", "--json").json
+    assert answer.code == 0
+    for part in ("pack: succeeded", "box: 2 succeeded", "ship after", "succeeded: 30 shipped"):
+        assert part in answer.text
+    assert (told["status"], told["result"], told["reasons"]) == ("succeeded", "30 shipped", [])
+
+
+def test_run_wait_ends_with_one_and_the_errors_when_the_run_fails(cli: Cli) -> None:
+    with cli.worked_on():
+        answer = cli.run("pack", "[1, -2]", "--wait")
+        told = cli.run("pack", "[1, -2]", "--wait", "--json")
+    assert answer.code == told.code == 1
+    for part in ("halted: retries_exhausted", "box[1]: ValueError: no box for -2", "penstock show"):
+        assert part in answer.text
+    assert (told.json["status"], told.json["reasons"]) == ("halted", ["retries_exhausted"])
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_run_wait_gives_up_watching_after_its_timeout(cli: Cli, options: tuple[str, ...]) -> None:
+    answer = cli.run("pack", "[1]", "--wait", "--timeout", "0.1", *options)
+    assert answer.code == 1
+    assert "running" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "words"),
+    [
+        ("pack", ("--timeout", "3", "[1]"), ("--wait",)),
+        ("pack", (), ("items",)),
+        ("pack", ("[1]", "note=x", "nothing=1"), ("nothing",)),
+        ("pack", ("soon",), ("items",)),
+        ("pck", ("[1]",), ("no 'pck'", "did you mean 'pack'?")),
+        ("number", (), ("neither a pipeline nor a task", "int")),
+    ],
+)
+def test_run_refuses_what_makes_no_sense(
+    cli: Cli, target: str, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    cli.run(target, *arguments).refused(2, *words)
+    assert cli.app.runs() == []
+
+
+def test_run_needs_module_and_pipeline(cli: Cli) -> None:
+    cli("run", "pack").refused(2, "module:pipeline")
+
+
+def test_a_terminal_shows_a_live_picture(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, _environ={"TERM": "xterm"})
+    monkeypatch.setattr(watching, "out", console)
+    run = cli.trigger("pack", [1, 2, -3])
+    with cli.worked_on():
+        assert watching.watch(run, 60) == "halted"
+    shown = screen.getvalue()
+    for part in ("pack", "box", "ship", "2 succeeded", "1 failed", "skipped", "halted"):
+        assert part in shown
+    assert watching.watch(cli.trigger("pack", [1]), 0.0) == "running"
+
+
+def test_runs_are_listed_and_filtered(cli: Cli) -> None:
+    assert "no runs" in cli.on("runs").text
+    assert cli.on("runs", "--json").json == []
+    good, bad = cli.trigger("pack", [1]), cli.trigger("pack", [-1])
+    other = cli.app.pipelines["approve"].options(key="one").trigger(1)
+    drain(cli.app)
+    assert [row["id"] for row in cli.on("runs", "--json").json] == [other.id, bad.id, good.id]
+    for options, wanted in (
+        (("--pipeline", "pack"), [bad.id, good.id]),
+        (("--status", "halted"), [bad.id]),
+        (("--key", "one"), [other.id]),
+        (("--limit", "1"), [other.id]),
+    ):
+        assert [row["id"] for row in cli.on("runs", *options, "--json").json] == wanted
+    text = cli.on("runs", "--status", "halted").text
+    assert bad.id in text
+    assert "retries_exhausted" in text
+    cli.on("runs", "--status", "halt").refused(2, "'halted'")
+
+
+def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
+    run = cli.trigger("pack", [1, 13, -2])
+    drain(cli.app)
+    text = cli.on("show", run.id[:-2]).text
+    for part in (
+        run.id,
+        "pack: halted",
+        "box: 1 failed, 2 succeeded",
+        "ship after",
+        "every attempt raised an error",
+        "box[2]",
+        "ValueError: no box for -2",
+        "errored",
+        "run_halted",
+    ):
+        assert part in text, part
+    told = cli.on("show", run.id, "--json").json
+    assert (told["pipeline"], told["status"], told["reasons"]) == ("pack", "halted", ["retries_exhausted"])
+    graph = {node["key"]: node for node in told["graph"]}
+    assert graph["box"]["counts"] == {"failed": 1, "succeeded": 2}
+    steps = {(step["key"], *step["path"]): step for step in told["steps"]}
+    outcomes = [attempt["outcome"] for attempt in steps["box", 1]["attempts"]]
+    assert outcomes == ["errored", "succeeded"]
+    assert steps["box", 0]["output"] == 10
+    assert "Traceback" in steps["box", 2]["attempts"][1]["traceback"]
+
+
+def test_show_tells_the_result_and_the_lineage(cli: Cli) -> None:
+    run = cli.trigger("pack", [1])
+    drain(cli.app)
+    assert "result: '10 shipped'" in cli.on("show", run.id).text
+    assert cli.on("show", run.id, "--json").json["result"] == "10 shipped"
+    old = cli.trigger("pack", [-1])
+    drain(cli.app)
+    new = old.revive()
+    assert f"revived from {old.id}" in cli.on("show", new.id).text
+    assert cli.on("show", new.id, "--json").json["revived_from"] == old.id
+
+
+@pytest.mark.parametrize("command", ["show", "cancel", "retry"])
+def test_what_is_neither_a_run_nor_a_job_is_refused(cli: Cli, command: str) -> None:
+    cli.on(command, NOBODY).refused(2, "no run and no job", "penstock runs")
+    cli.on(command, "xyz").refused(2, "hexadecimal")
+
+
+@pytest.mark.parametrize("command", [("pause",), ("resume",), ("revive",), ("signal", "approve")])
+def test_what_is_no_run_is_refused(cli: Cli, command: tuple[str, ...]) -> None:
+    cli.on(command[0], NOBODY, *command[1:]).refused(2, "no run", "penstock runs")
+    cli.trigger("pack", [1])
+    cli.trigger("pack", [1])
+    cli.on(command[0], "0", *command[1:]).refused(2, "several runs")
+
+
+def test_cancel_reaches_runs_and_says_by_its_code_whether_it_did(cli: Cli) -> None:
+    run, over = cli.trigger("approve", 1), cli.trigger("pack", [1])
+    drain(cli.app)
+    answer = cli.on("cancel", run.id, over.id, "--grace", "0")
+    assert answer.code == 1
+    assert f"{run.id} cancelled" in answer.text
+    assert f"{over.id} was over already" in answer.text
+    drain(cli.app)
+    assert run.status == "cancelled"
+    assert cli.on("cancel", run.id, "--json").json == {run.id: True}, "asking again is no error"
+
+
+def test_pause_and_resume(cli: Cli) -> None:
+    run = cli.trigger("pack", [1])
+    assert "paused" in cli.on("pause", run.id).text
+    assert "was paused already" in cli.on("pause", run.id).text
+    assert drain(cli.app) == 0
+    assert cli.on("resume", run.id, "--json").json == {run.id: True}
+    assert "was not paused" in cli.on("resume", run.id).text
+    drain(cli.app)
+    assert run.result(0) == "10 shipped"
+    cli.on("pause", run.id).refused(1, "succeeded", "only a running run")
+    cli.on("resume", run.id).refused(1, "succeeded", "only a paused run")
+
+
+def test_revive_goes_on_with_what_was_finished(cli: Cli) -> None:
+    run = cli.trigger("pack", [1, -2])
+    cli.on("revive", run.id).refused(1, "running", "halted or failed")
+    drain(cli.app)
+    run.context["seen"] = 1
+    told = cli.on("revive", run.id, "--context", "--json").json
+    assert told["revived_from"] == run.id
+    assert cli.app.run(told["run"]).context["seen"] == 1
+    cli.on("revive", run.id).refused(1, told["run"])
+    drain(cli.app)
+    assert f"{told['run']} goes on as" in cli.on("revive", told["run"]).text
+
+
+def test_revive_takes_other_arguments_if_it_knows_the_pipeline(cli: Cli) -> None:
+    run = cli.trigger("limited", 1, -2)
+    drain(cli.app)
+    cli.on("revive", run.id, "5", "6").refused(2, "knows no pipeline")
+    app = ("--app", f"{cli.module}:app")
+    cli("revive", run.id, "5", "second=6", *app).refused(2, "by position")
+    cli("revive", run.id, "5", "--step", "two", *app).refused(2, "--step")
+    new = cli("revive", run.id, "5", "6", "--json", *app).json["run"]
+    drain(cli.app)
+    assert cli.app.run(new).result(0) == [10, 60], "the first was finished"
+
+
+def test_retry_does_one_step_again(cli: Cli) -> None:
+    run = cli.trigger("limited", -1, -2)
+    drain(cli.app)
+    cli.on("retry", run.id).refused(2, "is a run", "penstock revive")
+    failed = next(step for step in run.steps() if step.key == "one")
+    cli.on("retry", failed.id).refused(2, "is a step of run", "--step one")
+    cli.on("retry", failed.id, "--step", "one").refused(2, "not a run")
+    cli.on("retry", run.id, "--step", "three").refused(1, "failed are one, two")
+    (new,) = cli.on("retry", run.id, "--step", "one", "--json").json.values()
+    drain(cli.app)
+    assert {step.key: len(step.attempts()) for step in cli.app.run(new).steps()} == {"one": 2, "two": 1}
+
+
+def test_signal_ends_a_wait(cli: Cli) -> None:
+    run = cli.trigger("approve", 1)
+    cli.on("signal", run.id, "aprove").refused(2, "it waits for approve", "Did you mean 'approve'?")
+    assert "has the signal approve" in cli.on("signal", run.id[:30], "approve", '{"by": "ann"}').text
+    again = cli.on("signal", run.id, "approve", "no")
+    assert (again.code, "that one stands" in again.text) == (1, True)
+    drain(cli.app)
+    assert run.result(0) == [10, {"by": "ann"}]
+    other = cli.trigger("pack", [1])
+    cli.on("signal", other.id, "approve").refused(2, "nor for any other")
+    ended = cli.trigger("approve", -1)
+    drain(cli.app)
+    cli.on("signal", ended.id, "approve").refused(1, "has ended")
+
+
+def test_then_starts_a_pipeline_behind_a_run(cli: Cli) -> None:
+    run = cli.trigger("pack", [1])
+    following = cli("then", run.id[:30], f"{cli.module}:pack", "[2]", "note=later", "--json").json
+    assert following["follows"] == run.id
+    assert cli.app.run(following["run"]).status == "pending"
+    text = cli("then", following["run"], f"{cli.module}:box", "4").text
+    assert f"follows {following['run']}" in text
+    drain(cli.app)
+    assert cli.app.run(following["run"]).result(0) == "20 later"
+    assert cli.app.run(text.split()[0]).result(0) == 40
+
+
+def test_then_refuses_what_makes_no_sense(cli: Cli) -> None:
+    run = cli.trigger("pack", [1])
+    cli("then", NOBODY, f"{cli.module}:pack", "[2]").refused(2, "no run")
+    cli("then", run.id, f"{cli.module}:pack").refused(2, "items")
+    cli("then", run.id, f"{cli.module}:number").refused(2, "neither a pipeline nor a task")
+    assert cli.app.runs() == [run]
+
+
+def test_every_command_explains_itself(cli: Cli) -> None:
+    commands: list[Callable[..., Answer]] = []
+    for command in ("run", "runs", "show", "cancel", "pause", "resume", "revive", "retry", "signal", "then"):
+        commands.append(cli)
+        answer = cli(command, "--help")
+        assert answer.code == 0
+        assert "--json" in answer.text, command
