@@ -45,6 +45,10 @@ check: lint types test ## what every change has to pass
 simulate: $(READY) ## search seeded schedules for a broken promise
 	$(BIN)/python -m tests.simulation $(ARGS)
 
+.PHONY: chaos
+chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, SCENARIO=failover)
+	DATABASE="$(DATABASE)" MINUTES="$(MINUTES)" SEED="$(SEED)" $(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
+
 .PHONY: bench
 bench: $(READY) ## measure throughput and latency
 	$(BIN)/python -m bench $(ARGS)

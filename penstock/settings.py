@@ -155,7 +155,7 @@ class Settings:
     @property
     def shown_url(self) -> str:
         """The database URL without its password, for people."""
-        return _HIDDEN.sub(r"\1***", self.database_url)
+        return without_password(self.database_url)
 
     @property
     def listens(self) -> bool:
@@ -178,6 +178,11 @@ class Settings:
             )
         if self.listen_url and self.backend != "postgresql":
             raise ConfigurationError("listen_url is for PostgreSQL only: leave it out")
+
+
+def without_password(url: str) -> str:
+    """A URL as it may be shown."""
+    return _HIDDEN.sub(r"\1***", url)
 
 
 def _from_environment(known: Mapping[str, Field[object]], environ: Mapping[str, str]) -> dict[str, object]:

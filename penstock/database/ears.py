@@ -10,13 +10,13 @@ import os
 import select
 import time
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 
 from penstock.database.engine import Database
 from penstock.database.sqlite import Sqlite
-from penstock.database.url import parse
+from penstock.database.url import connect_arguments, parse
 
 GLANCE = 0.005
 RECONNECT_AFTER = 1.0
@@ -77,9 +77,9 @@ class PostgresEar:
     def __init__(self, database: Database, channel: str) -> None:
         settings = database.settings
         url = parse(settings.listen_url) if settings.listen_url else database.url
-        self.dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        ours: dict[str, Any] = database.dialect.engine_options(url, settings)["connect_args"]
+        self.arguments = connect_arguments(url) | ours | {"application_name": "penstock-listen"}
         self.channel = channel
-        self.timeout = settings.connect_timeout
         self.connection: psycopg.Connection | None = None
         self.tried = -RECONNECT_AFTER
 
@@ -112,12 +112,7 @@ class PostgresEar:
         if time.monotonic() - self.tried < RECONNECT_AFTER:
             return None
         self.tried = time.monotonic()
-        connection = psycopg.connect(
-            self.dsn,
-            autocommit=True,
-            connect_timeout=max(1, int(self.timeout)),
-            application_name="penstock-listen",
-        )
+        connection = psycopg.connect(autocommit=True, **self.arguments)
         connection.execute(f'LISTEN "{self.channel}"')
         self.connection = connection
         return connection

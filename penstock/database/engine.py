@@ -41,7 +41,7 @@ class Database:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.url = parse(settings.database_url)
-        self._where = self.url.render_as_string(hide_password=True)
+        self._where = settings.shown_url
         self.dialect: Dialect = dialect_for(self.url, settings)
         qualifies = self.dialect.name == "postgresql"
         self.schema = settings.schema if qualifies else None

@@ -2,19 +2,26 @@
 
 import os
 import sys
+from collections.abc import Callable
 
-from tests.chaos.campaign import campaign
+from tests.chaos.campaign import Verdict, campaign
+from tests.chaos.failover import failover
 from tests.chaos.terms import Terms
+
+SCENARIOS: dict[str, Callable[[Terms, Callable[[str], None]], Verdict]] = {
+    "campaign": campaign,
+    "failover": failover,
+}
 
 
 def main() -> int:
     asked = Terms.from_environment()
     scenario = (sys.argv[1:] or [os.environ.get("SCENARIO") or "campaign"])[0]
-    if scenario != "campaign":
-        say(f"there is no scenario {scenario!r}")
+    if scenario not in SCENARIOS:
+        say(f"there is no scenario {scenario!r}: use {' or '.join(SCENARIOS)}")
         return 2
     try:
-        verdict = campaign(asked, say)
+        verdict = SCENARIOS[scenario](asked, say)
     except KeyboardInterrupt:
         say("stopped")
         return 130

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 
 from tests.chaos.checks import check
 from tests.chaos.facts import Facts, gather
-from tests.chaos.nemesis import Nemesis
+from tests.chaos.nemesis import CALM, Nemesis
 from tests.chaos.report import report, version_of
 from tests.chaos.terms import Terms
 from tests.chaos.world import World, world
@@ -34,24 +34,29 @@ class Verdict:
     report: str
 
 
-def campaign(asked: Terms, say: Callable[[str], None], gap: tuple[float, float] = GAP) -> Verdict:
+def campaign(
+    asked: Terms, say: Callable[[str], None], gap: tuple[float, float] = GAP, calm: float = CALM
+) -> Verdict:
     with world(asked) as made:
         made.start()
         say(f"{len(made.hosts)} hosts are up; seed {asked.seed}")
         began = time.monotonic()
-        nemesis = Nemesis(
-            made, Random(asked.seed), gap, lambda what: say(f"{time.monotonic() - began:6.1f} s  {what}")
-        )
+        nemesis = Nemesis(made, Random(asked.seed), gap, calm=calm)
+        nemesis.say = lambda what: say(f"{time.monotonic() - began:6.1f} s  {what}")
         nemesis.run(asked.minutes * 60)
         nemesis.heal_all()
         seconds = time.monotonic() - began
         say(f"{time.monotonic() - began:6.1f} s  peace")
         settle(made, say, nemesis.look_after_hosts)
-        facts = gather(made)
-        wrong = check(facts)
-        if wrong:
-            say(f"logs and ledgers are kept in {_kept(made)}")
-        return Verdict(facts, wrong, report(asked, facts, wrong, _version(made), seconds))
+        return judge(made, say, seconds)
+
+
+def judge(made: World, say: Callable[[str], None], seconds: float) -> Verdict:
+    facts = gather(made)
+    wrong = check(facts)
+    if wrong:
+        say(f"logs and ledgers are kept in {_kept(made)}")
+    return Verdict(facts, wrong, report(made.terms, facts, wrong, _version(made), seconds))
 
 
 def settle(made: World, say: Callable[[str], None], look_after: Callable[[], None]) -> None:
@@ -88,7 +93,7 @@ def _kept(made: World) -> str:
 
 
 def _version(made: World) -> str:
-    if made.server is None:
+    if made.terms.database == "sqlite":
         return version_of(None)
     query = "SHOW server_version" if made.terms.database == "postgres" else "SELECT version()"
     name = "PostgreSQL" if made.terms.database == "postgres" else "MariaDB"

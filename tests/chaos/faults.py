@@ -21,6 +21,8 @@ class After:
 
     seconds: float
     heal: Callable[[], object]
+    only: int | None = None
+    """The one process that was struck, if it was not all of them."""
 
 
 HostFault = Callable[[World, Host, Random], After]
@@ -36,10 +38,11 @@ def nothing() -> None:
 
 def kill_child(world: World, host: Host, chance: Random) -> After:
     """Its supervisor has to notice and replace it."""
-    if children := host.children():
+    pid = chance.choice(host.children() or [0])
+    if pid:
         with suppress(ProcessLookupError):
-            os.kill(chance.choice(children), SIGKILL)
-    return After(1.0, nothing)
+            os.kill(pid, SIGKILL)
+    return After(1.0, nothing, pid)
 
 
 def kill_supervisor(world: World, host: Host, chance: Random) -> After:
@@ -67,7 +70,7 @@ def freeze_child(world: World, host: Host, chance: Random) -> After:
         return After(0, nothing)
     pid = chance.choice(children)
     os.kill(pid, SIGSTOP)
-    return After(1.5 * REAP_AFTER, lambda: trouble.thaw(pid))
+    return After(1.5 * REAP_AFTER, lambda: trouble.thaw(pid), pid)
 
 
 def freeze_host(world: World, host: Host, chance: Random) -> After:
@@ -178,5 +181,5 @@ PRODUCER_FAULTS: dict[HostFault, tuple[int, tuple[str, ...]]] = {
     cut_network: (1, SERVERS_ONLY),
 }
 SPEND_NOTHING = ("stop_host", "pause_host", "skew_clock", "block_briefly", "kill_connections", "restart_server",
-                 "fill_table", "hold_snapshot")  # fmt: skip
+                 "fill_table", "hold_snapshot", "failover")  # fmt: skip
 """Whoever runs a job while this happens, and nothing else, has not crashed."""

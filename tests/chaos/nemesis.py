@@ -10,11 +10,14 @@ from tests.chaos import faults
 from tests.chaos.faults import After
 from tests.chaos.hosts import UNREACHABLE, Host
 from tests.chaos.strike import DATABASE, Strike
+from tests.chaos.terms import REAP_AFTER
 from tests.chaos.world import World
 
 TURN = 0.05
-MOST_BUSY = 2
-"""At least one host is left alone at any time."""
+CALM = 45.0
+STORM = 45.0
+RECOVERY = REAP_AFTER + 3
+"""After the end of a fault, until the next one may be told apart from it."""
 
 
 @dataclass(slots=True)
@@ -42,20 +45,31 @@ class Nemesis:
     chance: Random
     gap: tuple[float, float]
     say: Callable[[str], None] = lambda _: None
+    calm: float = CALM
     deck: list[Card] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
     database_busy: bool = False
 
     def run(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        due = time.monotonic() + self.gap[0]
+        """In turns: one fault at a time, with time to recover; then as many as there is room for."""
+        began = time.monotonic()
+        end = began + seconds
+        due = began + self.gap[0]
         while (now := time.monotonic()) < end:
             self.heal(now)
             self.look_after_hosts()
-            if now >= due:
+            if now >= due and (self._is_storm(now - began) or self._is_quiet(now)):
                 self.strike()
                 due = time.monotonic() + self.chance.uniform(*self.gap)
             time.sleep(TURN)
+
+    def _is_storm(self, since: float) -> bool:
+        return since % (self.calm + STORM) >= self.calm
+
+    def _is_quiet(self, now: float) -> bool:
+        """Everything is over, and has been for long enough to have recovered."""
+        last = max((strike.ended for strike in self.world.strikes), default=0.0)
+        return not self.pending and now - last > RECOVERY
 
     def heal_all(self) -> None:
         """Let everything that is under way come to its end, then see that everybody runs."""
@@ -100,6 +114,10 @@ class Nemesis:
         if victim is not None:
             where = {pid: name for pid, name in where.items() if name == victim.name}
         strike = Strike(card.name, victim.name if victim else DATABASE, time.monotonic())
+        strike.alone = self._is_quiet(strike.began)
+        for other in self.world.strikes:
+            if not other.ended or strike.began - other.ended < RECOVERY:
+                other.alone = False
         strike.at, strike.held = self.world.holding(where)
         self.world.strikes.append(strike)
         return strike
@@ -143,7 +161,8 @@ class Nemesis:
             case "producer":
                 return self.world.producer is not None and not self.world.producer.busy
             case _:
-                return sum(host.busy for host in self.world.hosts) < MOST_BUSY
+                # At least one host is left alone at any time.
+                return sum(host.busy for host in self.world.hosts) < len(self.world.hosts) - 1
 
     def _victim(self, card: Card) -> Host | None:
         match card.on:

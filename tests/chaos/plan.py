@@ -19,7 +19,7 @@ WEIGHTS = {
     "charge": 7,
     "book": 10,
     "late": 5,
-    "slow": 8,
+    "slow": 16,
     "cancelled": 3,
     "ordered": 5,
     "many": 2,
@@ -44,6 +44,9 @@ JOBS = ("plain", "threaded", "crunch", "stumble", "doomed", "overdue", "doze", "
         "cancelled", "ordered", "poison")  # fmt: skip
 RUNS = ("enrich", "wide", "choose", "halting", "continuing", "ignoring", "optional", "approval", "unheard", "chained",
         "broken_chain", "nested")  # fmt: skip
+BODIES = (*JOBS, "completed", "ended_badly", "spread", "left", "right", "pair", "gather", "tell", "both", "modulo",
+          "word", "finish", "compare")  # fmt: skip
+"""The tasks that write to the ledger when they begin; waits and child runs are steps without a body."""
 DOOMED = ("doomed", "poison")
 MANY = 5
 DELAYS = (0.5, 1.0, 3.0)

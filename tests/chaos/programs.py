@@ -52,9 +52,21 @@ class Program:
         self.send_all(SIGKILL)
         self.process.wait()
 
+    def looks(self) -> str:
+        """What its threads are doing, as far as the system knows: for one that should be gone."""
+        tasks = Path(f"/proc/{self.pid}/task").glob("*")
+        return "; ".join(f"{_line(task / 'comm')} in {_line(task / 'wchan')}" for task in tasks)
+
     def children(self) -> list[int]:
         found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.pid)], capture_output=True, text=True)
         return [int(pid) for pid in found.stdout.split()]
+
+
+def _line(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return "?"
 
 
 @dataclass(slots=True)

@@ -24,8 +24,14 @@ class Recovery:
     """Jobs that the victims held, all together."""
     taken_back: int
     """Of those, how many had to be given to somebody else."""
+    alone: int
+    """Faults with nothing else going on, of which there is something to measure."""
     median: float | None
+    """Of those."""
     longest: float | None
+    """Of those."""
+    longest_of_all: float | None
+    """With others that came on top."""
 
 
 def recoveries(facts: Facts) -> list[Recovery]:
@@ -47,12 +53,14 @@ def repeated(facts: Facts) -> int:
 
 
 def _of_kind(facts: Facts, kind: str, strikes: list[Strike]) -> Recovery:
-    took = [seconds for strike in strikes if (seconds := _recovery(facts, strike)) is not None]
+    took = [(_recovery(facts, strike), strike.alone) for strike in strikes]
+    alone = [seconds for seconds, alone in took if seconds is not None and alone]
+    every = [seconds for seconds, _ in took if seconds is not None]
     held = [held for strike in strikes for held in strike.held if held.job in facts.jobs]
     back = sum(_outcome(facts.jobs[one.job], one.generation) in TAKEN_BACK for one in held)
-    return Recovery(
-        kind, len(strikes), len(held), back, median(took) if took else None, max(took, default=None)
-    )
+    middle = median(alone) if alone else None
+    worst, worst_of_all = max(alone, default=None), max(every, default=None)
+    return Recovery(kind, len(strikes), len(held), back, len(alone), middle, worst, worst_of_all)
 
 
 def _recovery(facts: Facts, strike: Strike) -> float | None:

@@ -9,7 +9,7 @@ from tests.chaos import terms
 from tests.chaos.checks.accepted import lost
 from tests.chaos.checks.jobs import settled_twice
 from tests.chaos.facts import Facts
-from tests.chaos.recovery import recoveries, repeated
+from tests.chaos.recovery import Recovery, recoveries, repeated
 from tests.chaos.terms import Terms
 
 SHOWN = 40
@@ -23,7 +23,8 @@ def report(asked: Terms, facts: Facts, wrong: list[str], server: str, seconds: f
 
 
 def _lines(asked: Terms, facts: Facts, wrong: list[str], server: str, seconds: float) -> Iterator[str]:
-    yield f"seed {asked.seed}, {server}, {seconds:.0f} s under fire, {os.cpu_count()} processors"
+    yield f"seed {asked.seed}, {server}, {seconds:.0f} s under fire"
+    yield f"{os.cpu_count()} processors, load average {os.getloadavg()[1]:.1f}"
     yield f"{asked.hosts} hosts of {terms.CHILDREN} processes with {terms.CONCURRENCY} places"
     yield f"{asked.pace:g} operations a second"
     yield (
@@ -33,16 +34,9 @@ def _lines(asked: Terms, facts: Facts, wrong: list[str], server: str, seconds: f
     yield ""
     yield from _table(("count", "what"), [(str(number), what) for what, number in figures(facts).items()])
     yield ""
-    header = ("fault", "times", "jobs held", "taken back", "median s", "longest s")
+    header = ("fault", "times", "jobs held", "taken back", "alone", "median s", "longest s", "with others s")
     rows = [
-        (
-            r.kind.replace("_", " "),
-            str(r.times),
-            str(r.held),
-            str(r.taken_back),
-            _seconds(r.median),
-            _seconds(r.longest),
-        )
+        (r.kind.replace("_", " "), *map(str, (r.times, r.held, r.taken_back, r.alone)), *_times(r))
         for r in recoveries(facts)
     ]
     yield from _table(header, rows)
@@ -78,6 +72,10 @@ def figures(facts: Facts) -> dict[str, int]:
         "visits to rows": len(facts.told("visit")),
         "troubles of the producer": len(facts.told("trouble")),
     }
+
+
+def _times(recovery: Recovery) -> tuple[str, str, str]:
+    return _seconds(recovery.median), _seconds(recovery.longest), _seconds(recovery.longest_of_all)
 
 
 def _seconds(value: float | None) -> str:

@@ -12,6 +12,7 @@ class Held:
     job: str
     generation: int
     host: str
+    pid: int = 0
 
 
 @dataclass(slots=True)
@@ -24,6 +25,8 @@ class Strike:
     at: int | None = None
     held: list[Held] = field(default_factory=list)
     ended: float = 0.0
+    alone: bool = False
+    """Nothing else was going on when it struck, or until some time after it was over."""
 
     @property
     def hits_all(self) -> bool:

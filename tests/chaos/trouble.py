@@ -18,8 +18,8 @@ from tests.chaos.world import World
 STOP_SECONDS = 0.3
 STOP_LIMIT = 40
 """How long a host may take to stop. In an outage it cannot give anything back, and leaves all the same."""
-FILLING = 20_000
-BATCH = 2_000
+FILLING_SECONDS = 2
+BATCH = 250
 
 
 def thaw(pid: int) -> None:
@@ -54,7 +54,8 @@ def starter(world: World, host: Host) -> Callable[[], bool]:
 def fill(world: World) -> None:
     """Finished jobs with their states and executions, written as any client would."""
     with suppress(Exception):  # the database may be away just now
-        for _ in range(FILLING // BATCH):
+        end = time.monotonic() + FILLING_SECONDS
+        while time.monotonic() < end:
             with world.app.database.transaction() as tx:
                 _write_finished(tx)
 

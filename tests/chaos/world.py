@@ -68,9 +68,9 @@ class World:
                 claims: list[tuple[Any, int]] = [
                     (loads(ids), pid) for ids, pid in tx.rows(HELD) if pid in where
                 ]
-                hosts = {str(id): where[pid] for ids, pid in claims for id in ids}
-                rows = tx.rows(STATES, ids=sorted(hosts)) if hosts else []
-                held = [Held(str(id), generation, hosts[str(id)]) for id, generation in rows]
+                holder = {str(id): pid for ids, pid in claims for id in ids}
+                rows = tx.rows(STATES, ids=sorted(holder)) if holder else []
+                held = [Held(str(id), n, where[holder[str(id)]], holder[str(id)]) for id, n in rows]
                 return int(tx.rows(NOW)[0][0]), held
         except Exception:
             return None, []
@@ -111,6 +111,7 @@ class World:
         try:
             return host.worker.process.wait(seconds)
         except subprocess.TimeoutExpired:
+            self.oddities.append(f"{host.name} does not end: {host.worker.looks()}")
             host.kill()
             return host.worker.process.wait()
 

@@ -164,9 +164,19 @@ def test_a_password_is_never_shown() -> None:
     with pytest.raises(ConfigurationError) as refused:
         Penstock("postgres//ann:secret@127.0.0.1/shop")
     assert "secret" not in str(refused.value)
+    with pytest.raises(ConfigurationError) as refused:
+        Penstock("postgresql://ann:secret@127.0.0.1:1,:2/shop")
+    assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://ann@127.0.0.1:1/shop", "mysql://ann@127.0.0.1:1/shop"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann@127.0.0.1:1/shop",
+        "postgresql://ann@127.0.0.1:1,127.0.0.1:2/shop",
+        "mysql://ann@127.0.0.1:1/shop",
+    ],
+)
 def test_a_server_that_is_not_there_is_explained(url: str) -> None:
     app = Penstock(url, connect_timeout=0.1)
 

@@ -1,0 +1,34 @@
+"""The harness at work: a short campaign and one failover, with every promise kept. `make chaos` is the long one."""
+
+import pytest
+
+from tests.chaos.campaign import Verdict, campaign
+from tests.chaos.failover import failover
+from tests.chaos.terms import Terms
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
+
+SECONDS = 20.0
+
+
+def test_a_short_campaign_keeps_all_promises(database_kind: str, database_url: str) -> None:
+    """`database_url` is there to skip where there is no such server; the campaign starts its own."""
+    if database_kind == "mariadb":
+        pytest.skip("two kinds will do here: make chaos DATABASE=mariadb")
+    asked = Terms(database=database_kind, minutes=SECONDS / 60, hosts=2)
+    verdict = campaign(asked, print, gap=(0.5, 2.0), calm=0)
+    assert len(verdict.facts.strikes) > 5
+    passed(verdict)
+
+
+def test_nothing_is_lost_in_a_failover(postgres_url: str) -> None:
+    asked = Terms(minutes=0.3, hosts=2)
+    verdict = failover(asked, print, every=8)
+    assert [strike.kind for strike in verdict.facts.strikes] == ["failover"]
+    passed(verdict)
+
+
+def passed(verdict: Verdict) -> None:
+    print(verdict.report)  # noqa: T201 - shown when it fails
+    assert len(verdict.facts.told("accepted")) > 20
+    assert verdict.wrong == []
