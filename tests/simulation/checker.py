@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.runtime.worker import Worker
+from tests.simulation import run_model
 from tests.simulation.hosts import WorkerHost
 from tests.simulation.model import TERMINAL
 from tests.simulation.story import Story
@@ -21,8 +22,9 @@ LEFT_OVER = {
 }
 STANDING = "SELECT job_id, status FROM penstock_job_states"
 FAILED = """
-SELECT s.job_id FROM penstock_job_states s LEFT JOIN penstock_dead_letters d ON d.job_id = s.job_id
-WHERE (s.status = 'failed') <> (d.job_id IS NOT NULL)
+SELECT s.job_id FROM penstock_job_states s JOIN penstock_jobs j ON j.id = s.job_id
+LEFT JOIN penstock_dead_letters d ON d.job_id = s.job_id
+WHERE (s.status = 'failed') <> (d.job_id IS NOT NULL) AND COALESCE(j.node, '') NOT LIKE '@%'
 """
 
 
@@ -33,6 +35,7 @@ def check(story: Story, stuck: str | None, workloads: Sequence[Workload]) -> lis
     wrong += [f"a thread ended: {died}" for died in story.died]
     wrong += _end(story, stuck)
     wrong += _accepted(story)
+    wrong += run_model.check(story)
     for workload in workloads:
         wrong += workload.check(story)
     return wrong

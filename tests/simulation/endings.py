@@ -36,6 +36,8 @@ def problems(model: Model, job_id: str, old: State, new: State, execution: tuple
         return
     if outcome == "cancelled" and model.jobs[job_id].run_id is not None:
         return  # a run gives up on its steps after its grace, from anywhere
+    if process is None and model.jobs[job_id].run_id is not None:
+        return  # kept from the run that this one was revived from: there it was checked
     if model.host != model.hosts.get(old.process or ""):
         yield "but the claim is not this host's [3]"
     if process != old.process and model.hosts.get(process) != model.host:

@@ -20,10 +20,11 @@ from tests.simulation.wire import Faults, Server
 from tests.simulation.workloads import Act, Workload, row_tables
 from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
+from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import Stuck, World
 
-ALL: tuple[Workload, ...] = (Tasks(), Runs(), Rows())
+ALL: tuple[Workload, ...] = (Tasks(), Runs(), Shapes(), Rows())
 
 WORKERS = 3
 CLIENTS = 2
@@ -113,7 +114,7 @@ class Play:
 
     def _scripts(self, rng: random.Random) -> list[list[Act]]:
         workloads = self._chosen(rng)
-        self.has_runs = any(workload.name == "runs" for workload in workloads)
+        self.has_runs = any(workload.name in ("runs", "shapes") for workload in workloads)
         for workload in workloads:
             self.reconcilers += workload.fill(self.stage.server.connection, rng)
         if self.reconcilers:

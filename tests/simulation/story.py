@@ -17,6 +17,7 @@ Fact = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Story:
+    seed: int
     history: list[Fact]
     connection: sqlite3.Connection
     died: list[str]
@@ -26,7 +27,7 @@ class Story:
 
     @classmethod
     def of(cls, world: World, connection: sqlite3.Connection, hosts: Sequence[Host]) -> Story:
-        return cls(world.history, connection, world.died, hosts, Model())
+        return cls(world.seed, world.history, connection, world.died, hosts, Model())
 
     def facts(self, kind: str) -> Iterator[Fact]:
         return (fact for fact in self.history if fact[2] == kind)

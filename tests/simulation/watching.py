@@ -25,7 +25,14 @@ TOLD = {
     "claims": ("token", "process_id", "job_ids"),
     "processes": ("id", "heartbeat_at"),
     "dead_letters": ("job_id",),
+    "advancements": ("id", "run_id"),
 }
+CHANGES = {
+    "processes": ("beat", ("NEW.id", "NEW.heartbeat_at")),
+    "runs": ("run", ("NEW.id", "OLD.status", "NEW.status")),
+    "joins": ("join", ("NEW.run_id", "NEW.node", "NEW.path", "OLD.fired", "NEW.fired", "NEW.still_open")),
+}
+"""Updates that are told, with what."""
 
 
 def watch(connection: sqlite3.Connection, prefix: str) -> None:
@@ -36,7 +43,8 @@ def watch(connection: sqlite3.Connection, prefix: str) -> None:
             facts = ", ".join(f"{row}.{column}" for column in columns)
             kind = f"{table}+" if verb == "INSERT" else f"{table}-"
             _trigger(connection, f"{prefix}{table}", verb, f"'{kind}', {facts}")
-    _trigger(connection, f"{prefix}processes", "UPDATE", "'beat', NEW.id, NEW.heartbeat_at")
+    for table, (kind, told) in CHANGES.items():
+        _trigger(connection, f"{prefix}{table}", "UPDATE", ", ".join([f"'{kind}'", *told]))
 
 
 def _watch_states(connection: sqlite3.Connection, table: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ from penstock.pipelines.definition import Definition
 from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.pipelines.handles import Handle, node_of, scope_of
 from penstock.pipelines.paths import Path
-from tests.pure.pipelines.fakes import FakeTask, graph, task
+from tests.pure.pipelines.fakes import graph, task
 from tests.pure.pipelines.machine import Boom
 
 LABELS = ("x", "y", "z")
@@ -20,7 +20,6 @@ ELEMENTS: tuple[object, ...] = (None, False, 0, "a", {"k": 1}, "b")
 
 # What a task returns is told by its name: any value, a list, a label, or something that is no list.
 VALUE, LIST, LABEL = (task(name, "*values") for name in ("value", "list", "label"))
-TASKS = (VALUE, VALUE, LIST, LABEL)
 
 
 @dataclass
@@ -50,16 +49,20 @@ class Program:
 class Writer:
     """Writes one pipeline, choice by choice."""
 
+    value: Any = VALUE
+    sources: Mapping[str, Any] = {"list": LIST, "label": LABEL}
+    longest = 30
+
     def __init__(self, choose: Random, strategies: bool) -> None:
         self.choose = choose
         self.strategies = strategies
-        self.left = choose.randrange(3, 30)
+        self.left = choose.randrange(3, self.longest)
 
     def write(self, param: Any) -> Any:
         known = [param]
         self.block(known, 4)
         if not [handle for handle in known if node_of(handle) is not None]:
-            known.append(VALUE(param))
+            known.append(self.value(param))
         outside = [handle for handle in known if not scope_of(handle)]
         return self.choose.choice(
             [[*outside], self.choose.choice(outside), {"r": self.choose.choice(outside)}]
@@ -141,8 +144,8 @@ class Writer:
         else:
             known.append(self.task(known).options(after=[passed])(*self.some(known)))
 
-    def task(self, known: list[Any], after: bool = True) -> FakeTask:
-        chosen = self.choose.choice(TASKS)
+    def task(self, known: list[Any], after: bool = True) -> Any:
+        chosen = self.choose.choice((self.value, self.value, *self.sources.values()))
         options: dict[str, object] = {}
         if self.strategies and self.choose.random() < 0.4:
             options["on_failure"] = self.choose.choice(["continue", "ignore"])
@@ -163,7 +166,7 @@ class Writer:
         fitting = [h for h in self.steps(known) if kind in repr(h)]
         if fitting and self.choose.random() < 0.7:
             return self.choose.choice(fitting)
-        source = {"list": LIST, "label": LABEL}[kind](self.choose.choice(known))
+        source = self.sources[kind](self.choose.choice(known))
         known.append(source)
         return source
 

@@ -20,6 +20,8 @@ SWEPT_AFTER = 10 * LEASE
 """What the sweeper takes for orphaned."""
 SLOWEST = 60 * SECOND
 """So long a transaction may take at most: everybody's clock runs on while it does."""
+BUSY = 1_100_000
+"""Who finds related rows busy looks again after a second; that forgets nothing."""
 SPAN = len(TOLD) + 1
 RECONCILER = {"sim_fleets": "fleets", "sim_instances": "instances", "sim_tickets": "orders"}
 STANDING = "SELECT id, lock_token, lock_owner, lock_expires_at FROM {table} WHERE lock_token IS NOT NULL"
@@ -167,7 +169,7 @@ class RowModel:
         if how == "raised" and new.due == old.due == self.deadline.get((old.token, *place)):
             self.say(f"{place} failed and is not put off")
         asked = old.due != self.deadline.get((old.token, *place))
-        if asked and new.due != old.due and new.visits != old.visits:
+        if asked and new.due > max(old.due, time_text(self.at + BUSY)) and new.visits != old.visits:
             self.say(f"{place}: somebody asked for a visit meanwhile, and that is forgotten")
 
     def _may_be_late(self, place: Place) -> bool:

@@ -41,7 +41,7 @@ class Runs:
     """The workload."""
 
     name = "runs"
-    often = 4
+    often = 2
     unfinished = f"SELECT COUNT(*) FROM penstock_runs WHERE status NOT IN {TERMINAL}"
 
     def prepare(self, connection: sqlite3.Connection) -> None:

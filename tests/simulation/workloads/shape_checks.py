@@ -1,0 +1,129 @@
+"""How runs of random shape must have ended: as the reference interpreter says, step by step and value by value."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from penstock.pipelines.definition import Definition, Kind
+from penstock.pipelines.paths import Path, path_of
+from tests.pure.pipelines.programs import Program
+from tests.pure.pipelines.reference import BLOCKED, PRUNED, RAN, End, Reference
+from tests.simulation.story import Story
+
+FAILING = (0.0, 0.0, 0.1, 0.3)
+RUNS = """
+SELECT r.id, r.status, r.revived_from, d.text FROM penstock_runs r
+JOIN penstock_definitions d ON d.hash = r.definition WHERE r.pipeline LIKE 'shape-%'
+"""
+STEPS = """
+SELECT j.run_id, j.id, j.node, j.path, s.status, s.reason FROM penstock_jobs j
+JOIN penstock_job_states s ON s.job_id = j.id WHERE j.run_id IS NOT NULL AND j.node NOT LIKE '@%'
+"""
+WINNERS = "SELECT run_id, node, path, winner FROM penstock_joins WHERE winner IS NOT NULL"
+CHAINED = """
+SELECT c.downstream_id, r.status, u.status FROM penstock_chains c
+JOIN penstock_runs r ON r.id = c.downstream_id JOIN penstock_runs u ON u.id = c.upstream_id
+"""
+
+Step = tuple[str, str | None, object]
+"""Status, reason, output."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """A run that is over, with its steps by place."""
+
+    id: str
+    status: str
+    revived: bool
+    definition: Definition
+    steps: dict[tuple[str, Path], Step] = field(default_factory=dict)
+    winners: dict[tuple[str, Path], str] = field(default_factory=dict)
+
+
+def check(story: Story) -> list[str]:
+    wrong: list[str] = []
+    for run in _runs(story):
+        reference = Reference(run.definition, _outcome(run, story.seed), {"given": "hello"}, _winner(run))
+        wrong += [f"run {run.id}: {what}" for what in _judged(run, reference)]
+        result = story.hosts[-1].app.run(run.id).result(timeout=0) if run.status == "succeeded" else None
+        if run.status == "succeeded" and plain(result) != plain(reference.result):
+            wrong.append(f"run {run.id}: its result is {result} and should be {reference.result}")
+    for down, status, up_status in story.rows(CHAINED):
+        if (status == "skipped") == (up_status == "succeeded"):
+            wrong.append(f"run {down} follows one that {up_status}, and is {status}")
+    return wrong
+
+
+def _runs(story: Story) -> list[Ended]:
+    runs = {
+        str(id): Ended(str(id), str(status), revived is not None, Definition.from_text(str(text)))
+        for id, status, revived, text in story.rows(RUNS)
+    }
+    outputs = _outputs(story)
+    for run, job, node, path, status, reason in story.rows(STEPS):
+        if run in runs:
+            at = (str(node), path_of(str(path or "")))
+            runs[str(run)].steps[at] = (str(status), reason and str(reason), outputs.get(str(job)))
+    for run, node, path, winner in story.rows(WINNERS):
+        if run in runs:
+            runs[str(run)].winners[str(node), path_of(str(path or ""))] = str(winner)
+    return list(runs.values())
+
+
+def _outputs(story: Story) -> dict[str, object]:
+    outputs: dict[str, object] = defaultdict(lambda: None)
+    for (job, _), (_, _, outcome, output, _) in story.model.executions.items():
+        if outcome == "succeeded" and output is not None:
+            outputs[job] = from_json(output)
+    return outputs
+
+
+def plain(value: object) -> str:
+    """A value as everybody sees it: what was a tuple comes back as a list."""
+    return str(from_json(to_json(value)))
+
+
+def _judged(run: Ended, reference: Reference) -> Iterator[str]:
+    complete = run.status in ("succeeded", "failed") and not run.revived
+    if complete:
+        places = set(reference.steps())
+        for at in sorted(places ^ set(run.steps)):
+            yield f"step {at} {'is missing' if at in places else 'should not be there'} [6]"
+    for at, (status, _reason, output) in run.steps.items():
+        end = reference.end(*at)
+        expected = _status(end)
+        if status != expected and (complete or status in ("succeeded", "failed")):
+            yield f"step {at} is {status} and should be {expected} [5]"
+        elif status == "succeeded" and output != end.value:
+            yield f"step {at} gave {output} and should give {end.value} [6]"
+
+
+def _status(end: End) -> str:
+    if end.failed:
+        return "failed"
+    return {RAN: "succeeded", BLOCKED: "skipped", PRUNED: "skipped"}[end.how]
+
+
+def _outcome(run: Ended, seed: int) -> Any:
+    made = Program(run.definition, seed, FAILING[seed % len(FAILING)])
+    kinds = run.definition.by_key
+
+    def outcome(node: str, path: Path, args: list[object], kwargs: dict[str, object]) -> object:
+        match kinds[node].kind:
+            case Kind.WAIT:
+                return f"{kinds[node].target}!"
+            case Kind.CHILD:
+                return args[0]
+        return made.outcome(node, path, args, kwargs)
+
+    return outcome
+
+
+def _winner(run: Ended) -> Any:
+    return lambda node, path: run.winners.get((node, path))
