@@ -108,14 +108,14 @@ class Job(Generic[R]):
 
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
-        return bool(self._host.database.in_transaction(control.cancel, [self.id], self._host.follow))
+        return bool(self._host.database.in_transaction(control.cancelling(self._host.follow), [self.id]))
 
     async def cancel_async(self) -> bool:
         return await self._host.doors.run(self.cancel)
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again, with fresh budgets. False: it is neither."""
-        again = bool(self._host.database.in_transaction(control.retry, [self.id]))
+        again = bool(self._host.database.in_transaction(control.retrying(), [self.id]))
         if again:
             self._host.wakeups.tell("ready")
         return again
@@ -125,7 +125,7 @@ class Job(Generic[R]):
 
     def discard(self) -> bool:
         """Take a failed job off the list of dead letters for good. False: it is not on it."""
-        return bool(self._host.database.in_transaction(control.discard, [self.id]))
+        return bool(self._host.database.in_transaction(control.discarding(), [self.id]))
 
     async def discard_async(self) -> bool:
         return await self._host.doors.run(self.discard)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.database.engine import Database
-from penstock.database.transaction import Transaction
 from penstock.job import JobHost
 from penstock.pipelines import retention as run_retention
 from penstock.queue import control, retention
@@ -26,7 +25,7 @@ def nobody_listens(_done: int) -> None:
 
 def cancel(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Cancel jobs; those that will end cancelled."""
-    done = _in_batches(host.database, ids, lambda tx, some: control.cancel(tx, some, host.follow), progress)
+    done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow), progress)
     if done:
         host.wakeups.tell(ENDED)
     return done
@@ -34,7 +33,7 @@ def cancel(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listen
 
 def retry(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Run failed or cancelled jobs again, with fresh budgets; those that will."""
-    done = _in_batches(host.database, ids, control.retry, progress)
+    done = _in_batches(host.database, ids, control.retrying, progress)
     if done:
         host.wakeups.tell(READY)
     return done
@@ -42,7 +41,7 @@ def retry(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens
 
 def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Take failed jobs off the list of dead letters for good; those that were on it."""
-    return _in_batches(host.database, ids, control.discard, progress)
+    return _in_batches(host.database, ids, control.discarding, progress)
 
 
 def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
@@ -65,12 +64,12 @@ def prune(database: Database, age: float, progress: Progress = nobody_listens) -
 def _in_batches(
     database: Database,
     ids: Sequence[str],
-    action: Callable[[Transaction, Sequence[str]], list[str]],
+    action: Callable[[], control.Action],
     progress: Progress,
 ) -> list[str]:
     done: list[str] = []
     for start in range(0, len(ids), BATCH):
         some = ids[start : start + BATCH]
-        done += database.in_transaction(action, some)
+        done += database.in_transaction(action(), some)
         progress(len(some))
     return done

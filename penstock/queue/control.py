@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
@@ -27,6 +28,9 @@ UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
 BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WHERE job_id {among:ids:uuid}"
 
+STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
+
+Action = Callable[[Transaction, Sequence[str]], list[str]]
 NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
 
 
@@ -94,3 +98,35 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
         tx.run(DISCARD, ids=failed)
         tx.run(BURY, ids=failed)
     return failed
+
+
+# The same, for callers who try again after a lost answer: what an earlier try has done was done by them.
+
+
+def cancelling(follow: Follow) -> Action:
+    return _counting_earlier_tries(
+        partial(cancel, follow=follow), lambda status: status == JobStatus.CANCELLED
+    )
+
+
+def retrying() -> Action:
+    return _counting_earlier_tries(
+        retry, lambda status: status not in (JobStatus.FAILED, JobStatus.CANCELLED)
+    )
+
+
+def discarding() -> Action:
+    return _counting_earlier_tries(discard, lambda status: status == JobStatus.CANCELLED)
+
+
+def _counting_earlier_tries(action: Action, is_done: Callable[[str], bool]) -> Action:
+    tried: set[str] = set()
+
+    def act(tx: Transaction, ids: Sequence[str]) -> list[str]:
+        done = action(tx, ids)
+        doubtful = sorted(tried.difference(done))
+        tried.update(done)
+        standing = tx.rows(STANDING, ids=doubtful) if doubtful else []
+        return done + [str(job_id) for job_id, status in standing if is_done(status)]
+
+    return act

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from penstock.database.transaction import Transaction
 
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
-CANCELLATIONS = "SELECT job_id FROM {cancellations} WHERE process_id = :id"
+CANCELLATIONS = """
+SELECT c.job_id, s.generation FROM {cancellations} c
+LEFT JOIN {job_states} s ON s.job_id = c.job_id AND s.process_id = c.process_id AND s.cancel_requested
+WHERE c.process_id = :id
+"""
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
 TAKE_LEASE = """
 UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
@@ -37,9 +41,14 @@ def beat(tx: Transaction, id: str) -> bool:
     return tx.count(BEAT, id=id) > 0
 
 
-def cancellations(tx: Transaction, id: str) -> list[str]:
-    """Jobs running here that somebody wants to end."""
-    return [str(row[0]) for row in tx.rows(CANCELLATIONS, id=id)]
+def cancellations(tx: Transaction, id: str) -> tuple[set[tuple[str, int]], list[str]]:
+    """Claims held here that somebody wants to end, and jobs that were such claims and are over.
+
+    They stay until then: a claim may be on its way to its handler, which would not hear of it.
+    """
+    rows = [(str(job_id), generation) for job_id, generation in tx.rows(CANCELLATIONS, id=id)]
+    wanted = {(job_id, int(generation)) for job_id, generation in rows if generation is not None}
+    return wanted, [job_id for job_id, generation in rows if generation is None]
 
 
 def forget_cancellations(tx: Transaction, id: str, jobs: Sequence[str]) -> None:

@@ -13,6 +13,9 @@ from contextlib import contextmanager
 SLOW = 0.25
 """An exchange that takes so much of the patience with silence is as good as none."""
 
+NEWCOMER = 0.5
+"""So much of the patience with silence a new process waits before it judges: whoever lives is heard of by then."""
+
 
 class Contact:
     """How well this process reaches the database, as far as that matters for judging others."""
@@ -21,6 +24,10 @@ class Contact:
         self.silence = silence
         self._judge_from = 0.0
         self._cut_off = False
+
+    def arrive(self) -> None:
+        """We are new here: that all are silent may mean that the database was away until just now."""
+        self._judge_from = time.monotonic() + self.silence * NEWCOMER
 
     @property
     def may_judge(self) -> bool:

@@ -125,15 +125,17 @@ class Crew:
 
     # from outside, on the loop's thread
 
-    def interrupt(self, job_ids: Set[str], why: Interruption) -> None:
+    def interrupt(self, claims: Set[Key], why: Interruption) -> None:
         """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
-        for work in [work for work in self.waiting if work.claim.job_id in job_ids]:
+        for work in [work for work in self.waiting if work.key in claims]:
             self._drop_waiting(work, why)
-        for work in [work for work in self.active.values() if work.claim.job_id in job_ids]:
+        for work in [work for key, work in self.active.items() if key in claims]:
             self._interrupt(work, why)
 
     def _interrupt(self, work: Work, why: Interruption) -> None:
         if why is Interruption.CANCELLED:
+            if work.signals.cancelled:
+                return  # it knows, and may be cleaning up
             work.signals.cancelled = True
         else:
             work.signals.lost = True

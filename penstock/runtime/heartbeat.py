@@ -7,11 +7,12 @@ the row is gone, others have taken us for dead: handlers are told, claims droppe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Set
 
 from penstock.database.engine import Database, Link
 from penstock.database.transaction import Transaction
 from penstock.queue import processes, progress
+from penstock.runtime.contact import Contact
 from penstock.runtime.identity import Identity
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import ProcessDeclaredDead, Stream
@@ -31,7 +32,7 @@ class Heartbeat(Service):
         identity: Identity,
         stream: Stream,
         busy: Callable[[], bool],
-        cancelled: Callable[[Sequence[str]], None],
+        cancelled: Callable[[Set[tuple[str, int]]], None],
         declared_dead: Callable[[], None],
     ) -> None:
         super().__init__(stream)
@@ -44,8 +45,12 @@ class Heartbeat(Service):
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
         self.link = Link(database)
+        self.contact = Contact(database.settings.reap_after)
+        """Whoever judges others by their silence shares it: a beat that fails is the surest sign of an outage."""
         self.last_beat = -self.interval
         self.reports: dict[str, tuple[float, str]] = {}
+        self._attentive = False
+        """Somebody here was told to end: there is something to tidy up when it has."""
 
     def report(self, job_id: str, fraction: float, message: str) -> None:
         self.reports[job_id] = (fraction, message)
@@ -53,12 +58,12 @@ class Heartbeat(Service):
     def turn(self) -> Turn:
         if time.monotonic() - self.last_beat >= self.interval:
             self._beat()
-        if self.reports or self.busy():
+        if self.reports or self._attentive or self.busy():
             self._look_around()
         return Turn.IDLE
 
     def _beat(self) -> None:
-        with self.database.transaction(self.link, single=True) as tx:
+        with self.contact.exchange(), self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
         if alive:
             self.last_beat = time.monotonic()
@@ -72,19 +77,20 @@ class Heartbeat(Service):
         reports, self.reports = self.reports, {}
         try:
             with self.database.reading(self.link) as tx:
-                wanted = processes.cancellations(tx, self.identity.id)
-            if reports or wanted:
+                wanted, over = processes.cancellations(tx, self.identity.id)
+            if reports or over:
                 with self.database.transaction(self.link) as tx:
-                    self._write(tx, reports, wanted)
+                    self._write(tx, reports, over)
         except Exception:
             self.reports = reports | self.reports
             raise
+        self._attentive = bool(wanted)
         if wanted:
             self.cancelled(wanted)
 
-    def _write(self, tx: Transaction, reports: dict[str, tuple[float, str]], wanted: list[str]) -> None:
-        if wanted:
-            processes.forget_cancellations(tx, self.identity.id, wanted)
+    def _write(self, tx: Transaction, reports: dict[str, tuple[float, str]], over: list[str]) -> None:
+        if over:
+            processes.forget_cancellations(tx, self.identity.id, over)
         progress.record(tx, reports)
 
     def pause(self) -> None:

@@ -53,6 +53,10 @@ class Housekeeping(Service):
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = retention.FIRST_ID
 
+    def run(self) -> None:
+        self.contact.arrive()
+        super().run()
+
     def turn(self) -> Turn:
         with self.contact.exchange():
             worked = self.promote()

@@ -105,6 +105,7 @@ class Worker:
             app.chores,
             app.next_chore,
         )
+        self.housekeeping.contact = self.heartbeat.contact
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
         self._deafen = app.wakeups.listen(self._hear)
@@ -115,7 +116,7 @@ class Worker:
             self.identity,
             self.app.events,
             busy=lambda: self.crew.busy > 0,
-            cancelled=lambda ids: self._on_loop(self.crew.interrupt, set(ids), Interruption.CANCELLED),
+            cancelled=lambda claims: self._on_loop(self.crew.interrupt, claims, Interruption.CANCELLED),
             declared_dead=self._declared_dead,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,7 @@ class Temper:
     stop: float
     jump: float
     delay: float
+    outage: float
     statement: float
     commit: float
     hints: float
@@ -48,6 +50,7 @@ class Temper:
             stop=rate(0.002, 0.005),
             jump=rate(0.005),
             delay=rate(0.005, 0.02),
+            outage=rate(0.0, 0.002),
             statement=rate(0.002, 0.01, 0.03),
             commit=rate(0.01, 0.05, 0.15),
             hints=rate(0.5, 1.0),
@@ -62,7 +65,10 @@ class Fate(Faults):
     hosts: list[Host]
     revive: Callable[[Host], Host]
     calm: bool = False
-    struck: dict[str, int] = field(default_factory=dict)
+    away_until: int = 0
+    """Until then the database cannot be reached."""
+    struck: Counter[str] = field(default_factory=Counter)
+    """How often each kind of trouble has really happened."""
 
     def act(self, world: World) -> None:
         if not world.steps % 4:
@@ -77,6 +83,7 @@ class Fate(Faults):
             (self._stop, temper.stop),
             (self._jump, temper.jump),
             (self._delay, temper.delay),
+            (self._outage, temper.outage),
         ):
             if draw < rate:
                 kind(world)
@@ -86,12 +93,14 @@ class Fate(Faults):
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):
             if host.frozen and (self.calm or world.now >= host.thaws_at):
+                self.struck["thaw"] += 1
                 host.thaw()
             if host.gone and host.alive:
                 host.machine.shut()
                 world.bury(host)
             if not host.alive and self._is_missed(world, host):
                 self.hosts[index] = self.revive(host)
+                self.struck["restart"] += self.hosts[index] is not host
 
     def _is_missed(self, world: World, dead: Host) -> bool:
         """By and by every process is started again; once it is calm, two workers are enough."""
@@ -109,10 +118,12 @@ class Fate(Faults):
 
     def _crash(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
+            self.struck["crash"] += 1
             host.crash()
 
     def _freeze(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
+            self.struck["freeze"] += 1
             host.freeze(int(REAP_AFTER * world.rng.choice([0.01, 0.3, 1.1, 2.0])))
 
     def _stall(self, world: World) -> None:
@@ -127,6 +138,7 @@ class Fate(Faults):
             self._hold_up(world, fiber)
 
     def _hold_up(self, world: World, fiber: Fiber) -> None:
+        self.struck["stall"] += 1
         seconds = world.rng.choice([0.05, 0.5, 1.2, 2.0]) * REAP_AFTER / SECOND
         fiber.stalled = world.now + int(seconds * SECOND)
         world.note(fiber.label, f"stalls for {seconds:.1f} s")
@@ -137,19 +149,33 @@ class Fate(Faults):
     def _stop(self, world: World) -> None:
         host = self._victim(world)
         if isinstance(host, WorkerHost) and host.worker is not None and not host.leaving:
-            host.stop(hurried=world.rng.random() < 0.3)
+            hurried = world.rng.random() < 0.3
+            self.struck["hurried stop" if hurried else "stop"] += 1
+            host.stop(hurried)
 
     def _jump(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
+            self.struck["clock jump"] += 1
             host.skew += int(world.rng.choice([1, 60, 3600]) * SECOND)
             world.note(host.name, "its clock jumps")
 
     def _delay(self, world: World) -> None:
+        self.struck["delay"] += 1
         world.now += int(REAP_AFTER * world.rng.choice([0.02, 0.2, 1.2]))
+
+    def _outage(self, world: World) -> None:
+        """The database is away, for everybody."""
+        self.struck["outage"] += 1
+        micros = int(REAP_AFTER * world.rng.choice([0.1, 0.6, 1.3, 2.5]))
+        self.away_until = world.now + micros
+        world.record("outage", self.away_until)
+        for host in self.hosts:
+            host.machine.dialect.cut_all()
 
     def calm_down(self, world: World) -> None:
         """No more trouble; from now on everything has to come to its end, by polling alone."""
         self.calm = True
+        self.away_until = 0
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:
@@ -161,12 +187,15 @@ class Fate(Faults):
     # on the wire
 
     def statement(self, wire: Wire) -> Exception | None:
+        if wire.server.world.now < self.away_until:  # type: ignore[union-attr]
+            return Disconnected()
         if self.calm or not self.temper.statement:
             return None
         rng = wire.server.world.rng  # type: ignore[union-attr]
         if rng.random() >= self.temper.statement:
             return None
         kind = rng.choice(["locked", "locked", "cut", "readonly"])
+        self.struck[f"statement {kind}"] += 1
         self._note(wire, f"{kind} at {wire.server.world.here().point}")  # type: ignore[union-attr]
         if kind == "cut":
             return Disconnected()
@@ -179,6 +208,7 @@ class Fate(Faults):
         if self.calm or rng.random() >= self.temper.commit:
             return "passes"
         fate: str = rng.choice(["refused", "lost", "unanswered"])
+        self.struck[f"commit {fate}"] += 1
         self._note(wire, f"commit {fate}")
         return fate
 
@@ -187,8 +217,11 @@ class Fate(Faults):
         if self.calm:
             return
         for host in self.hosts:
-            if isinstance(host, WorkerHost) and world.rng.random() < self.temper.hints:
-                host.hear()
+            if isinstance(host, WorkerHost):
+                heard = world.rng.random() < self.temper.hints
+                self.struck["hint" if heard else "hint lost"] += 1
+                if heard:
+                    host.hear()
 
     def _note(self, wire: Wire, what: str) -> None:
         world = wire.server.world

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SETTINGS: dict[str, Any] = {
-    "heartbeat_interval": 4.5,
+    "heartbeat_interval": 3.0,
     "reap_after": 9.0,
     "poll_interval": 12.0,
     "sweep_interval": 12.0,

@@ -72,6 +72,11 @@ class Model:
     departed: set[str] = field(default_factory=set)
     """Processes that took their own row away."""
 
+    dead: set[str] = field(default_factory=set)
+    """Hosts that really died."""
+    back_at: int = 0
+    """When the database was last away, until then."""
+
     tx: int = 0
     at: int = 0
     who: str = ""
@@ -105,6 +110,10 @@ class Model:
                 self.ended[facts[0], facts[1]] = (kind, facts[3])
             case "stopping":
                 self.leaving.add(facts[0])
+            case "crashed":
+                self.dead.add(facts[0])
+            case "outage":
+                self.back_at = facts[0]
 
     # what was committed
 
@@ -162,6 +171,10 @@ class Model:
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
+        elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
+            self.say(
+                f"process {process} was taken for dead after an outage, before it could be heard of [11]"
+            )
 
     def _change(self, job_id: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
         old = State(*before) if before[0] is not None else None

@@ -26,7 +26,7 @@ from tests.simulation.world import SECOND, World
 CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
 """Only there threads wait and are made."""
 SLOWER = {
-    "penstock.runtime.heartbeat": {"GLANCE": 4.5},
+    "penstock.runtime.heartbeat": {"GLANCE": 3.0},
     "penstock.runtime.row_pump": {
         "FIRST_DELAY": 1.0,
         "LONGEST_DELAY": 4.0,

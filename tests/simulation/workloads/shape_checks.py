@@ -69,7 +69,11 @@ def _runs(story: Story) -> list[Ended]:
     for run, job, node, path, status, reason in story.rows(STEPS):
         if run in runs:
             at = (str(node), path_of(str(path or "")))
-            runs[str(run)].steps[at] = (str(status), reason and str(reason), outputs.get(str(job)))
+            runs[str(run)].steps[at] = (
+                str(status),
+                None if reason is None else str(reason),
+                outputs.get(str(job)),
+            )
     for run, node, path, winner in story.rows(WINNERS):
         if run in runs:
             runs[str(run)].winners[str(node), path_of(str(path or ""))] = str(winner)

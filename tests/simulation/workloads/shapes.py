@@ -66,8 +66,8 @@ class Shapes:
         for number in range(rng.choice([1, 1, 2])):
             shape, strategy = rng.randrange(1 << 40), rng.choice(STRATEGIES)
             acts.append(_insisting(_trigger(number, shape, strategy, ids)))
-            for steer in rng.choice([(), (), (_pause,), (_cancel,), (_then,)]):
-                acts.append(_insisting(steer(number, ids)))
+            steering = rng.choice([(), (), (_pause,), (_cancel,), (_then,)])
+            acts += [_insisting(steer(number, ids)) for steer in steering]
             acts.append(_insisting(_signal_all(number, shape, strategy, ids)))
             if rng.random() < 0.3:
                 acts.append(_insisting(_revive(number, shape, strategy, ids)))
@@ -132,7 +132,7 @@ def _trigger(number: int, shape: int, strategy: str, ids: Ids) -> Act:
     def act(client: ClientHost) -> None:
         run = shaped(client.app, shape, strategy).options(key=f"shape-{number}").trigger("hello")
         ids[number] = run.id
-        client.world.record("triggered", run.id, run.id, f"shape-{number}")
+        client.world.record("triggered", run.id, "shape", f"shape-{number}")
 
     return act
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -12,7 +13,14 @@ from tests.simulation.workloads.task_script import KINDS
 
 
 def check(story: Story) -> list[str]:
-    return [*_effects(story), *_outputs(story), *_markers(story), *_orders(story), *_answers(story)]
+    return [
+        *_effects(story),
+        *_outputs(story),
+        *_markers(story),
+        *_orders(story),
+        *_answers(story),
+        *_truth(story),
+    ]
 
 
 def _effects(story: Story) -> Iterator[str]:
@@ -84,3 +92,29 @@ def _answers(story: Story) -> Iterator[str]:
         status = story.model.states[job_id].status
         if status != "cancelled" and retried.get(job_id, -1) < since:
             yield f"{job_id} was cancelled, its caller was told so, and is {status}"
+
+
+def _truth(story: Story) -> Iterator[str]:
+    """Who has cancelled or retried a job is told so, also when the first answer was lost."""
+    asked: dict[str, tuple[str, str, bool]] = {}
+    for _, who, kind, *facts in story.history:
+        if kind in ("asks cancel", "asks retry"):
+            asked[who] = (kind.removeprefix("asks "), facts[0], False)
+        elif kind == "commit" and who in asked:
+            verb, job_id, done = asked[who]
+            asked[who] = (verb, job_id, done or any(_does(verb, job_id, fact) for fact in facts[1]))
+        elif kind in ("cancel answered", "retry answered") and who in asked:
+            verb, job_id, done = asked.pop(who)
+            if done and not facts[1]:
+                yield f"{who} did {verb} {job_id}, and was told otherwise"
+
+
+def _does(verb: str, job_id: str, fact: tuple[Any, ...]) -> bool:
+    """Whether this change of a state is what was asked for."""
+    _, kind, *rest = fact
+    if kind != "state" or rest[0] != job_id or rest[1] is None:
+        return False
+    before, after = rest[1:9], rest[9:]
+    if verb == "retry":
+        return before[0] in ("failed", "cancelled") and after[0] == "available"
+    return bool(after[0] == "cancelled" != before[0])
