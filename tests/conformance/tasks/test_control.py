@@ -7,9 +7,19 @@ import pytest
 
 import penstock
 from penstock import Penstock, Retry
+from penstock.database.dialect import Lane
 from penstock.errors import JobFailed, ResultTimeout
 from penstock.job import Patience
+from penstock.queue import control
+from penstock.queue.claim import claim
+from penstock.queue.jobs import Attempt, tier_of
+from penstock.queue.settle import settle
+from penstock.runtime.heartbeat import Heartbeat
+from penstock.runtime.identity import Identity
 from penstock.testing import drain, travel
+from penstock.values.ids import new_token
+from penstock.values.outcome import Outcome
+from penstock.values.status import OutcomeKind
 from tests.conformance.tasks.looking import count, counts
 from tests.waiting import until
 
@@ -65,6 +75,51 @@ def test_a_cancellation_wins_over_what_a_running_handler_returns(app: Penstock) 
     assert job.status == "cancelled"
     assert [attempt.outcome for attempt in job.attempts()] == ["cancelled"]
     assert count(app, "cancellations") == 0
+
+
+def test_an_answer_that_got_lost_is_given_again(app: Penstock) -> None:
+    """The transaction is tried again after a lost answer: what the first try has done is this caller's doing."""
+
+    @app.task(retries=0)
+    def note() -> None:
+        raise ValueError
+
+    job = note.enqueue()
+    cancel, retry, discard = control.cancelling(app.follow), control.retrying(), control.discarding()
+    for action in (cancel, retry):
+        assert app.database.in_transaction(action, [job.id]) == [job.id]
+        assert app.database.in_transaction(action, [job.id]) == [job.id]
+    drain(app)
+    for _ in range(2):
+        assert app.database.in_transaction(discard, [job.id]) == [job.id]
+    assert app.database.in_transaction(control.discarding(), [job.id]) == [], "somebody else comes too late"
+    assert app.database.in_transaction(control.cancelling(app.follow), [job.id]) == []
+
+
+def test_a_cancellation_is_told_until_the_claim_is_over(app: Penstock) -> None:
+    """A claim on its way to its handler does not hear it the first time."""
+
+    @app.task
+    def note() -> None: ...
+
+    told: list[object] = []
+    identity = Identity(app.database, app.events, "all", None, {})
+    identity.register()
+    beat = Heartbeat(app.database, identity, app.events, lambda: True, told.append, lambda: None)
+    job = note.enqueue()
+    lanes = [Lane("default", tier_of(0), 0, 1)]
+    claims, _ = app.database.in_transaction(claim, lanes, app.task_names, 1, new_token(), identity.id)
+    assert job.cancel()
+    beat.turn()
+    beat.turn()
+    assert told == [{(job.id, 1)}] * 2
+    outcome = Outcome(OutcomeKind.SUCCEEDED, "null")
+    app.database.in_transaction(settle, [Attempt(claims[0], outcome)], identity.id)
+    assert job.status == "cancelled"
+    beat.turn()
+    assert len(told) == 2
+    assert count(app, "cancellations") == 0
+    beat.link.close()
 
 
 def test_what_is_over_cannot_be_cancelled(app: Penstock) -> None:
