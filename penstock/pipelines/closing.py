@@ -82,6 +82,7 @@ def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | N
     application = Application(desk, tx)
     application.ended(ended)
     finish(application)
+    trace.offer = None  # its receipt is written next: what this transaction makes later is for the queue
 
 
 def finish(application: Application) -> None:
