@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
 Farewell = tuple[str, Parameters]
+Ahead = Callable[[], list[Row]]
+"""A query that was sent ahead; calling it waits for the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +120,9 @@ class Dialect(Protocol):
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
 
     def succeed(
-        self,
-        tx: Transaction,
-        rows: Sequence[Parameters],
-        process: str | None,
-        finished_tokens: Sequence[int],
-        *,
-        steps: bool,
-    ) -> list[Row]:
-        """Settle successes through the fence; the jobs that were still held by these very tokens.
-
-        `steps`: each with the mode of its run, when that was paused, and whether the process is registered.
-        """
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
+        """Settle successes through the fence; the jobs that were still held by these very tokens."""
 
     def is_transient(self, error: BaseException) -> bool:
         """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
@@ -139,16 +139,10 @@ class MySql:
         return portable.take_ready(tx, lanes, tasks, limit, token, process, REMOVE)
 
     def succeed(
-        self,
-        tx: Transaction,
-        rows: Sequence[Parameters],
-        process: str | None,
-        finished_tokens: Sequence[int],
-        *,
-        steps: bool,
-    ) -> list[Row]:
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
         """Not in one statement here: the general way does it."""
-        return []
+        return list
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, MySQLError) and _code(error) in TRANSIENT_ERRORS

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from pydantic_core import to_json
 
-from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.database.wire import UuidAsText, Wire
@@ -57,8 +57,8 @@ ORDER BY p.tier, p.seq
 # The common case in one statement: the fence, the end of the job, its execution and the receipts of empty claims.
 SUCCEED = """
 WITH batch AS MATERIALIZED (
-  SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r(job_id uuid, token bigint, generation bigint,
-    began_ago bigint, ended_ago bigint, output text, run_id uuid)),
+  SELECT * FROM json_to_recordset(CAST(:batch AS json))
+    AS r(job_id uuid, token bigint, generation bigint, began_ago bigint, ended_ago bigint, output text)),
 done AS (
   UPDATE {job_states} s SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
   WHERE s.job_id = ANY(ARRAY(SELECT job_id FROM batch)) AND s.status = 'running' AND NOT s.cancel_requested
@@ -69,17 +69,8 @@ history AS (
   SELECT b.job_id, b.generation, CAST(:process AS uuid), {now} - b.began_ago, {now} - b.ended_ago, 'succeeded', b.output
   FROM batch b JOIN done USING (job_id)),
 receipts AS (DELETE FROM {claims} WHERE token = ANY(CAST(:tokens AS bigint[])))
+SELECT job_id FROM done
 """
-SUCCEED_JOBS = SUCCEED + "SELECT job_id FROM done"
-# For steps it also brings what is asked next: one journey less for every step.
-SUCCEED_STEPS = (
-    SUCCEED
-    + """
-SELECT b.job_id, r.mode, r.paused_at, EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid))
-FROM done JOIN batch b USING (job_id)
-LEFT JOIN (SELECT * FROM {runs} WHERE id = ANY(ARRAY(SELECT run_id FROM batch)) OFFSET 0) r ON r.id = b.run_id
-"""
-)
 
 
 class Postgres:
@@ -230,17 +221,10 @@ class Postgres:
         )
 
     def succeed(
-        self,
-        tx: Transaction,
-        rows: Sequence[Parameters],
-        process: str | None,
-        finished_tokens: Sequence[int],
-        *,
-        steps: bool,
-    ) -> list[Row]:
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
         tokens = self.list_value(finished_tokens, "int")
-        statement = SUCCEED_STEPS if steps else SUCCEED_JOBS
-        return tx.rows(statement, batch=to_json(rows).decode(), process=process, tokens=tokens)
+        return tx.ahead(SUCCEED, batch=to_json(rows).decode(), process=process, tokens=tokens)
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, psycopg.Error) and error.sqlstate in TRANSIENT_STATES

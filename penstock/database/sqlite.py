@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
 
@@ -218,16 +218,10 @@ class Sqlite:
         return portable.take_ready(tx, lanes, tasks, limit, token, process)
 
     def succeed(
-        self,
-        tx: Transaction,
-        rows: Sequence[Parameters],
-        process: str | None,
-        finished_tokens: Sequence[int],
-        *,
-        steps: bool,
-    ) -> list[Row]:
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
         """Not in one statement here: the general way does it."""
-        return []
+        return list
 
     def is_transient(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.database.dialect import Dialect, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Dialect, Parameters, Row, TableWrite
 from penstock.database.template import Rendered, Renderer
 from penstock.telemetry import points
 
@@ -50,6 +50,17 @@ class Transaction:
     def row(self, template: str, **parameters: object) -> Row | None:
         found = self.rows(template, **parameters)
         return found[0] if found else None
+
+    def ahead(self, template: str, **parameters: object) -> Ahead:
+        """Send a query whose rows are asked for later: several travel together with the first that is."""
+        rendered = self.renderer.render(template)
+        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+
+        def rows() -> list[Row]:
+            self.dialect.wait(self.opened)
+            return list(cursor.fetchall())
+
+        return rows
 
     def run(self, template: str, **parameters: object) -> None:
         """Execute a write. Its answer is not waited for: an error may show at the next statement or the commit."""

@@ -39,6 +39,10 @@ FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
 
 
+RUN_MODES = """
+SELECT id, mode, paused_at, EXISTS (SELECT 1 FROM {processes} WHERE id = :process) FROM {runs}
+WHERE id {among:ids:uuid}
+"""
 STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
 
 
@@ -50,8 +54,8 @@ class Settled:
     lost: list[Attempt] = field(default_factory=list)
     finished: list[Attempt] = field(default_factory=list)
     """All that were asked for, as they were asked for: none of them is held any longer."""
-    modes: dict[str, tuple[str | None, bool]] = field(default_factory=dict)
-    """Of steps that were settled the short way: their run's mode, and whether it is paused."""
+    modes: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    """Of runs whose steps were settled the short way: the mode, and whether it is paused."""
     registered: bool | None = None
     """Whether the process still has its row, where that is known."""
 
@@ -75,7 +79,7 @@ def settle(
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
     ended = [
-        _ended(attempt, *settled.modes.get(attempt.claim.job_id, (None, False)))
+        _ended(attempt, *settled.modes.get(attempt.claim.run_id or "", (None, False)))
         for attempt in settled.accepted
         if _ends_step(attempt)
     ]
@@ -112,23 +116,25 @@ def _fused(
     }
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
-    steps = any(attempt.claim.run_id is not None for attempt in simple.values())
-    rows = [_success(attempt, steps) for attempt in simple.values()]
-    found = tx.dialect.succeed(tx, rows, process, finished_tokens, steps=steps)
-    done = {row[0] for row in found}
+    rows = [_success(attempt) for attempt in simple.values()]
+    found = tx.dialect.succeed(tx, rows, process, finished_tokens)
+    runs = {attempt.claim.run_id for attempt in simple.values()} - {None}
+    # What is asked next travels with it: one journey less for every step.
+    modes = tx.ahead(RUN_MODES, ids=sorted(map(str, runs)), process=process) if runs else None
+    done = {row[0] for row in found()}
     rest = [a for a in attempts if simple.get(a.claim.job_id) is not a or a.claim.job_id not in done]
     settled = _in_steps(tx, rest, process, ()) if rest else Settled()
     settled.accepted += [simple[job_id] for job_id in done]
     settled.finished = list(attempts)
-    if steps and found:
-        settled.modes = {job_id: (mode, paused is not None) for job_id, mode, paused, _ in found}
-        settled.registered = found[0][3]
+    for run, mode, paused, registered in modes() if modes is not None else ():
+        settled.modes[run] = (mode, paused is not None)
+        settled.registered = bool(registered)
     return settled
 
 
-def _success(attempt: Attempt, steps: bool) -> dict[str, object]:
+def _success(attempt: Attempt) -> dict[str, object]:
     claim = attempt.claim
-    row: dict[str, object] = {
+    return {
         "job_id": claim.job_id,
         "token": claim.token,
         "generation": claim.generation,
@@ -136,9 +142,6 @@ def _success(attempt: Attempt, steps: bool) -> dict[str, object]:
         "ended_ago": attempt.ended_ago,
         "output": attempt.outcome.output,
     }
-    if steps:
-        row["run_id"] = claim.run_id
-    return row
 
 
 def _in_steps(
