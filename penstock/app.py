@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar, overload
 
 from sqlalchemy.util import greenlet_spawn
@@ -294,7 +295,8 @@ def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
 
 
 def _lanes(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
-    return {(job.queue, tier_of(job.priority)) for job in jobs if not job.delay and job.due_at is None}
+    places = set(map(attrgetter("queue", "priority", "delay", "due_at"), jobs))
+    return {(queue, tier_of(priority)) for queue, priority, delay, at in places if not delay and at is None}
 
 
 __all__ = ["Penstock", "UnknownTask"]

@@ -107,7 +107,7 @@ class Task(Generic[P, R]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
-        job = self._job(new_id(), self.settings, args, kwargs)
+        job = self._job(new_id(), self._encoded(args, kwargs))
         (id,) = self.host.submit([job], self.settings.connection)
         return Job(self.host, id, self)
 
@@ -121,7 +121,7 @@ class Task(Generic[P, R]):
 
     async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
-        job = self._job(new_id(), self.settings, args, kwargs)
+        job = self._job(new_id(), self._encoded(args, kwargs))
         (id,) = await self.host.submit_async([job], self.settings.connection)
         return Job(self.host, id, self)
 
@@ -181,35 +181,36 @@ class Task(Generic[P, R]):
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
             )
-        prepared = [self._split(call) for call in calls]
-        settings = self.settings
-        ids = new_ids(len(prepared))
-        return [
-            self._job(id, settings, args, kwargs) for id, (args, kwargs) in zip(ids, prepared, strict=True)
-        ]
+        payloads = [self._encoded(*self._split(call)) for call in calls]
+        ids = new_ids(len(payloads))
+        return [self._job(id, payload) for id, payload in zip(ids, payloads, strict=True)]
 
     def _split(self, call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        if isinstance(call, Mapping):
-            return (), call
         if isinstance(call, tuple | list):
             return call, {}
+        if isinstance(call, Mapping):
+            return (), call
         raise ArgumentError(
             self.name,
             f"enqueue_many takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}",
         )
 
-    def _job(self, id: str, settings: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewJob:
+    def _encoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+        return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)
+
+    def _job(self, id: str, payload: str) -> NewJob:
+        settings = self.settings
         return NewJob(
-            id=id,
-            task=self.name,
-            queue=settings.queue,
-            priority=settings.priority,
-            payload=self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit),
-            options=self.stored_options,
-            max_crashes=settings.max_crashes,
-            delay=settings.delay,
-            due_at=settings.at,
-            key=settings.key,
+            id,
+            self.name,
+            settings.queue,
+            settings.priority,
+            payload,
+            self.stored_options,
+            settings.max_crashes,
+            settings.delay,
+            settings.at,
+            settings.key,
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

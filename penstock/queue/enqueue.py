@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from penstock.database.dialect import TableWrite
 from penstock.database.transaction import Transaction
@@ -25,6 +26,10 @@ STATE_COLUMNS = {
 READY_COLUMNS = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
 DUE = {"delay": "{now} + :wait", "at": ":due_at"}
 
+PART = 2000
+"""So many rows are sent at a time."""
+SAME_IN_A_BATCH = [NewJob._fields.index(name) for name in NewJob._fields if name not in ("id", "payload")]
+
 KEY_HOLDER = "SELECT job_id FROM {job_keys} WHERE task = :task AND job_key = :key {lock}"
 WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 
@@ -32,11 +37,13 @@ WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     """Write the jobs; the ids under which they now exist. A job whose key is taken gives the first job's id."""
     tx.stage("enqueue")
-    ids = {job.id: _claim_key(tx, job) if job.key is not None else job.id for job in jobs}
-    mine = [job for job in jobs if ids[job.id] == job.id]
-    for (place, *_), group in groupby(mine, key=_alike):
-        _write(tx, str(place), list(group))
-    return [ids[job.id] for job in jobs]
+    ids = [_claim_key(tx, job) if job.key is not None else job.id for job in jobs]
+    mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
+    for group in _groups(mine):
+        # The database works on one part while the next is made ready.
+        for start in range(0, len(group), PART):
+            _write(tx, group[start : start + PART])
+    return ids
 
 
 def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
@@ -53,14 +60,23 @@ def _claim_key(tx: Transaction, job: NewJob) -> str:
     return str(holder[0]) if holder else job.id
 
 
-def _alike(job: NewJob) -> tuple[object, ...]:
+def _groups(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
     """Jobs that differ in nothing but a few fields are written by one statement, and the rest is sent once."""
+    if len(set(map(itemgetter(*SAME_IN_A_BATCH), jobs))) == 1:
+        return [list(jobs)]
+    return [list(group) for _, group in groupby(jobs, key=_alike)]
+
+
+def _place(job: NewJob) -> str:
     if job.status is not None:
-        place = "parked"
-    elif job.due_at is not None:
-        place = "at"
-    else:
-        place = "delay" if job.delay > 0 else "ready"
+        return "parked"
+    if job.due_at is not None:
+        return "at"
+    return "delay" if job.delay > 0 else "ready"
+
+
+def _alike(job: NewJob) -> tuple[object, ...]:
+    place = _place(job)
     optional = (job.key is not None, job.origin_id is not None, job.path is not None)
     return (
         place,
@@ -75,8 +91,9 @@ def _alike(job: NewJob) -> tuple[object, ...]:
     )
 
 
-def _write(tx: Transaction, place: str, jobs: list[NewJob]) -> None:
+def _write(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     first = jobs[0]
+    place = _place(first)
     status = {"ready": "available", "delay": "scheduled", "at": "scheduled"}
     shared = {
         "task": first.task,
@@ -97,7 +114,11 @@ def _write(tx: Transaction, place: str, jobs: list[NewJob]) -> None:
         writes.append(TableWrite("availabilities", READY_COLUMNS))
     elif place in DUE:
         writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[place]}, True))
-    tx.insert_together(writes, [_fields(job, varying, place) for job in jobs], shared)
+    if place == "ready" and varying == ["id", "payload"]:
+        rows: list[dict[str, object]] = [{"id": job[0], "payload": job[4]} for job in jobs]
+    else:
+        rows = [_fields(job, varying, place) for job in jobs]
+    tx.insert_together(writes, rows, shared)
 
 
 def _optional(job: NewJob) -> list[tuple[str, object]]:
