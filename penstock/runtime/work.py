@@ -50,6 +50,7 @@ class Work:
     policy: Retry
     executor: str
     signals: Signals
+    key: Key
     began: float = 0.0
     started: bool = False
     interrupted: Interruption | None = None
@@ -58,14 +59,11 @@ class Work:
     @classmethod
     def of(cls, claim: Claim, task: Any) -> Work:
         settings = task.settings
-        work = cls(claim, task, settings.timeout, settings.retries, task.executor, Signals())
+        key = (claim.job_id, claim.generation)
+        work = cls(claim, task, settings.timeout, settings.retries, task.executor, Signals(), key)
         if claim.options is not None:
             _override(work, loads(claim.options))
         return work
-
-    @property
-    def key(self) -> Key:
-        return self.claim.job_id, self.claim.generation
 
     def begin(self, around: Surroundings) -> CurrentJob:
         """From here on the handler's time counts."""

@@ -143,7 +143,7 @@ class Worker:
             self.source.forget,
             self.app.events,
             limit,
-            max(0, self.settings.batch - limit),
+            max(0, 2 * self.settings.batch - limit),
             self.settings.executor_processes,
         )
 

@@ -47,4 +47,4 @@ def _claim(job_id: str) -> Claim:
 
 
 def _work(timeout: float) -> Work:
-    return Work(_claim("a"), cast(Any, None), timeout, Retry(), "thread", Signals())
+    return Work(_claim("a"), cast(Any, None), timeout, Retry(), "thread", Signals(), ("a", 1))

@@ -36,7 +36,7 @@ def executor(told: Told, events: list[Event]) -> LoopExecutor:
 
 def work(timeout: float | None = None) -> Work:
     claim: Any = SimpleNamespace(job_id="j", generation=1, task="t", token=7)
-    return Work(claim, None, timeout, Retry(), "async", Signals())
+    return Work(claim, None, timeout, Retry(), "async", Signals(), ("a", 1))
 
 
 @pytest.fixture(autouse=True)

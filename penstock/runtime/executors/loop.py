@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.call import call_async
@@ -29,29 +28,23 @@ class LoopExecutor:
         """Told instead of `done` while the handler still runs; its place is free when `vacated` is told."""
         self.vacated = vacated
         self.stream = stream
-        self.tasks: dict[Key, asyncio.Task[Event | None]] = {}
+        self.tasks: dict[Key, asyncio.Task[None]] = {}
         self._overtime: dict[Key, asyncio.TimerHandle] = {}
 
     def start(self, work: Work) -> None:
         loop = asyncio.get_running_loop()
-        task = self.tasks[work.key] = loop.create_task(call_async(work, self.around))
-        # Not within the coroutine: a task that is cancelled before its first step never gets there.
-        task.add_done_callback(partial(self._ended, work))
+        self.tasks[work.key] = loop.create_task(self._run(work))
         if work.timeout is not None:
             seconds = work.timeout + CLEANING_UP
             self._overtime[work.key] = loop.call_later(seconds, self._overdue, work)
 
-    def _ended(self, work: Work, task: asyncio.Task[Event | None]) -> None:
+    async def _run(self, work: Work) -> None:
+        self._ended(work, await call_async(work, self.around))
+
+    def _ended(self, work: Work, event: Event | None) -> None:
         self.tasks.pop(work.key, None)
-        overtime = self._overtime.pop(work.key, None)
-        if overtime is not None:
+        if self._overtime and (overtime := self._overtime.pop(work.key, None)) is not None:
             overtime.cancel()
-        if task.cancelled():
-            event = event_for(work.interrupted or Interruption.RELEASED)
-        elif task.exception() is not None:
-            return  # a simulated crash: nothing else leaves a handler
-        else:
-            event = task.result()
         if work.end_once():
             self.done(work, event)
         else:
@@ -66,8 +59,12 @@ class LoopExecutor:
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why
         task = self.tasks.get(work.key)
-        if task is not None:
-            task.cancel()
+        if task is None:
+            return
+        task.cancel()
+        if not work.started:
+            # A task that is cancelled before its first step never takes it.
+            self._ended(work, event_for(why))
 
     def close(self) -> None:
         """Tasks end with their loop."""
