@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, ParamSpec, TypeVar, overload
 
 from sqlalchemy.util import greenlet_spawn
@@ -23,7 +22,7 @@ from penstock.pipelines import reading
 from penstock.pipelines.declaring import Pipelines
 from penstock.pipelines.run import Run
 from penstock.queue import enqueue as queue_enqueue
-from penstock.queue.jobs import Follow, NewJob, tier_of
+from penstock.queue.jobs import Follow, NewJob, lanes_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.reconcile import visits
 from penstock.reconcile.definition import Reconciler, declaration
@@ -120,7 +119,7 @@ class Penstock(Pipelines):
         return ids
 
     def _write(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
-        self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in _lanes(jobs)])
+        self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)])
         return queue_enqueue.enqueue(tx, jobs)
 
     def _are_written(self, jobs: Sequence[NewJob]) -> bool:
@@ -144,7 +143,7 @@ class Penstock(Pipelines):
         tx = self.within(theirs)
         with theirs.kept_together():
             ids = queue_enqueue.enqueue(tx, jobs)
-            for queue, tier in _lanes(jobs):
+            for queue, tier in lanes_of(jobs):
                 self.wakeups.tell_within(tx, ready(queue, tier))
         return ids
 
@@ -292,11 +291,6 @@ def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     """The same function declared again, as when a module is loaded twice."""
     origins = [(getattr(each, "__module__", ""), getattr(each, "__qualname__", each)) for each in (old, new)]
     return origins[0] == origins[1]
-
-
-def _lanes(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
-    places = set(map(attrgetter("queue", "priority", "delay", "due_at"), jobs))
-    return {(queue, tier_of(priority)) for queue, priority, delay, at in places if not delay and at is None}
 
 
 __all__ = ["Penstock", "UnknownTask"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from penstock.database.transaction import Transaction
@@ -122,3 +123,9 @@ def nothing_follows(tx: Transaction, ended: Sequence[Ended], offer: Offer | None
 def tier_of(priority: int) -> int:
     """Larger priorities come first; in the queue's order smaller tiers do."""
     return -priority
+
+
+def lanes_of(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
+    """The (queue, tier) in which some of these are ready at once."""
+    places = set(map(attrgetter("queue", "priority", "delay", "due_at"), jobs))
+    return {(queue, tier_of(priority)) for queue, priority, delay, at in places if not delay and at is None}
