@@ -9,7 +9,7 @@ from tests.simulation.mutants.tasks import MUTANTS
 from tests.simulation.schedule import Stage, theatre
 from tests.simulation.workloads.tasks import Tasks
 
-MOST_SEEDS = 400
+MOST_SEEDS = 1000
 
 pytestmark = pytest.mark.simulation
 
