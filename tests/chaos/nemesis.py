@@ -14,9 +14,9 @@ from tests.chaos.terms import REAP_AFTER
 from tests.chaos.world import World
 
 TURN = 0.05
-CALM = 45.0
-STORM = 45.0
-RECOVERY = REAP_AFTER + 3
+CALM = 60.0
+STORM = 30.0
+RECOVERY = REAP_AFTER + 2
 """After the end of a fault, until the next one may be told apart from it."""
 
 

@@ -19,7 +19,7 @@ WEIGHTS = {
     "charge": 7,
     "book": 10,
     "late": 5,
-    "slow": 16,
+    "slow": 30,
     "cancelled": 3,
     "ordered": 5,
     "many": 2,

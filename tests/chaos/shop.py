@@ -127,7 +127,7 @@ def book(number: int) -> int:
 async def slow(number: int) -> int:
     """Long enough to be in somebody's hands when something happens."""
     begin()
-    await asyncio.sleep(1 + 2 * random())
+    await asyncio.sleep(2 + 2 * random())
     return number
 
 
