@@ -13,6 +13,8 @@ from tests.chaos.terms import REAP_AFTER
 AROUND = 2 * REAP_AFTER + 2
 """For so long a fault may have an effect on what comes after it."""
 
+HARMLESS = ("skew_clock", "fill_table", "hold_snapshot")
+
 
 def budgets(facts: Facts) -> Iterator[str]:
     poisoned = {e.process for job in facts.jobs.values() if job.task == "poison" for e in job.executions}
@@ -28,13 +30,12 @@ def budgets(facts: Facts) -> Iterator[str]:
 
 
 def _disturbed(strikes: list[Strike], strike: Strike, held: Held) -> bool:
+    """Something else happened to this host, or to everybody, before or after."""
     return any(
-        other is not strike
-        and (other.hits_all or strike.hits_all or other.victim == held.host)
-        and other.kind not in ("skew_clock", "fill_table", "hold_snapshot")
+        (other.hits_all or other.victim == held.host)
+        and other is not strike
+        and other.kind not in HARMLESS
         and other.began < strike.ended + AROUND
         and strike.began < other.ended + AROUND
-        and other.victim != "producer"
         for other in strikes
-        if other.victim in (held.host, strike.victim) or other.hits_all
     )
