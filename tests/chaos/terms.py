@@ -12,7 +12,7 @@ REAP_AFTER = 4.0
 LEASE = 4.0
 """Of reconciled rows."""
 SHUTDOWN = 4.0
-PACE = 10.0
+PACE = 6.0
 """Operations of the producer in a second; each is a job, several, a run, or something about a row."""
 
 WORKER_SETTINGS = {
