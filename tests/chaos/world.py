@@ -26,10 +26,11 @@ from tests.servers.server import Server
 from tests.waiting import eventually
 
 SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": Mariadb}
+PROCESSES = "SELECT id, pid FROM {processes}"
+RECEIPTS = "SELECT job_ids FROM {claims}"
 HELD = """
-SELECT c.job_ids, p.pid FROM {claims} c JOIN {processes} p ON p.id = c.process_id
+SELECT job_id, generation, process_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'
 """
-STATES = "SELECT job_id, generation FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
 NOW = "SELECT {now}"
 
 
@@ -65,13 +66,12 @@ class World:
         """The database's time, and what these processes are running; nothing if the database is away."""
         try:
             with self.app.database.reading() as tx:
-                claims: list[tuple[Any, int]] = [
-                    (loads(ids), pid) for ids, pid in tx.rows(HELD) if pid in where
-                ]
-                holder = {str(id): pid for ids, pid in claims for id in ids}
-                rows = tx.rows(STATES, ids=sorted(holder)) if holder else []
-                held = [Held(str(id), n, where[holder[str(id)]], holder[str(id)]) for id, n in rows]
-                return int(tx.rows(NOW)[0][0]), held
+                pids = {str(id): pid for id, pid in tx.rows(PROCESSES) if pid in where}
+                receipts: list[Any] = [loads(ids) for (ids,) in tx.rows(RECEIPTS)]
+                ids = sorted({str(id) for receipt in receipts for id in receipt})
+                rows = tx.rows(HELD, ids=ids) if ids else []
+                held = [(str(id), n, pids[str(by)]) for id, n, by in rows if str(by) in pids]
+                return int(tx.rows(NOW)[0][0]), [Held(id, n, where[pid], pid) for id, n, pid in held]
         except Exception:
             return None, []
 
