@@ -15,7 +15,6 @@ from penstock.pipelines import steering, timers, trigger
 from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.runs import wiring_for
 from penstock.pipelines.trigger import NewRun
 from penstock.values.status import Reason, RunStatus
 
@@ -23,7 +22,7 @@ LOCK = "SELECT id FROM {runs} WHERE id {among:ids:uuid} ORDER BY id {lock}"
 DOWNSTREAM = (
     "SELECT DISTINCT downstream_id FROM {chains} WHERE upstream_id {among:ids:uuid} ORDER BY downstream_id"
 )
-PENDING = "SELECT status, definition FROM {runs} WHERE id = :id {lock}"
+PENDING = "SELECT status FROM {runs} WHERE id = :id {lock}"
 UPSTREAM = """
 SELECT r.status, r.ended_at FROM {chains} c JOIN {runs} r ON r.id = c.upstream_id WHERE c.downstream_id = :id
 """
@@ -62,7 +61,4 @@ def decide(desk: Desk, tx: Transaction, run: str) -> None:
         reasons = (Reason.UPSTREAM_RUN_NOT_SUCCEEDED.value,)
         steering.close_unstarted(desk, tx, run, RunStatus.SKIPPED, reasons)
     elif all(ended_at is not None for _, ended_at in upstream):
-        deadline = wiring_for(desk, tx, row[1]).definition.deadline
-        if deadline is not None:
-            timers.set(tx, timers.DEADLINE, run, after=deadline)
         trigger.start(desk, tx, run)

@@ -23,7 +23,7 @@ from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
 
-TRIGGER_OPTIONS = ("key", "delay", "connection")
+TRIGGER_OPTIONS = ("key", "delay", "at", "connection")
 
 
 class Host(EngineHost, Protocol):
@@ -82,6 +82,7 @@ class Pipeline(Blueprint):
             self.encode(args, kwargs),
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
+            due_at=cast("int | None", given.get("at")),
         )
         return new, given.get("connection")
 

@@ -50,12 +50,16 @@ def set(  # noqa: A001 - one sets a timer
     run: str,
     *,
     after: float = 0.0,
+    at: int | None = None,
     job: str | None = None,
     data: str | None = None,
 ) -> None:
-    """Have something done for a run, after so many seconds."""
+    """Have something done for a run: so many seconds from now, or at an instant of the database's clock."""
     row = {"id": new_id(), "kind": kind, "run_id": run, "job_id": job, "data": data}
-    tx.insert("timers", [row | {"wait": int(after * 1_000_000)}], due_at="{now} + :wait")
+    if at is None:
+        tx.insert("timers", [row | {"wait": int(after * 1_000_000)}], due_at="{now} + :wait")
+    else:
+        tx.insert("timers", [row | {"due_at": at}])
 
 
 def look(tx: Transaction) -> tuple[float | None, bool]:

@@ -11,7 +11,7 @@ from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import finish
 from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Desk, Origin
-from penstock.pipelines.runs import view, views
+from penstock.pipelines.runs import RunView, view, views
 from penstock.pipelines.wiring import wiring_of
 from penstock.values.status import RunStatus
 
@@ -33,12 +33,14 @@ class NewRun(NamedTuple):
     parent_job: str | None = None
     revived_from: str | None = None
     only: str | None = None
+    due_at: int | None = None
+    """When it is to start, in microseconds of the database's clock; instead of a delay."""
     waits: bool = False
     """It does not start by itself, but when those that it follows have ended."""
 
     @property
     def starts_now(self) -> bool:
-        return not self.waits and self.delay <= 0
+        return not self.waits and self.delay <= 0 and self.due_at is None
 
 
 def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
@@ -63,16 +65,12 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
     application = Application(desk, tx)
     trace = desk.trace(tx)
     for new in news:
-        deadline = new.definition.deadline
-        if deadline is not None and not new.waits:
-            timers.set(tx, timers.DEADLINE, new.id, after=new.delay + deadline)
-            desk.tell_chores(tx)
         if new.starts_now:
             origin = Origin(new.definition.name, new.definition.hash, new.args, new.revived_from, new.only)
             trace.modes[new.id] = ("running", False)
-            application.begin(view(desk, tx, new.id, origin))
+            _begin(application, view(desk, tx, new.id, origin))
         elif not new.waits:
-            timers.set(tx, timers.START, new.id, after=new.delay)
+            timers.set(tx, timers.START, new.id, after=new.delay, at=new.due_at)
             desk.tell_chores(tx)
     finish(application)
 
@@ -87,8 +85,16 @@ def start(desk: Desk, tx: Transaction, run: str) -> None:
     application = Application(desk, tx)
     found = views(desk, tx, [run]).get(run)
     if found is not None:
-        application.begin(found)
+        _begin(application, found)
         finish(application)
+
+
+def _begin(application: Application, run: RunView) -> None:
+    deadline = run.wiring.definition.deadline
+    if deadline is not None:
+        timers.set(application.tx, timers.DEADLINE, run.id, after=deadline)
+        application.desk.tell_chores(application.tx)
+    application.begin(run)
 
 
 def is_written(tx: Transaction, run: str) -> bool:

@@ -1,0 +1,161 @@
+"""Small things that users of other systems expect of a run, one test each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import Penstock, switch, wait_for
+from penstock.pipelines.run import Run
+from penstock.testing import drain, travel
+from tests.waiting import pass_time
+
+
+class Bench:
+    """Tasks that note what they were called with."""
+
+    def __init__(self, app: Penstock) -> None:
+        self.app = app
+        self.calls: list[Any] = []
+
+        @app.task(name="same")
+        def same(value: Any = None) -> Any:
+            self.calls.append(value)
+            return value
+
+        @app.task(name="fail", retries=0)
+        def fail(value: Any = None) -> Any:
+            raise ValueError(value)
+
+        @app.task(name="hear")
+        def hear(run_id: str, status: str) -> None:
+            self.calls.append((run_id, status))
+
+        self.same, self.fail, self.hear = same, fail, hear
+
+    def run(self, body: Callable[[], Any], **options: Any) -> Run:
+        run = self.app.pipeline(name=f"pipeline {len(self.app.pipelines)}", **options)(body).trigger()
+        drain(self.app)
+        return run
+
+
+@pytest.fixture
+def bench(app: Penstock) -> Bench:
+    return Bench(app)
+
+
+@pytest.mark.parametrize(("works", "expected"), [(True, "paid"), (False, "refunded")])
+def test_a_step_that_runs_only_if_another_failed(bench: Bench, works: bool, expected: str) -> None:
+    pay = (bench.same if works else bench.fail).options(key="pay", optional=True)
+
+    def body() -> Any:
+        return switch(pay("paid"), {"None": lambda: bench.same("refunded")}, otherwise=None)
+
+    run = bench.run(body)
+    assert (run.status, run.result(0)) == ("succeeded", expected)
+
+
+def test_a_run_may_have_many_first_steps_and_every_step_sees_its_parameters(bench: Bench) -> None:
+    app = bench.app
+
+    @app.pipeline(name="params")
+    def params(a: int, *, b: int = 2) -> Any:
+        first, second = bench.same(a), bench.same.options(key="other")(b)
+        return bench.same.options(key="last")([first, second, a, b])
+
+    run = params.trigger(1, b=5)
+    drain(app)
+    assert run.result(0) == [1, 5, 1, 5]
+
+
+def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> None:
+    app = bench.app
+
+    @app.task(name="careless", retries=0)
+    def careless(event: dict[str, Any]) -> None:
+        raise ValueError(event["status"])
+
+    run = bench.run(lambda: bench.same(1), on_complete=[careless, bench.hear], on_success=bench.hear)
+    assert (run.status, run.result(0)) == ("succeeded", 1)
+    assert bench.calls[1:] == [(run.id, "succeeded")] * 2, "each of them is told, by itself"
+    assert [letter.status for letter in app.dead_letters()] == ["failed"]
+
+
+def test_skipped_and_cancelled_runs_only_complete(bench: Bench) -> None:
+    hear, app = bench.hear, bench.app
+    options = {"on_complete": hear, "on_success": hear, "on_failure": hear, "on_halt": hear}
+
+    @app.pipeline(name="told", **options)
+    def told() -> Any:
+        return wait_for("never")
+
+    failed = bench.run(lambda: bench.fail(1))
+    skipped, cancelled = failed.then(told), told.trigger()
+    drain(app)
+    cancelled.cancel()
+    drain(app)
+    assert sorted(bench.calls) == sorted([(skipped.id, "skipped"), (cancelled.id, "cancelled")])
+
+
+def test_a_run_may_start_at_a_given_time(bench: Bench) -> None:
+    @bench.app.pipeline(name="later", deadline=60)
+    def later() -> Any:
+        return bench.same(1)
+
+    when = datetime.now(UTC) + timedelta(hours=2)
+    run = later.options(at=when).trigger()
+    with travel(bench.app, 3600):
+        drain(bench.app)
+        assert run.status == "pending"
+    with travel(bench.app, 2 * 3600 + 1):
+        drain(bench.app)
+        assert run.result(0) == 1
+    past = later.options(at=datetime.now(UTC) - timedelta(days=1)).trigger()
+    drain(bench.app)
+    assert past.result(0) == 1, "its deadline counts from its start"
+
+
+def test_a_step_that_takes_too_long_says_so(bench: Bench) -> None:
+    @bench.app.task(name="slow", timeout=0.01, retries=0)
+    def slow() -> None:
+        pass_time(0.05)
+
+    run = bench.run(lambda: [slow()])
+    assert (run.status, run.reasons) == ("halted", ["timed_out"])
+    assert [attempt.outcome for attempt in run.steps()[0].attempts()] == ["timed_out"]
+
+
+def test_steps_of_one_run_may_use_other_queues_and_priorities(bench: Bench) -> None:
+    def body() -> Any:
+        return [bench.same.options(key=str(number), priority=number)(number) for number in range(3)]
+
+    run = bench.run(body)
+    assert bench.calls == [2, 1, 0]
+    assert run.result(0) == [0, 1, 2]
+
+
+def test_retries_never_show_a_step_as_failed_before_the_last(bench: Bench) -> None:
+    seen: list[str] = []
+    app = bench.app
+
+    @app.task(name="late", retries=penstock.Retry(max=2, delay=30))
+    def late() -> str:
+        if penstock.current().attempt < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    @app.pipeline(name="patient")
+    def patient() -> Any:
+        return late()
+
+    run = patient.trigger()
+    for later in (0, 100, 1000):
+        with travel(app, later):
+            drain(app)
+        seen.append(f"{run.status} {run.steps()[0].status}")
+    assert seen == ["running scheduled", "running scheduled", "succeeded succeeded"]
+    assert len(run.steps()[0].attempts()) == 3
