@@ -138,7 +138,6 @@ class Bench:
     def add_history(self, count: int) -> None:
         """So many jobs finished long ago."""
         self.database.run(FINISHED[self.name].replace("$n", str(count)))
-        self.database.run("VACUUM ANALYZE")
 
     def wait(self, done: Callable[[], bool], seconds: float, pause: float = 0.002) -> bool:
         deadline = time.monotonic() + seconds

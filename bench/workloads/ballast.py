@@ -1,5 +1,7 @@
 """Old tables: a million finished rows, a million pending ones, and a snapshot that keeps the dead rows alive."""
 
+from functools import partial
+
 from bench.driver import Bench
 from bench.server import pinned
 from bench.workloads.base import Figures, Workload
@@ -10,9 +12,11 @@ MANY = 100_000
 DEEP = ("penstock", "bare", "pgqueuer")
 
 
-def after_history(bench: Bench) -> Figures:
-    """The drain again, on top of a million finished jobs."""
-    bench.add_history(int(MILLION * min(1, bench.scale)))
+def after_history(bench: Bench, millions: int = 1) -> Figures:
+    """The drain again, on top of so many finished jobs."""
+    for _ in range(millions):
+        bench.add_history(int(MILLION * min(1, bench.scale)))
+    bench.database.run("VACUUM ANALYZE")
     count = bench.size(JOBS)
     bench.do("fill", count=count)
     return run_down(bench, count)
@@ -35,6 +39,7 @@ def claim_time(bench: Bench) -> Figures:
     bench.agents.pop().kill()
     million = int(MILLION * min(1, bench.scale))
     bench.add_history(million)
+    bench.database.run("VACUUM ANALYZE")
     bench.do("fill", count=million)
     many = bench.size(MANY)
     with pinned(bench.database.url):
@@ -66,6 +71,14 @@ def _each(claims: list[tuple[int, float]]) -> float:
 
 WORKLOADS = (
     Workload("history", "drain with 1 M finished jobs, 1 process", after_history, {"jobs": "jobs/s"}),
+    Workload(
+        "history-10",
+        "drain with 10 M finished jobs, 1 process",
+        partial(after_history, millions=10),
+        {"jobs": "jobs/s"},
+        DEEP,
+        most_rounds=1,
+    ),
     Workload("snapshot", "drain of 100,000 under an open snapshot", under_snapshot, {"jobs": "jobs/s"}, DEEP),
     Workload(
         "claims",

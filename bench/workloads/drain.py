@@ -73,7 +73,7 @@ WORKLOADS = (
         "statements",
         "statements of a drain",
         count_statements,
-        {"statements": "per job", "commits": "transactions/job"},
+        {"statements": "per job", "commits": "commits/job"},
         most_rounds=1,
     ),
 )

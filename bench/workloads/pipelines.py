@@ -71,7 +71,7 @@ WORKLOADS = (
         "step-cost",
         "one run at a time: statements",
         count_statements,
-        {"statements": "per step", "commits": "transactions/step"},
+        {"statements": "per step", "commits": "commits/step"},
         QUEUES,
         most_rounds=1,
     ),
