@@ -109,7 +109,9 @@ class Penstock(Pipelines):
             return self._submit_within(foreign.recognize(connection), jobs)
         self.prepare()
         try:
-            ids = self.database.in_transaction(self._write, jobs)
+            alone = len(jobs) == 1 and jobs[0].key is None
+            write = self.database.in_statement if alone else self.database.in_transaction
+            ids = write(self._write, jobs)
         except Exception as error:
             # An earlier try was committed, only its answer was lost: the jobs are there.
             if not self.database.dialect.is_duplicate(error) or not self._are_written(jobs):

@@ -70,6 +70,17 @@ class Database:
 
         return self.patiently(attempt)
 
+    def in_statement(
+        self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Likewise, for work that is one statement: it needs no transaction around it where the database says so."""
+
+        def attempt() -> R:
+            with self.transaction(single=True) as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.patiently(attempt)
+
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `work`, which only reads."""
 

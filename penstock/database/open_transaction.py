@@ -62,6 +62,8 @@ class OpenTransaction:
         if self._block and self._begin is None:
             self.execute("COMMIT", ())
         self._begin = None
+        if farewells and not self._block and self._lent is None:
+            self.wire.part()
         for sql, parameters in farewells:
             self.execute(sql, list(parameters.values()))
         self._leave()

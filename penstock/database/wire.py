@@ -66,6 +66,10 @@ class _Preparation(NamedTuple):
     key: tuple[str, tuple[int, ...]]
 
 
+class _Commit(NamedTuple):
+    """What was sent before this is committed, if it stood for itself; what comes after begins anew."""
+
+
 class Wire:
     """A connection's shortest way. Whoever uses it leaves the pipeline before anybody else uses the connection."""
 
@@ -76,7 +80,7 @@ class Wire:
         self._transformer = Transformer(_Context(adapters, driver))
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._numbers = count()
-        self._expected: deque[Answer | _Preparation] = deque()
+        self._expected: deque[Answer | _Preparation | _Commit] = deque()
         self._poll = select.poll()
         self.broken = False
         """A wait was broken off: what comes next on this connection belongs to nobody."""
@@ -101,21 +105,29 @@ class Wire:
             pgconn.flush()
         return answer
 
+    def part(self) -> None:
+        """Let what follows be no part of what was sent so far, although it travels with it."""
+        if self._expected:
+            self.pgconn.pipeline_sync()
+            self._expected.append(_Commit())
+
     def wait(self) -> None:
         """Until everything sent is done. The first error is raised, after all answers are in."""
         if not self._expected:
             return
         self.broken = True
-        self.pgconn.pipeline_sync()
+        self.part()
         self._flush()
         error: psycopg.Error | None = None
         while self._expected:
+            expected = self._expected.popleft()
             result = self._result()
+            if isinstance(expected, _Commit):
+                continue
             if self._receive() is not None:
                 raise psycopg.OperationalError("more answers than there were questions")
-            problem = self._take(self._expected.popleft(), result)
+            problem = self._take(expected, result)
             error = error or problem
-        self._result()  # the end of the pipeline's turn
         self.broken = False
         if error is not None:
             raise error
