@@ -24,6 +24,9 @@ from penstock.values.ids import new_token
 BUSY_PAUSE = timedelta(seconds=1)
 """After which a row looks again for its related rows, if nobody tells it sooner."""
 
+HORIZON = timedelta(seconds=3)
+"""How far an idle reconciler looks ahead: further than the longest pause between two looks."""
+
 
 @dataclass(slots=True)
 class Taken:
@@ -73,10 +76,15 @@ def claim(
     return taken
 
 
-def is_anything_there(statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime) -> bool:
-    """Whether a claim at this time would find something; in one statement, without a transaction."""
+def next_chance(
+    statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime
+) -> datetime | None:
+    """When a claim would find something, if that is now or soon; in one statement, without a transaction."""
     abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
-    return bool(statements.rows(fetch.glance, {"now": now, "abandoned": abandoned}))
+    given = {"now": now, "abandoned": abandoned, "soon": now + HORIZON}
+    found: tuple[Any, Any] = tuple(statements.rows(fetch.glance, given)[0])
+    anything, end_of_lease = found
+    return now if anything else end_of_lease
 
 
 def _candidates(

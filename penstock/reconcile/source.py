@@ -103,7 +103,11 @@ class RowSource:
         if self._clock is None or time.monotonic() - self._clock[1] > CLOCK_TRUSTED:
             return True
         now = self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
-        return rows_claim.is_anything_there(Statements(self.database, tx), self.reconciler, self.fetch, now)
+        at = rows_claim.next_chance(Statements(self.database, tx), self.reconciler, self.fetch, now)
+        if at is not None and at > now:
+            # Somebody's lease ends, and is not renewed: should they be dead, we are there.
+            self.due.add((at - now).total_seconds())
+        return at is not None and at <= now
 
     def is_complete(self, claims: Sequence[Item]) -> bool:
         return True

@@ -21,6 +21,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     literal_column,
     or_,
     select,
@@ -36,6 +37,7 @@ from penstock.reconcile.target import Key, Target
 
 KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
 """Parameters of writes. A column of the user's that was called the same would be written."""
+MOST_HELD = 1000
 UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lock_owner": None}
 
 
@@ -55,11 +57,21 @@ class Fetch:
         self.takeable = and_(self.free, ours, unwanted)
         eligible = and_(self.ready, self.due, self.takeable)
         self.statement = self._select(eligible)
-        self.glance: Select[Any] = (
-            select(literal_column("1")).select_from(target.table).where(eligible).limit(1)
-        )
-
+        self.glance = self._glance(eligible, now, ours)
         self.stay = self._stay()
+
+    def _glance(
+        self, eligible: ColumnElement[bool], now: ColumnElement[Any], ours: ColumnElement[bool]
+    ) -> Select[Any]:
+        """Whether anything is eligible; and when the next lease ends that nobody has renewed, if that is soon."""
+        target = self.target
+        due, expires = target["next_process_at"], target["lock_expires_at"]
+        soon = bindparam("soon", type_=Instant())
+        anything: Select[Any] = select(literal_column("1")).select_from(target.table).where(eligible).limit(1)
+        held = and_(self.ready, ours, due <= soon, expires > now, expires <= soon)
+        first = select(expires.label("at")).where(held).order_by(due).limit(MOST_HELD).subquery()
+        ends = select(func.min(first.c.at, type_=Instant()))
+        return select(anything.scalar_subquery(), ends.scalar_subquery())
 
     def _select(self, condition: ColumnElement[bool]) -> Select[Any]:
         target = self.target

@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from sqlalchemy import insert, select
 
 from penstock import Penstock
+from penstock.reconcile.columns import from_micros
 from tests.process.reconcile_cloud import Base, Fleet, Instance, Volume
 from tests.servers.server import Server
 from tests.waiting import eventually
@@ -39,6 +41,11 @@ class Cloud:
     def rows(self, model: Any) -> list[Any]:
         with self.app.database.engine.begin() as connection:
             return list(connection.execute(select(model).order_by(model.id)))
+
+    def now(self) -> datetime:
+        row = self.app.database.read(lambda tx: tx.row("SELECT {now}"))
+        assert row is not None
+        return from_micros(row[0])
 
     def all(self, model: Any, **values: Any) -> bool:
         rows = self.rows(model)
@@ -105,13 +112,18 @@ def test_rows_of_a_killed_worker_are_taken_over_after_the_lease(cloud: Cloud) ->
     eventually(lambda: "started" in second.log)
     first.send_all(SIGKILL)
     killed = time.monotonic()
+    ends = [row.lock_expires_at for row in [*cloud.rows(Volume), *cloud.rows(Fleet)]]
+    offset = cloud.now() - timedelta(seconds=time.monotonic())
     cloud.open_gate()
     eventually(lambda: cloud.all(Volume, status="active") and cloud.all(Fleet, status="formed"), LEASE + 15)
     assert cloud.all(Volume, maker=second.pid, recovered=1, lock_token=None)
     assert cloud.all(Fleet, maker=second.pid, lock_token=None)
     assert cloud.all(Instance, status="joined", lock_token=None)
     begun = [float(entry[4]) for entry in cloud.diary() if int(entry[3]) == second.pid]
-    assert max(begun) - killed < LEASE + 1.5, "after kill -9: the lease, and about a second"
+    assert len(begun) == 3
+    assert max(begun) - killed < LEASE + 1, "after kill -9: the lease, and a second"
+    late = max(offset + timedelta(seconds=at) for at in begun) - max(ends)
+    assert timedelta(0) < late < timedelta(seconds=1), "by the database's clock: not before the lease is over"
 
 
 def test_a_row_that_kills_its_process_is_given_up_and_the_others_are_done(cloud: Cloud) -> None:

@@ -1,10 +1,12 @@
 """Leases: renewed near their end in one statement, lost without a write, never trusted too long."""
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import pytest
 
 from penstock import Penstock
+from penstock.reconcile import claim
 from penstock.reconcile.events import LeaseLost
 from penstock.runtime.row_pump import LeaseKeeper
 from penstock.telemetry import points
@@ -68,6 +70,37 @@ def test_a_renewed_row_is_kept_beyond_its_first_lease(
         assert theirs.take() == []
     with travel(other, 51):
         assert len(theirs.take()) == 1
+
+
+def test_who_is_idle_knows_when_the_lease_of_a_silent_process_ends(
+    app: Penstock, other: Penstock, cloud: Cloud, hand: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim, "HORIZON", timedelta(seconds=100))
+    cloud.volumes(2)
+    reconciler = declare(app, Volume, lease=600)
+    mine = hand(reconciler)
+    dead, alive = mine.take()
+    assert _looks_in(hand(reconciler, other)) is None, "there is time yet"
+    with travel(app, 300):
+        mine.renew(alive)
+    with travel(other, 540):
+        seconds = _looks_in(hand(reconciler, other))
+        assert seconds is not None
+        assert 0 < seconds < 61
+    with travel(other, 601):
+        theirs = hand(reconciler, other)
+        assert [item.id for item in theirs.take()] == [dead.id]
+        assert _looks_in(theirs) is None, "the other row was renewed, and this one is ours"
+    with travel(other, 840):
+        assert (_looks_in(hand(reconciler, other)) or 0) > 0, "the renewed one in its turn"
+
+
+def _looks_in(hand: RowHand) -> float | None:
+    """In how many seconds an idle process that finds nothing now looks again; None: when it would anyway."""
+    assert hand.take() == []
+    with hand.app.database.reading() as tx:
+        assert not hand.source.glance(tx)
+    return hand.source.due.until_next()
 
 
 def test_a_row_that_somebody_took_over_is_dropped_and_its_handler_told(
