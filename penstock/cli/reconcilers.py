@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.frame import out
+from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
-from penstock.operate.reconcilers import ReconcilerRow, failing, look
+from penstock.operate.reconcilers import ReconcilerRow, failing, lacks, look
 
 
 def reconcilers(
@@ -20,6 +20,11 @@ def reconcilers(
 ) -> None:
     """Reconcilers: rows that are due and held, how long they wait, and which fail and why."""
     with opened(app, database) as found:
+        missing = [lack for lack in lacks(found.database.engine, found.reconcilers.values()) if lack.vital]
+        if missing:
+            what = ", ".join(f"{lack.table}: {lack.what}" for lack in missing[:3])
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise Refusal(f"tables lack something ({what}{more}). `penstock check` prints the migration")
         rows = look(found.database, found.reconcilers.values())
         failures = found.database.read(failing, limit)
     if as_json:

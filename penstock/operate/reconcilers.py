@@ -69,6 +69,8 @@ class Lack:
     table: str
     what: str
     sql: str
+    vital: bool = True
+    """Without an index it is only slow."""
 
 
 def look(database: Database, reconcilers: Iterable[Reconciler]) -> list[ReconcilerRow]:
@@ -170,7 +172,7 @@ def _lacking_column(engine: Engine, target: Target, name: str) -> Lack:
 
 def _lacking_index(engine: Engine, target: Target, index: Index) -> Lack:
     sql = str(CreateIndex(index).compile(dialect=engine.dialect)).strip()
-    return Lack(target.name, f"the index {index.name}", f"{sql};")
+    return Lack(target.name, f"the index {index.name}", f"{sql};", vital=False)
 
 
 def _is_for(engine: Engine, index: Index) -> bool:
