@@ -186,4 +186,5 @@ def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool
         return where
     if engine.dialect.identifier_preparer._double_percents:
         text = text.replace("%%", "%")
-    return literal_column(f"({text})", where.type)
+    # Without a type: a boolean would be compared with 1 where there are none, and no index would be used for that.
+    return literal_column(f"({text})")

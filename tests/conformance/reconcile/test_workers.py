@@ -1,7 +1,6 @@
 """Reconcilers in a real worker: hints, handlers of both kinds, time limits, lost leases, late declarations."""
 
 import asyncio
-import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -13,9 +12,10 @@ from sqlalchemy import insert
 from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
 from penstock.reconcile.hints import stirred
-from penstock.runtime.row_pump import HINT_INTERVAL
+from penstock.runtime.row_pump import FIRST_DELAY, LONGEST_DELAY, RESTS_AFTER, RowPump
 from penstock.runtime.worker import Worker
 from penstock.telemetry import points
+from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -103,37 +103,62 @@ def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: 
 
 
 def test_a_stream_of_hints_is_not_a_stream_of_fetches(app: Penstock, cloud: Cloud) -> None:
+    """All hints that come during a fetch are answered by one more."""
     declare(app, Volume, where=Volume.status == "submitted")
     fetches: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold(point: str) -> None:
+        if point == "claim_rows.1":
+            fetches.append(point)
+            begun.set()
+            go_on.wait(60)
+
+    def hint() -> None:
+        app.wakeups.relay(stirred("volumes"))
 
     async def live(worker: Worker) -> None:
         pump = worker.rows.runners["idle"].pump
-        await until(lambda: pump._empty_turns > 3)
-        with points.watching(lambda point: fetches.append(point) if point == "claim_rows.1" else None):
-            began = time.monotonic()
-            while time.monotonic() - began < 0.5:
-                app.wakeups.relay(stirred("volumes"))
-                await asyncio.sleep(0)
-            spent = time.monotonic() - began
-        assert 1 <= len(fetches) <= spent / HINT_INTERVAL + 2
+        await until(lambda: pump._empty_turns > RESTS_AFTER)
+        pump.delay = lambda: 3600.0  # type: ignore[method-assign]  # from now on only hints count
+        with points.watching(hold):
+            hint()
+            await until(begun.is_set)
+            for _ in range(1000):
+                hint()
+            go_on.set()
+            await until(lambda: len(fetches) == 2)
+            await until(lambda: not pump._one_at_a_time.locked())
+            hint()
+            await until(lambda: len(fetches) >= 3)
+        assert len(fetches) == 3
 
     beside_a_worker(app, live, role="reconciler")
 
 
-def test_what_comes_due_in_this_process_is_visited_in_time(app: Penstock, cloud: Cloud) -> None:
-    visits: list[float] = []
-
-    async def look(item: Any) -> None:
-        visits.append(time.monotonic())
-
-    declare(app, Volume, look, every=0.3)
+def test_an_idle_pump_waits_longer_and_longer_but_not_past_what_comes_due(
+    app: Penstock, cloud: Cloud, hand: Callable[..., RowHand]
+) -> None:
     cloud.volumes(1)
-
-    async def live(_: Worker) -> None:
-        await until(lambda: len(visits) >= 4)
-
-    beside_a_worker(app, live, role="reconciler")
-    assert min(later - earlier for earlier, later in itertools.pairwise(visits)) > 0.25
+    mine = hand(declare(app, Volume, every=0.5))
+    pump = RowPump(
+        app.database,
+        mine.source,
+        lambda: 1,
+        lambda _: None,
+        mine.waker,
+        app.events,
+        100,
+        (FIRST_DELAY, LONGEST_DELAY),
+    )
+    pump.rows = mine.source
+    delays = []
+    for pump._empty_turns in range(10):
+        delays.append(pump.delay())
+    assert delays[0] < 0.1
+    assert delays[-1] > 1
+    mine.visit()
+    assert pump.delay() < 0.6, "the row that was visited here is due again then"
 
 
 @pytest.mark.parametrize("kind", ["loop", "thread"])
@@ -222,6 +247,27 @@ def test_a_disabled_one_takes_nothing_until_it_is_enabled(app: Penstock, cloud: 
         reconciler.enable()
         app.hint(Volume)
         await until(active(cloud, 1))
+
+    beside_a_worker(app, live, role="reconciler")
+
+
+def test_no_connection_is_held_while_handlers_work(app: Penstock, cloud: Cloud) -> None:
+    inside: list[int] = []
+    go_on = asyncio.Event()
+
+    async def work(item: Any) -> None:
+        inside.append(item.id)
+        await go_on.wait()
+
+    declare(app, Volume, work, workers=20, every=3600)
+    cloud.volumes(20)
+
+    async def live(worker: Worker) -> None:
+        await until(lambda: len(inside) == 20)
+        pool: Any = app.database.engine.pool
+        await until(lambda: pool.checkedout() <= 4)  # heartbeat, housekeeping, leases: by process, not by row
+        go_on.set()
+        await until(lambda: worker.rows.runners["work"].at_rest)
 
     beside_a_worker(app, live, role="reconciler")
 
