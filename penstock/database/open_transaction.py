@@ -46,6 +46,8 @@ class OpenTransaction:
     def lend(self) -> None:
         if self._lent is None:
             self.wire.leave()
+            if self.wire.pgconn.transaction_status == IDLE:
+                self.driver.autocommit = True  # we begin and commit, not the driver
             self._lent = ExitStack()
             self._pipeline = self._lent.enter_context(self.driver.pipeline())
         begin, self._begin = self._begin, None
@@ -62,11 +64,13 @@ class OpenTransaction:
         if self._block and self._begin is None:
             self.execute("COMMIT", ())
         self._begin = None
-        if farewells and not self._block and self._lent is None:
+        if self._lent is not None:
+            self._return()
+        elif farewells and not self._block:
             self.wire.part()
         for sql, parameters in farewells:
-            self.execute(sql, list(parameters.values()))
-        self._leave()
+            self.wire.send(sql, list(parameters.values()))
+        self.wire.leave()
 
     def rollback(self) -> None:
         if self.wire.broken:
@@ -74,13 +78,14 @@ class OpenTransaction:
             return
         self._begin = None
         with suppress(psycopg.Error):
-            self._leave()
+            if self._lent is not None:
+                self._return()
+            self.wire.leave()
         if self.wire.pgconn.transaction_status != IDLE:
             self.wire.send("ROLLBACK", ())
         self.wire.leave()
 
-    def _leave(self) -> None:
-        if self._lent is not None:
-            self._lent.close()
-        else:
-            self.wire.leave()
+    def _return(self) -> None:
+        lent, self._lent, self._pipeline = self._lent, None, None
+        if lent is not None:
+            lent.close()

@@ -144,14 +144,13 @@ class Postgres:
 
     def begin(self, driver: Any) -> object:
         """Statements whose result nobody waits for travel with the next one that is waited for."""
-        driver.autocommit = True
         if self.pooled_begin:
+            driver.autocommit = True
             driver.execute(self.pooled_begin)
             return None
         return OpenTransaction(driver, self._wire(driver), "BEGIN")
 
     def begin_single(self, driver: Any) -> object:
-        driver.autocommit = True
         if self.pooled_begin:
             return self.begin(driver)
         return OpenTransaction(driver, self._wire(driver), None)
