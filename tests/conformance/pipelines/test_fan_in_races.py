@@ -26,7 +26,7 @@ from tests.conformance.tasks.looking import rows
 FINISHERS = 50
 ROUNDS = 200
 """Runs whose join is fought for."""
-TOGETHER = 5
+TOGETHER = 10
 """Runs that are fought for at a time."""
 ONE_WRITER = (10, 50)
 """Finishers and rounds where the database lets one write at a time anyway."""
@@ -69,7 +69,7 @@ class Race:
         try:
             for claims in share:
                 attempts = [Attempt(claim, Outcome(OutcomeKind.SUCCEEDED, output="1")) for claim in claims]
-                self.barrier.wait(60)
+                self.barrier.wait(120)
                 self.app.database.in_transaction(settle, attempts, self.process, (), self.app.follow)
         except BaseException as error:
             self.problems.append(error)
@@ -90,6 +90,7 @@ def transient_errors(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> list[str
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_join_fires_once_in_every_round(
     make_app: Callable[..., Penstock], database_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

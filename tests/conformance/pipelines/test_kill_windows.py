@@ -31,6 +31,7 @@ MOST = {"sqlite": 40, "postgres": 8, "mariadb": 5}
 TABLES = ("runs", "jobs", "job_states", "joins", "executions", "availabilities", "advancements")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
 def test_killed_anywhere_it_ends_the_same(
     make_app: Callable[..., Penstock], database_kind: str, window: Window
