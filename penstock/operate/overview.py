@@ -19,8 +19,8 @@ RECENT = 1000
 READY = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue LIMIT :limit) counted"
 HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
 WAITING_SINCE = """
-SELECT {now}, j.created_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
-FROM {jobs} j WHERE j.id = :id
+SELECT {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
 """
 SCHEDULED = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted GROUP BY queue
@@ -42,8 +42,8 @@ PROCESSES = "SELECT role, COUNT(*) FROM {processes} WHERE heartbeat_at >= {now} 
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """One queue. `lag`: for how many seconds its oldest ready job has waited, since it was enqueued or last ran;
-    a delay it was given counts as waiting, for nobody remembers when it became due."""
+    """One queue. `lag`: for how many seconds its oldest ready job has waited, since it was enqueued, was due, or last
+    ran."""
 
     queue: str
     available: int = 0
@@ -112,8 +112,8 @@ def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str,
         head = tx.row(HEAD, queue=queue, tier=tier)
         since = tx.row(WAITING_SINCE, id=head[0]) if head else None
         if since:
-            now, created, last_end = since
-            waited = (now - max(created, last_end or 0)) / 1_000_000
+            now, *moments = since
+            waited = (now - max(moment or 0 for moment in moments)) / 1_000_000
             lags[queue] = max(lags.get(queue, 0.0), waited)
     return lags
 

@@ -13,7 +13,9 @@ STILL_SCHEDULED = """
 SELECT job_id FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
 """
-PROMOTE = "UPDATE {job_states} {by_key} SET status = 'available' WHERE job_id {among:ids:uuid}"
+PROMOTE = (
+    "UPDATE {job_states} {by_key} SET status = 'available', due_at = {now} WHERE job_id {among:ids:uuid}"
+)
 NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {scheduled}"
 
 

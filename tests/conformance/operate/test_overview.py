@@ -3,6 +3,7 @@
 from penstock import Penstock
 from penstock.operate.gauges import gauges
 from penstock.operate.overview import QueueCounts, overview
+from penstock.queue import schedule
 from penstock.testing import drain, travel
 from tests.conformance.operate.helpers import enqueue, look, register, take
 
@@ -44,6 +45,15 @@ def test_the_lag_is_the_age_of_the_oldest_ready_job(app: Penstock) -> None:
         lags = {queue.queue: queue.lag for queue in look(app).queues}
     assert 89 < (lags["default"] or 0) < 95
     assert (lags["mail"] or 0) < 5
+
+
+def test_a_delay_is_no_lag(app: Penstock) -> None:
+    app.tasks["quick"].options(delay=3600).enqueue(1)
+    with travel(app, 3601):
+        assert app.database.in_transaction(schedule.promote, 10) == [("default", 0)]
+        (seen,) = look(app).queues
+    assert (seen.available, seen.scheduled) == (1, 0)
+    assert 0 <= (seen.lag or 0) < 5
 
 
 def test_only_live_processes_are_counted(app: Penstock) -> None:

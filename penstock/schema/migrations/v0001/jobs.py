@@ -90,6 +90,7 @@ def _job_states(metadata: MetaData, prefix: str) -> None:
         Column("crash_count", Integer, nullable=False),
         Column("cancel_requested", Boolean(create_constraint=False), nullable=False),
         Column("reason", word()),
+        Column("due_at", micros()),
         Column("claimed_at", micros()),
         Column("finished_at", micros()),
         postgresql_with=HOT_ROWS,
