@@ -8,6 +8,7 @@ delayed or finished is ever walked over by a claim.
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -17,13 +18,14 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Table,
+    event,
 )
 from sqlalchemy import (
     text as sql,
 )
 
 from penstock.schema import pipeline_tables, reconcile_tables
-from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, text, word
+from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, stored, text, word
 
 HOT_ROWS = {
     "fillfactor": "50",
@@ -47,6 +49,10 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _processes(metadata, prefix)
     pipeline_tables.define(metadata, prefix)
     reconcile_tables.define(metadata, prefix)
+    for table in metadata.tables.values():
+        if "storage" in table.info:
+            keep = DDL(stored(table)).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]
+            event.listen(table, "after_create", keep)
     return metadata
 
 
@@ -103,7 +109,7 @@ def _job_states(metadata: MetaData, prefix: str) -> None:
         Column("due_at", micros()),
         Column("claimed_at", micros()),
         Column("finished_at", micros()),
-        postgresql_with=HOT_ROWS,
+        info={"storage": HOT_ROWS},
     )
 
 
@@ -117,7 +123,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("seq", sequence(), *([Identity()] if one_index else []), primary_key=True, autoincrement=True),
         Column("job_id", identifier(), nullable=False),
         Column("task", name(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
         sqlite_autoincrement=True,
     )
     if not one_index:
@@ -135,7 +141,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("queue", name(), nullable=False),
         Column("tier", Integer, nullable=False),
         Column("task", name(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
     )
     Table(
         f"{prefix}claims",
@@ -144,7 +150,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("process_id", identifier(), nullable=False),
         Column("job_ids", text(), nullable=False),
         Column("claimed_at", micros(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
     )
 
 
@@ -191,7 +197,7 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("fraction", Float, nullable=False),
         Column("message", text(), nullable=False),
         Column("updated_at", micros(), nullable=False),
-        postgresql_with={"fillfactor": "50"},
+        info={"storage": {"fillfactor": "50"}},
     )
 
 
@@ -207,7 +213,7 @@ def _processes(metadata: MetaData, prefix: str) -> None:
         Column("details", text(), nullable=False),
         Column("started_at", micros(), nullable=False),
         Column("heartbeat_at", micros(), nullable=False),
-        postgresql_with=HOT_ROWS,
+        info={"storage": HOT_ROWS},
     )
     Table(
         f"{prefix}cancellations",

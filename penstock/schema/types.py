@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import CHAR, BigInteger, Integer, String, Text
+from sqlalchemy import CHAR, BigInteger, Integer, String, Table, Text
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
@@ -68,3 +68,10 @@ def micros() -> TypeEngine[Any]:
 def sequence() -> TypeEngine[Any]:
     """A number the database assigns. SQLite counts rows in an INTEGER only."""
     return BigInteger().with_variant(Integer(), "sqlite")
+
+
+def stored(table: Table) -> str:
+    """The SQL that tells PostgreSQL how to keep the rows of a table; before 2.1 SQLAlchemy cannot say it."""
+    name = f'"{table.schema}".{table.name}' if table.schema else table.name
+    options = ", ".join(f"{option} = {value}" for option, value in table.info["storage"].items())
+    return f"ALTER TABLE {name} SET ({options})"

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from pydantic import (
+    VERSION,
     AfterValidator,
     BeforeValidator,
     Field,
@@ -38,6 +39,11 @@ from tests.pure.examples import (
     Span,
     signature_for,
     there_and_back,
+)
+
+needs_strict_deques = pytest.mark.skipif(
+    tuple(map(int, VERSION.split(".")[:2])) < (2, 14),
+    reason="pydantic before 2.14 refuses a deque for a deque",
 )
 
 
@@ -86,7 +92,7 @@ from tests.pure.examples import (
         (tuple[Line, ...], (Line("a", Decimal(1)),)),
         (set[UUID], {KEY}),
         (frozenset[int], frozenset({1, 2})),
-        (deque[int], deque([1, 2])),
+        pytest.param(deque[int], deque([1, 2]), marks=needs_strict_deques),
         (Counter[str], Counter("aab")),
         (dict[int, str], {1: "a", 2: "b"}),
         (dict[UUID, Line], {KEY: Line("a", Decimal(1))}),
@@ -130,7 +136,7 @@ def test_a_value_comes_back_as_it_was(annotation: Any, value: object) -> None:
         (Decimal, 1.5, "expected Decimal"),
         (Path, "/tmp", "expected Path"),
         (Line, {"sku": "a", "amount": 1}, "expected Line, got dict"),
-        (Line, Line(5, Decimal(1)), r"expected Line, but .*Expected `str`.*field_name='sku'"),  # type: ignore[arg-type]
+        (Line, Line(5, Decimal(1)), r"expected Line, but .*Expected `str`"),  # type: ignore[arg-type]
         (Account, {"owner": "x"}, "expected Account, got dict"),
         (Address, {}, r"street"),
         (Address, {"street": "x", "since": 5}, r"since.*date"),

@@ -1,4 +1,4 @@
-"""Behind a transaction pooler every transaction may run on another connection of the server: nothing may outlive one."""
+"""Behind a transaction pooler each transaction may run on another connection of the server: nothing may outlive one."""
 
 from collections.abc import Callable
 

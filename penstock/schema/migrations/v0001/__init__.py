@@ -7,6 +7,7 @@ from sqlalchemy import MetaData
 
 from penstock.schema.migrations.names import Names
 from penstock.schema.migrations.v0001 import jobs, rows, runs
+from penstock.schema.types import stored
 
 
 def upgrade(op: Operations, names: Names) -> None:
@@ -23,5 +24,7 @@ def upgrade(op: Operations, names: Names) -> None:
             if_not_exists=True,
             **table.dialect_kwargs,
         )
+        if names.dialect == "postgresql" and "storage" in table.info:
+            op.execute(stored(table))
         for index in table.indexes:
             index.create(op.get_bind(), checkfirst=True)

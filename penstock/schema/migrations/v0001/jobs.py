@@ -93,7 +93,7 @@ def _job_states(metadata: MetaData, prefix: str) -> None:
         Column("due_at", micros()),
         Column("claimed_at", micros()),
         Column("finished_at", micros()),
-        postgresql_with=HOT_ROWS,
+        info={"storage": HOT_ROWS},
     )
 
 
@@ -107,7 +107,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("seq", sequence(), *([Identity()] if one_index else []), primary_key=True, autoincrement=True),
         Column("job_id", identifier(), nullable=False),
         Column("task", name(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
         sqlite_autoincrement=True,
     )
     if not one_index:
@@ -125,7 +125,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("queue", name(), nullable=False),
         Column("tier", Integer, nullable=False),
         Column("task", name(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
     )
     Table(
         f"{prefix}claims",
@@ -134,7 +134,7 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         Column("process_id", identifier(), nullable=False),
         Column("job_ids", text(), nullable=False),
         Column("claimed_at", micros(), nullable=False),
-        postgresql_with=QUEUE_ROWS,
+        info={"storage": QUEUE_ROWS},
     )
 
 
@@ -181,7 +181,7 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("fraction", Float, nullable=False),
         Column("message", text(), nullable=False),
         Column("updated_at", micros(), nullable=False),
-        postgresql_with={"fillfactor": "50"},
+        info={"storage": {"fillfactor": "50"}},
     )
 
 
@@ -197,7 +197,7 @@ def _processes(metadata: MetaData, prefix: str) -> None:
         Column("details", text(), nullable=False),
         Column("started_at", micros(), nullable=False),
         Column("heartbeat_at", micros(), nullable=False),
-        postgresql_with=HOT_ROWS,
+        info={"storage": HOT_ROWS},
     )
     Table(
         f"{prefix}cancellations",

@@ -52,7 +52,7 @@ def _runs(metadata: MetaData, prefix: str) -> None:
         Column("started_at", micros()),
         Column("paused_at", micros()),
         Column("ended_at", micros()),
-        postgresql_with={"fillfactor": "70"},
+        info={"storage": {"fillfactor": "70"}},
     )
     Index(f"{prefix}runs_pipeline", runs.c.pipeline, runs.c.id)
     Index(f"{prefix}runs_ended", runs.c.ended_at, runs.c.id)
@@ -80,7 +80,7 @@ def _joins(metadata: MetaData, prefix: str) -> None:
         Column("winner", name()),
         Column("fired", Boolean(create_constraint=False), nullable=False),
         Column("width", Integer),
-        postgresql_with={"fillfactor": "50"},
+        info={"storage": {"fillfactor": "50"}},
     )
 
 
@@ -98,7 +98,7 @@ def _advancements(metadata: MetaData, prefix: str) -> None:
         Column("problem", text()),
         Column("created_at", micros(), nullable=False),
         Column("updated_at", micros(), nullable=False),
-        postgresql_with={"fillfactor": "50"},
+        info={"storage": {"fillfactor": "50"}},
     )
 
 
