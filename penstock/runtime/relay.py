@@ -1,4 +1,4 @@
-"""Passes on to this process's waiters what other processes say has ended."""
+"""Passes on to this process what other processes say."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from penstock.runtime.waker import Waker
 from penstock.telemetry.events import Stream
 
 
-class Relay(Service):
+class Listener(Service):
     """Listens in a thread of its own."""
-
-    name = "relay"
 
     def __init__(self, ear: Ear, wakeups: Wakeups, stream: Stream) -> None:
         super().__init__(stream)
         self.waker = Waker(ear)
         self.wakeups = wakeups
-
-    def turn(self) -> Turn:
-        if self.waker.wait(60.0) and not self.stopping.is_set():
-            self.wakeups.relay(ENDED)
-        return Turn.WORKED
 
     def stop(self) -> None:
         super().stop()
@@ -31,3 +24,14 @@ class Relay(Service):
     def join(self, timeout: float | None = None) -> None:
         super().join(timeout)
         self.waker.close()
+
+
+class Relay(Listener):
+    """Tells those who wait for results that something has ended."""
+
+    name = "relay"
+
+    def turn(self) -> Turn:
+        if self.waker.wait(60.0) and not self.stopping.is_set():
+            self.wakeups.relay(ENDED)
+        return Turn.WORKED

@@ -6,11 +6,9 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from penstock.database.ears import Ear
 from penstock.database.engine import Database, Link
 from penstock.database.statements import Statements
 from penstock.database.transaction import Transaction
-from penstock.queue.wakeups import Wakeups
 from penstock.reconcile import renew, sweep, tally
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended
@@ -20,8 +18,8 @@ from penstock.reconcile.item import Item
 from penstock.reconcile.source import RowSource
 from penstock.reconcile.target import Target
 from penstock.runtime.pump import Pump
+from penstock.runtime.relay import Listener
 from penstock.runtime.service import Service, Turn
-from penstock.runtime.waker import Waker
 from penstock.telemetry.events import Stream
 
 FIRST_DELAY = 0.05
@@ -177,15 +175,10 @@ class Sweeper(Service):
         self.stopping.wait(SWEEP_INTERVAL * random.uniform(1.0, 1.5))
 
 
-class RowEar(Service):
+class RowEar(Listener):
     """Passes on what other processes say about rows."""
 
     name = "row ear"
-
-    def __init__(self, ear: Ear, wakeups: Wakeups, stream: Stream) -> None:
-        super().__init__(stream)
-        self.waker = Waker(ear)
-        self.wakeups = wakeups
 
     def turn(self) -> Turn:
         for subject in self.waker.wait(60.0):
@@ -194,11 +187,3 @@ class RowEar(Service):
                 # About everything: a file was written, our own writes included. That may go on all the time.
                 self.stopping.wait(UNSPECIFIC_INTERVAL)
         return Turn.WORKED
-
-    def stop(self) -> None:
-        super().stop()
-        self.waker.wake()
-
-    def join(self, timeout: float | None = None) -> None:
-        super().join(timeout)
-        self.waker.close()
