@@ -112,13 +112,13 @@ def test_what_one_holds_no_other_takes_until_it_expires(
     app: Penstock, other: Penstock, cloud: Cloud, hand: Hands
 ) -> None:
     cloud.volumes(1)
-    reconciler = declare(app, Volume, lease=30)
+    reconciler = declare(app, Volume, lease=300)
     assert len(hand(reconciler).take()) == 1
     theirs = hand(reconciler, other)
     assert theirs.take() == []
-    with travel(other, 29):
+    with travel(other, 200):
         assert theirs.take() == []
-    with travel(other, 31):
+    with travel(other, 301):
         (item,) = theirs.take()
     assert item.recovered
 
