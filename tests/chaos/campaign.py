@@ -17,6 +17,7 @@ from tests.chaos.world import World, world
 from tests.waiting import eventually
 
 GAP = (1.5, 3.5)
+LOOK_EVERY = 0.5
 UNFINISHED = {
     "jobs": "SELECT count(*) FROM {job_states} WHERE status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')",
     "runs": "SELECT count(*) FROM {runs} WHERE ended_at IS NULL",
@@ -65,6 +66,7 @@ def settle(made: World, say: Callable[[str], None], look_after: Callable[[], Non
 
     def done() -> bool:
         look_after()
+        time.sleep(LOOK_EVERY)  # it costs the others time to be looked at
         return not any(unfinished(made).values()) and made.alive() == made.expected
 
     try:
