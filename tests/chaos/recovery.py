@@ -7,6 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from statistics import median
 
+from penstock.values.retry import crash_delay
 from tests.chaos.facts import Facts, Job
 from tests.chaos.strike import Strike
 
@@ -72,7 +73,10 @@ def _recovery(facts: Facts, strike: Strike) -> float | None:
 
 
 def _over(job: Job, generation: int) -> int | None:
-    """When this claim was over: settled, or the job claimed anew."""
+    """When this claim was over: settled, or the job claimed anew, or, if it has to wait for that, taken back."""
+    crashes = [e for e in job.executions if e.generation <= generation and e.outcome == "crashed"]
+    if crashes and crashes[-1].generation == generation and crash_delay(len(crashes)):
+        return crashes[-1].finished_at
     if _outcome(job, generation) in (*TAKEN_BACK, None):
         later = [e.started_at for e in job.executions if e.generation > generation]
         return min(later) if later else job.finished_at

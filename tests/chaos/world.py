@@ -32,6 +32,8 @@ HELD = """
 SELECT job_id, generation, process_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'
 """
 NOW = "SELECT {now}"
+STARTING = 240.0
+"""A busy machine takes its time."""
 
 
 @dataclass(slots=True)
@@ -79,10 +81,12 @@ class World:
         """The producer first: it makes the tables."""
         assert self.producer is not None
         self.producer.start()
-        eventually(lambda: any('"ready"' in file.read_text() for file in self.ledger.glob("*.jsonl")), 60)
+        eventually(
+            lambda: any('"ready"' in file.read_text() for file in self.ledger.glob("*.jsonl")), STARTING
+        )
         for host in self.hosts:
             host.start()
-        eventually(lambda: self.alive() == self.expected, 60)
+        eventually(lambda: self.alive() == self.expected, STARTING)
 
     @property
     def expected(self) -> int:
