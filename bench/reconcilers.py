@@ -4,6 +4,7 @@ throughput   20 workers; handlers of 1 ms, 50 ms and 1 s; against workers ÷ han
 hint         from app.hint() to the first line of the handler
 idle         statements a second, once an empty reconciler has backed off
 crowd        time of a fetch in a table with 1 M rows that are not due, against one without them
+recovery     from kill -9 of a process with rows in hand to the first line of their handlers elsewhere
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +30,7 @@ from penstock.testing.rows import RowHand
 from tests.servers.postgres import Postgres
 
 WORKERS = 20
+LEASE = 5.0
 
 
 class Base(DeclarativeBase):
@@ -44,8 +47,12 @@ class Row(Base, Reconcilable):
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.reconcilers")
     parser.add_argument("--url", help="a PostgreSQL database; otherwise a server is started")
-    parser.add_argument("--only", default="throughput,hint,idle,crowd")
+    parser.add_argument("--only", default="throughput,hint,idle,crowd,recovery")
+    parser.add_argument("--victim", action="store_true", help="be the process that is killed")
     options = parser.parse_args()
+    if options.victim:
+        asyncio.run(_hold(options.url))
+        return
     with TemporaryDirectory() as folder, server(options.url, Path(folder)) as url:
         for name in options.only.split(","):
             for line in MEASUREMENTS[name](url):
@@ -211,7 +218,54 @@ def _fetch_time(hand: RowHand) -> float:
     return statistics.quantiles(times[10:], n=4)[0]
 
 
-MEASUREMENTS = {"throughput": throughput, "hint": hint, "idle": idle, "crowd": crowd}
+def recovery(url: str) -> Iterator[str]:
+    for _ in range(3):
+        after, late = asyncio.run(_recovery(url))
+        yield f"{after:.2f} s from kill -9, {late * 1000:.0f} ms after the end of the lease of {LEASE:g} s"
+
+
+async def _recovery(url: str) -> tuple[float, float]:
+    with fresh(url) as app:
+        begun = asyncio.Event()
+
+        @app.reconciler(Row, lease=LEASE, every=3600, name="bench")
+        async def provision(_: Any) -> None:
+            begun.set()
+
+        fill(app, 1)
+        victim = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.reconcilers", "--victim", "--url", url
+        )
+        held = select(func.count()).where(Row.lock_token.is_not(None))
+        with app.database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            while not connection.scalar(held):  # noqa: ASYNC110 - another process takes it
+                await asyncio.sleep(0.05)
+        async with app.worker(role="reconciler") as worker:
+            pump = worker.rows.runners["bench"].pump
+            while pump._empty_turns < 10:  # noqa: ASYNC110 - until it has backed off
+                await asyncio.sleep(0.05)
+            victim.kill()
+            killed = time.monotonic()
+            with app.database.engine.connect() as connection:
+                end, now = connection.execute(select(Row.lock_expires_at, func.clock_timestamp())).one()
+            await begun.wait()
+            after = time.monotonic() - killed
+            await victim.wait()
+            return after, after - (end - now).total_seconds()
+
+
+async def _hold(url: str) -> None:
+    app = Penstock(url)
+
+    @app.reconciler(Row, lease=LEASE, every=3600, name="bench")
+    async def hang(_: Any) -> None:
+        await asyncio.Event().wait()
+
+    async with app.worker(role="reconciler"):
+        await asyncio.Event().wait()
+
+
+MEASUREMENTS = {"throughput": throughput, "hint": hint, "idle": idle, "crowd": crowd, "recovery": recovery}
 
 if __name__ == "__main__":
     main()

@@ -175,7 +175,10 @@ class Penstock(Pipelines):
         visits.hint(self, model, ids)
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
-        await self.doors.run(self.hint, model, *ids)
+        if ids:
+            await self.doors.run(self.hint, model, *ids)
+        else:
+            self.hint(model)  # nothing is written here, and nobody waited for
 
     def job(self, id: str) -> Job[Any]:
         """The job with this id."""
