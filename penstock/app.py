@@ -175,10 +175,7 @@ class Penstock(Pipelines):
         visits.hint(self, model, ids)
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
-        if ids:
-            await self.doors.run(self.hint, model, *ids)
-        else:
-            self.hint(model)  # nothing is written here, and nobody waited for
+        await visits.hint_async(self, model, ids)
 
     def job(self, id: str) -> Job[Any]:
         """The job with this id."""

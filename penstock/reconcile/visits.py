@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from penstock.database.engine import Database
 from penstock.database.statements import Statements
 from penstock.database.transaction import Transaction
+from penstock.doors import Doors
 from penstock.errors import DefinitionError
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
@@ -24,6 +25,7 @@ class HintHost(Protocol):
 
     database: Database
     wakeups: Wakeups
+    doors: Doors
 
 
 def hint(host: HintHost, model: Any, ids: Sequence[Any]) -> None:
@@ -37,6 +39,14 @@ def hint(host: HintHost, model: Any, ids: Sequence[Any]) -> None:
         keys = [id if isinstance(id, tuple) else (id,) for id in ids]
         host.database.in_transaction(request, host.database, target, keys)
     host.wakeups.tell(stirred(target.name))
+
+
+async def hint_async(host: HintHost, model: Any, ids: Sequence[Any]) -> None:
+    """For async callers. Without ids nothing is written and nobody waited for: that needs no thread."""
+    if ids:
+        await host.doors.run(hint, host, model, ids)
+    else:
+        hint(host, model, ids)
 
 
 def request(tx: Transaction, database: Database, target: Target, keys: Sequence[Key]) -> None:
