@@ -23,6 +23,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, TypeVar
 
+import hypothesis
 import pytest
 
 from penstock.database.engine import Database
@@ -44,6 +45,10 @@ T = TypeVar("T")
 SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "server")}
 SESSION = pytest.StashKey[Path]()
 SESSION_END = pytest.StashKey[ExitStack]()
+
+# How long an example takes says something about the machine, not about the code.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 # The session: one folder, owned by the pytest that the user started, known to its workers.

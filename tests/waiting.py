@@ -13,7 +13,7 @@ T = TypeVar("T")
 POLL_SECONDS = 0.02
 
 
-def eventually(look: Callable[[], T], timeout: float = 30.0) -> T:
+def eventually(look: Callable[[], T], timeout: float = 30.0, pause: float = POLL_SECONDS) -> T:
     """Look until there is something true to see, and return it.
 
     An AssertionError in `look` counts as not yet; the last one is raised when the time is over.
@@ -28,7 +28,7 @@ def eventually(look: Callable[[], T], timeout: float = 30.0) -> T:
             not_yet = error
         if time.monotonic() > end:
             raise not_yet
-        time.sleep(POLL_SECONDS)
+        time.sleep(pause)
 
 
 async def until(look: Callable[[], object], timeout: float = 60.0) -> None:

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 SLOW = 0.25
 """An exchange that takes so much of the patience with silence is as good as none."""
 
-NEWCOMER = 0.5
-"""So much of the patience with silence a new process waits before it judges: whoever lives is heard of by then."""
+NEWCOMER = 2
+"""So many heartbeats a new process waits before it judges: whoever lives is heard of by then."""
 
 
 class Contact:
@@ -25,9 +25,9 @@ class Contact:
         self._judge_from = 0.0
         self._cut_off = False
 
-    def arrive(self) -> None:
+    def arrive(self, heartbeat: float) -> None:
         """We are new here: that all are silent may mean that the database was away until just now."""
-        self._judge_from = time.monotonic() + self.silence * NEWCOMER
+        self._judge_from = time.monotonic() + min(NEWCOMER * heartbeat, self.silence)
 
     @property
     def may_judge(self) -> bool:

@@ -54,7 +54,7 @@ class Housekeeping(Service):
         self._prune_after = retention.FIRST_ID
 
     def run(self) -> None:
-        self.contact.arrive()
+        self.contact.arrive(self.settings.heartbeat_interval)
         super().run()
 
     def turn(self) -> Turn:

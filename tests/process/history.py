@@ -20,12 +20,12 @@ def declare_dead(app: Penstock) -> None:
 
 
 def recover(app: Penstock) -> None:
-    """A fresh worker does what is left to do, and leaves."""
+    """A fresh worker does what is left to do, buries who was declared dead, and leaves."""
     failure: list[BaseException] = []
 
     def live() -> None:
         try:
-            asyncio.run(work_until_over(app))
+            asyncio.run(work_until_over(app, and_also=lambda: not _declared_dead(app)))
         except BaseException as error:
             failure.append(error)
 
@@ -33,6 +33,10 @@ def recover(app: Penstock) -> None:
     thread.start()
     thread.join()
     assert not failure, f"{unfinished(app)} jobs are left, {failure[0]!r}"
+
+
+def _declared_dead(app: Penstock) -> int:
+    return int(rows(app, "SELECT count(*) FROM {processes} WHERE heartbeat_at = 0")[0][0])
 
 
 Job = dict[str, Any]

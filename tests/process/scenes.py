@@ -20,7 +20,12 @@ from tests.process import ledger
 from tests.servers.child import die_with_parent
 from tests.waiting import eventually
 
-QUICK = {"poll_interval": 0.05, "sweep_interval": 0.05, "housekeeping_interval": 0.02}
+QUICK = {
+    "poll_interval": 0.05,
+    "sweep_interval": 0.05,
+    "housekeeping_interval": 0.02,
+    "heartbeat_interval": 0.5,
+}
 PATIENCE = 100.0
 TERMINAL = tuple(status.value for status in JobStatus if status.terminal)
 UNFINISHED = f"""
@@ -126,10 +131,12 @@ def unfinished(app: Penstock, queue: str = "") -> int:
     return int(app.database.read(lambda tx: tx.rows(UNFINISHED, queue=queue))[0][0])
 
 
-async def work_until_over(app: Penstock, queue: str = "") -> None:
+async def work_until_over(
+    app: Penstock, queue: str = "", and_also: Callable[[], bool] = lambda: True
+) -> None:
     """A worker that stops, in order, when its queue has nothing unfinished."""
     async with app.worker(queues=queue or None, concurrency=8):
-        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue), PATIENCE)
+        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue) and and_also(), PATIENCE)
 
 
 # Scenes

@@ -78,9 +78,10 @@ def test_whoever_asks_for_long_is_told_while_it_asks(wait: Callable[[float], Non
 def test_whoever_is_new_waits_until_the_living_can_have_been_heard(wait: Callable[[float], None]) -> None:
     """All are silent right after an outage: that says nothing to one who was not there before."""
     touch = Contact(SILENCE)
-    touch.arrive()
+    touch.arrive(heartbeat=5)
     with touch.exchange():
         pass
+    wait(9)
     assert not touch.may_judge
-    wait(SILENCE / 2)
+    wait(1)
     assert touch.may_judge

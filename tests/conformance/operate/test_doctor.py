@@ -117,8 +117,8 @@ def _hold_a_snapshot(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     with app.database.engine.connect() as connection:
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
         connection.exec_driver_sql(f"SELECT COUNT(*) FROM {app.database.qualified('jobs')}")
-        # MariaDB answers from what it has gathered a moment ago.
-        found = eventually(lambda: bad(app).get("oldest snapshot"))
+        # MariaDB answers from what it gathered before, unless nobody has asked for a tenth of a second.
+        found = eventually(lambda: bad(app).get("oldest snapshot"), pause=0.3)
     assert found is not None
     assert "snapshot is open" in found.advice
 
