@@ -10,9 +10,8 @@ from tests.servers.postgres import Postgres
 from tests.servers.server import free_port
 from tests.waiting import eventually
 
-STREAMING = (
-    "select count(*) from pg_stat_replication where sync_state in ('sync', 'quorum') and state = 'streaming'"
-)
+STREAMING = "select count(*) from pg_stat_replication where state = 'streaming'"
+IN_STEP = f"{STREAMING} and sync_state in ('sync', 'quorum')"
 
 
 class Standby(Postgres):
@@ -50,9 +49,10 @@ class Pair:
         self.count += 1
         self.standby = Standby(self.folder / f"server-{self.count}", self.primary, self.spare_port)
         self.standby.start()
+        eventually(lambda: self._say(STREAMING) == 1, 60)  # until then nobody should have to wait for it
         self._say("alter system set synchronous_standby_names = '*'")
         self._say("select pg_reload_conf()")
-        eventually(lambda: self._say(STREAMING) == 1, 30)
+        eventually(lambda: self._say(IN_STEP) == 1, 60)
 
     def fail_over(self) -> None:
         """The primary dies, as with its machine; the standby becomes primary."""
