@@ -70,6 +70,6 @@ class Pair:
 
     def _say(self, statement: str) -> object:
         where = f"postgresql://postgres@127.0.0.1:{self.primary.port}/postgres"
-        with psycopg.connect(where, autocommit=True, connect_timeout=5) as connection:
+        with psycopg.connect(where, autocommit=True, connect_timeout=60) as connection:
             row = connection.execute(statement.encode())
             return row.fetchone()[0] if row.description else None  # type: ignore[index]
