@@ -6,6 +6,7 @@ it costs no statement and takes no lock.
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -35,7 +36,7 @@ class DeafEar:
     """For databases that tell nobody."""
 
     def wait(self, wake: int, timeout: float) -> list[str]:
-        select.select([wake], [], [], timeout)
+        _readable(timeout, wake)
         return []
 
     def close(self) -> None:
@@ -63,7 +64,7 @@ class FileEar:
             if mark != self.seen:
                 self.seen = mark
                 return ["written"]
-            if select.select([wake], [], [], min(left, GLANCE))[0]:
+            if _readable(min(left, GLANCE), wake):
                 return []
         return []
 
@@ -87,11 +88,11 @@ class PostgresEar:
         try:
             connection = self._connected()
             if connection is None:
-                select.select([wake], [], [], min(timeout, RECONNECT_AFTER))
+                _readable(min(timeout, RECONNECT_AFTER), wake)
                 return []
             heard = self._received(connection)
             if not heard:
-                select.select([wake, connection.fileno()], [], [], timeout)
+                _readable(timeout, wake, connection.fileno())
                 heard = self._received(connection)
             return heard
         except (psycopg.Error, OSError, ValueError):
@@ -122,6 +123,14 @@ class PostgresEar:
         if connection is not None:
             with suppress(Exception):
                 connection.close()
+
+
+def _readable(timeout: float, *descriptors: int) -> bool:
+    """By poll: a worker may have more files open than select can count."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(math.ceil(timeout * 1000)))
 
 
 def ear_for(database: Database, channel: str) -> Ear:
