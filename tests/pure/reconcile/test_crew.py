@@ -1,6 +1,7 @@
 """How many rows a process takes ahead: low and high marks, by how long handlers take."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,3 +158,31 @@ def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -
 
     asyncio.run(look())
     assert [end.kind for end in ended] == [Kind.RELEASED], "and is not heard any more when it ends"
+
+
+def test_a_row_that_is_lost_while_it_waits_never_begins(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = await crew_with(6, 0.001, ended)
+        first, second = crew.waiting
+        first.lose()  # noticed by nobody yet but the row itself
+        crew._lose(second)
+        crew._vacate(next(iter(crew.active)))
+        assert (len(crew.active), len(crew.waiting)) == (3, 0)
+        assert {first, second}.isdisjoint(crew.active)
+
+    asyncio.run(look())
+
+
+def test_a_row_whose_holders_keep_dying_is_not_begun(ended: list[Ended]) -> None:
+    async def look() -> None:
+        crew = await crew_with(0, 0.001, ended)
+        often, once = item(1), item(2)
+        often.claim = replace(often.claim, crashes=11, taken_over=True)
+        once.claim = replace(once.claim, crashes=1, taken_over=True)
+        crew.hand_over([often, once])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert list(crew.active) == [once]
+        assert [(end.item, end.kind, end.crashes) for end in ended] == [(often, Kind.CRASHED, 11)]
+
+    asyncio.run(look())
