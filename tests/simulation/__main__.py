@@ -45,7 +45,9 @@ def search(first: int, count: int) -> int:
                 return 1
             if not number % SHOW_EVERY:
                 say(_rate(number, time.monotonic() - began, time.process_time() - busy, steps))
-    say(_rate(count, time.monotonic() - began, time.process_time() - busy, steps) + ", nothing wrong")
+        say(_rate(count, time.monotonic() - began, time.process_time() - busy, steps) + ", nothing wrong")
+        per_thousand = sorted((kind, round(1000 * times / count)) for kind, times in stage.struck.items())
+        say("in a thousand schedules: " + ", ".join(f"{kind} {times}" for kind, times in per_thousand))
     return 0
 
 

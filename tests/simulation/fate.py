@@ -18,6 +18,12 @@ from tests.simulation.world import SECOND, World
 
 ENOUGH = 2
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
+KINDS = (
+    *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
+    *("statement locked", "statement cut", "statement readonly"),
+    *("commit refused", "commit lost", "commit unanswered", "hint", "hint lost"),
+)
+"""Everything that can go wrong."""
 
 
 @dataclass(slots=True)
@@ -65,6 +71,8 @@ class Fate(Faults):
     hosts: list[Host]
     revive: Callable[[Host], Host]
     calm: bool = False
+    closing: bool = False
+    """Nobody is started any more."""
     away_until: int = 0
     """Until then the database cannot be reached."""
     struck: Counter[str] = field(default_factory=Counter)
@@ -106,6 +114,8 @@ class Fate(Faults):
         """By and by every process is started again; once it is calm, two workers are enough."""
         if not self.calm:
             return world.rng.random() < 0.12
+        if self.closing:
+            return False
         workers = [host for host in self.hosts if host.alive and isinstance(host, WorkerHost)]
         return len(workers) < ENOUGH or not isinstance(dead, WorkerHost)
 
@@ -119,6 +129,8 @@ class Fate(Faults):
     def _crash(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
             self.struck["crash"] += 1
+            if world.last is not None and world.last.owner is host:
+                world.places.add(world.last.point)
             host.crash()
 
     def _freeze(self, world: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ CLIENTS = 2
 CALM_STEPS = 6000
 ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
+CLOSES = 0.15
+"""How often the last workers are stopped in order at the end."""
 COLLECT_EVERY = 100
 """Schedules between two collections: a third of the time would be spent looking for garbage."""
 UNFINISHED = f"""
@@ -57,6 +60,8 @@ class Stage:
     def __init__(self, workloads: Sequence[Workload] = ALL) -> None:
         self.workloads = workloads
         self.played = 0
+        self.struck: Counter[str] = Counter()
+        """How often each kind of trouble has happened, in all schedules."""
         self.server = Server()
         declare = [workload.declare for workload in workloads]
         self.workers = [Machine(f"worker{n}", self.server, declare) for n in range(1, WORKERS + 1)]
@@ -80,9 +85,12 @@ class Stage:
             try:
                 play = Play(self, world)
                 stuck = play.run()
+                if self.server.holder is not None:
+                    self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
                 story = Story.of(world, self.server.connection, play.fate.hosts)
                 wrong = checker.check(story, stuck, self.workloads)
             finally:
+                self.struck.update(play.fate.struck)
                 for host in play.fate.hosts:
                     world.bury(host)
                     host.machine.shut()
@@ -167,9 +175,20 @@ class Play:
             self.fate.calm_down(world)
             world.run(self._over, CALM_STEPS)
             world.run(self._at_rest, CALM_STEPS)
+            if world.rng.random() < CLOSES:
+                self._close()
         except Stuck as stuck:
             return str(stuck)
         return None
+
+    def _close(self) -> None:
+        """All go home in order: nothing of theirs may be left."""
+        self.fate.closing = True
+        for host in self.fate.hosts:
+            if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
+                host.stop(hurried=False)
+        self.world.run(lambda: not any(host.leaving and host.alive for host in self.fate.hosts), CALM_STEPS)
+        self.world.record("closed", [host.name for host in self.fate.hosts if host.gone])
 
     def _at_rest(self) -> bool:
         """What was committed has also come to the mind of who did it."""

@@ -3,15 +3,14 @@
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from penstock.reconcile import apply, related
+from penstock.reconcile import related
 from tests.simulation.reconcile_world import MODELS, World, world
 
-SEEDS = range(int(os.environ.get("PENSTOCK_TEST_SEEDS", "12")))
+SEEDS = range(int(os.environ.get("PENSTOCK_TEST_SEEDS", "6")))
 STEPS = 250
 
 
@@ -93,42 +92,16 @@ def nothing_stays_locked(here: World) -> None:
             assert row.lock_expires_at.timestamp() <= (here.now + 1_800_000_000) + 30
 
 
-# The model must be able to find what it looks for.
-
-
-def _no_fence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply, "_is_held", lambda *_: True)
-
-
-def _no_fence_for_related_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def only_itself(item: Any, current: Any) -> bool:
-        row = current.get((item.target, item.claim.key))
-        return row is not None and row["lock_token"] == item.token
-
-    monkeypatch.setattr(apply, "_is_held", only_itself)
-
-
-def _nobody_announces_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(related, "_announce", lambda *_: None)
+# The model must be able to find what it looks for; for the rest see the mutants of rows.
 
 
 @pytest.mark.simulation
-@pytest.mark.parametrize(
-    ("mutate", "model"),
-    [
-        (_no_fence, test_a_random_schedule_keeps_every_promise),
-        (_no_fence_for_related_rows, test_a_random_schedule_keeps_every_promise),
-        (_nobody_announces_itself, test_parents_get_their_turn_against_children_that_are_always_busy),
-    ],
-)
-def test_a_broken_protocol_is_found(
-    mutate: Callable[..., None], model: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutate(monkeypatch)
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        _try_seeds(model)
+def test_a_broken_protocol_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(related, "_announce", lambda *_: None)
+    with pytest.raises(AssertionError):
+        _try_seeds()
 
 
-def _try_seeds(model: Callable[[int], None]) -> None:
+def _try_seeds() -> None:
     for seed in range(40):
-        model(seed)
+        test_parents_get_their_turn_against_children_that_are_always_busy(seed)

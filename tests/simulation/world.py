@@ -58,6 +58,8 @@ class World:
     history: list[tuple[object, ...]] = field(default_factory=list)
     trace: list[tuple[object, ...]] = field(default_factory=list)
     """The history and more: what somebody who looks for the cause wants to see."""
+    places: set[str] = field(default_factory=set)
+    """Where somebody was struck down."""
     steps: int = 0
     loops: list[Any] = field(default_factory=list)
     """Every event loop that was ever turned here."""

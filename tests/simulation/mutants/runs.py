@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from penstock.pipelines import joins
+from penstock.pipelines import callbacks, closing, inputs, joins, signals
+from penstock.pipelines.run import Run
 from penstock.queue import settle
 from tests.simulation import virtual
-from tests.simulation.mutants import Change, Code
+from tests.simulation.mutants import Change, Code, Instead
 
 
 def advance_later(tx: Any, follow: Any, ended: Any) -> None:
@@ -16,17 +18,34 @@ def advance_later(tx: Any, follow: Any, ended: Any) -> None:
     tx.after_commit(lambda: database.in_transaction(follow, ended))
 
 
+_ENQUEUE = callbacks.enqueue
+
+
+def tell_later(desk: Any, tx: Any, *end: Any) -> None:
+    """The callbacks of a run are enqueued after its end, in a transaction of their own."""
+    tx.after_commit(lambda: desk.host.database.in_transaction(partial(_ENQUEUE, desk), *end))
+
+
 LATER = "__import__('tests.simulation.mutants.runs', fromlist=['x']).advance_later(tx, follow, ended)"
 
 MUTANTS: dict[str, tuple[Change, ...]] = {
     "settled before the advance": (Code(settle._follow, "follow(tx, ended, offer)", LATER),),
+    "callbacks outside of the terminal transaction": (Instead(callbacks, "enqueue", tell_later),),
     "a step held at once without a receipt": (
         Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
     ),
+    "an offer that outlives its receipt": (Code(closing.follow, "trace.offer = None", "pass"),),
     "join counted down twice": (
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
     ),
     "join counted down by nobody": (
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
+    ),
+    "elements collected in another order": (
+        Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
+    ),
+    "signals delivered by their giver only": (
+        Code(signals.record, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
+        Instead(Run, "_deliver", lambda *_: None),
     ),
 }

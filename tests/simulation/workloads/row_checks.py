@@ -213,7 +213,15 @@ def check(story: Story) -> list[str]:
         for table, id, *values in fact[3]:
             model.rows[table, id] = Row(*values)
     model.read(story.history)
-    return [*model.wrong, *_lasting(story)]
+    return [*model.wrong, *_lasting(story), *_left(story, model)]
+
+
+def _left(story: Story, model: RowModel) -> Iterator[str]:
+    """Who stops in order gives everything back."""
+    for fact in story.facts("closed"):
+        for place, row in model.rows.items():
+            if row.token is not None and model.holder.get(row.token) in fact[3]:
+                yield f"{place} stays locked for {row.owner}, whose process has stopped in order"
 
 
 def _lasting(story: Story) -> Iterator[str]:

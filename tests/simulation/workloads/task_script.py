@@ -17,7 +17,7 @@ KINDS = (
     *("plain", "flaky", "slow", "snoozing", "giving_up", "writing", "charging", "poison", "patient"),
     *ON_THE_LOOP,
 )
-OFTEN = (5, 4, 3, 2, 1, 5, 5, 1, 3, 4, 3, 2, 3)
+OFTEN = (4, 4, 3, 2, 1, 5, 8, 1, 3, 4, 3, 2, 3)
 ORDER = text("INSERT INTO sim_orders (number) VALUES (:number)")
 
 Ids = dict[int, str]

@@ -1,0 +1,46 @@
+"""What can be broken about reconcilers, and is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.database.statements import Statements
+from penstock.reconcile import apply, claim, related, renew, statements
+from penstock.reconcile.statements import Fetch
+from penstock.runtime.rows import Runner
+from tests.simulation.mutants import Change, Code, Instead
+
+
+def _only_itself(item: Any, current: Any) -> bool:
+    """The row's own token is compared, those of its related rows are not."""
+    row = current.get((item.target, item.claim.key))
+    return row is not None and row["lock_token"] == item.token
+
+
+def _nothing(*_: object) -> None:
+    """What should happen does not."""
+
+
+MUTANTS: dict[str, tuple[Change, ...]] = {
+    "apply without the token": (Instead(apply, "_is_held", lambda *_: True),),
+    "apply without the tokens of related rows": (Instead(apply, "_is_held", _only_itself),),
+    "rows taken from the living": (Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),),
+    "children not all or nothing": (
+        Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
+    ),
+    "lease renewed without the token": (
+        Code(
+            statements.renew,
+            'and_(target.among(keys), among(target["lock_token"], tokens))',
+            "target.among(keys)",
+        ),
+        Instead(renew.Holdings, "overdue", lambda *_: []),
+    ),
+    "row tokens used again": (Instead(claim, "new_token", lambda: 7),),
+    "leases by the local clock": (Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),),
+    "a request for a visit forgotten": (
+        Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
+    ),
+    "related rows stay locked": (Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),),
+    "rows that a stop's last turn brings are kept": (Instead(Runner, "give_back", _nothing),),
+}
