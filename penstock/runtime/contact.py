@@ -16,9 +16,6 @@ SLOW = 0.25
 NEWCOMER = 2
 """So many heartbeats a new process waits before it judges: whoever lives is heard of by then."""
 
-PAUSE = 0.75
-"""Who has not even tried for so long did not run: whatever stopped us may have stopped the others too."""
-
 
 class Contact:
     """How well this process reaches the database, as far as that matters for judging others."""
@@ -27,8 +24,6 @@ class Contact:
         self.silence = silence
         self._judge_from = 0.0
         self._cut_off = False
-        self._last: float | None = None
-        """When the last exchange ended well."""
 
     def arrive(self, heartbeat: float) -> None:
         """We are new here: that all are silent may mean that the database was away until just now."""
@@ -37,11 +32,7 @@ class Contact:
     @property
     def may_judge(self) -> bool:
         """Everybody else has had time enough to be heard."""
-        now = time.monotonic()
-        return not self._cut_off and now >= self._judge_from and not self._has_paused(now)
-
-    def _has_paused(self, now: float) -> bool:
-        return self._last is not None and now - self._last > self.silence * PAUSE
+        return not self._cut_off and time.monotonic() >= self._judge_from
 
     @contextmanager
     def exchange(self) -> Iterator[Callable[[], bool]]:
@@ -59,6 +50,3 @@ class Contact:
         if self._cut_off or not quick():
             self._cut_off = False
             self._judge_from = time.monotonic() + self.silence
-        elif self._has_paused(began):
-            self.arrive()
-        self._last = time.monotonic()

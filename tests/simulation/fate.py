@@ -173,6 +173,7 @@ class Fate(Faults):
 
     def _delay(self, world: World) -> None:
         self.struck["delay"] += 1
+        world.record("delayed")
         world.now += int(REAP_AFTER * world.rng.choice([0.02, 0.2, 1.2]))
 
     def _outage(self, world: World) -> None:

@@ -76,6 +76,8 @@ class Model:
     """Hosts that really died."""
     back_at: int = 0
     """When the database was last away, until then."""
+    delayed_at: int = 0
+    """When everybody was last stopped at once: nobody can tell that from an outage that nobody has met."""
 
     tx: int = 0
     at: int = 0
@@ -114,6 +116,8 @@ class Model:
                 self.dead.add(facts[0])
             case "outage":
                 self.back_at = facts[0]
+            case "delayed":
+                self.delayed_at = self.at
 
     # what was committed
 
@@ -166,11 +170,14 @@ class Model:
 
     def _remove(self, process: str) -> None:
         """A process row goes: its own host removes it, or it has been silent for long enough."""
-        silence = self.at - self.processes.pop(process)
+        heard_at = self.processes.pop(process)
+        silence = self.at - heard_at
         if self.who == f"{self.hosts[process]}/door":
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
+        elif self.delayed_at > heard_at:
+            return
         elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
             self.say(
                 f"process {process} was taken for dead after an outage, before it could be heard of [11]"
