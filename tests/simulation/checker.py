@@ -56,10 +56,10 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
     for host in story.hosts:
         if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
             yield from _accounts(host.name, host.worker)
-    for fact in story.facts("closed"):
-        left = [process for process, host in story.model.hosts.items() if host in fact[3]]
-        for process in sorted(set(left) & set(story.model.processes)):
-            yield f"process {process} has stopped in order, and its row is there"
+    for host in story.hosts:
+        closed = isinstance(host, WorkerHost) and host.gone and host.worker is not None
+        if closed and any(story.facts("closed")) and host.worker.identity.id in story.model.processes:  # type: ignore[attr-defined]
+            yield f"{host.name} has stopped in order, and its process row is there"
     for (job_id,) in story.rows(FAILED):
         yield f"{job_id}: dead letters and failed jobs are not the same"
 

@@ -7,7 +7,6 @@ from typing import Any
 from penstock.database.statements import Statements
 from penstock.reconcile import apply, claim, related, renew, statements
 from penstock.reconcile.statements import Fetch
-from penstock.runtime.rows import Runner
 from tests.simulation.mutants import Change, Code, Instead
 
 
@@ -15,10 +14,6 @@ def _only_itself(item: Any, current: Any) -> bool:
     """The row's own token is compared, those of its related rows are not."""
     row = current.get((item.target, item.claim.key))
     return row is not None and row["lock_token"] == item.token
-
-
-def _nothing(*_: object) -> None:
-    """What should happen does not."""
 
 
 MUTANTS: dict[str, tuple[Change, ...]] = {
@@ -42,5 +37,4 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
     ),
     "related rows stay locked": (Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),),
-    "rows that a stop's last turn brings are kept": (Instead(Runner, "give_back", _nothing),),
 }

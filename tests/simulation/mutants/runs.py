@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.pipelines import callbacks, closing, inputs, joins, signals
-from penstock.pipelines.run import Run
+from penstock.pipelines import callbacks, closing, inputs, joins
 from penstock.queue import settle
 from tests.simulation import virtual
 from tests.simulation.mutants import Change, Code, Instead
@@ -43,9 +42,5 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
     ),
     "elements collected in another order": (
         Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
-    ),
-    "signals delivered by their giver only": (
-        Code(signals.record, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
-        Instead(Run, "_deliver", lambda *_: None),
     ),
 }

@@ -9,7 +9,6 @@ from penstock.effects import TransactionScope
 from penstock.queue import claim, control, enqueue, markers, processes, reclaim, release, schedule, settle
 from penstock.queue.jobs import Attempt
 from penstock.runtime import job_source
-from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
@@ -107,9 +106,6 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
     "promotion of whatever is there": (Sql(schedule, "DUE", "due_at <= {now}", "due_at > 0"),),
     "delays by the local clock": (Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),),
     "signs of life by the local clock": (Sql(processes, "BEAT", "{now}", LOCAL),),
-    "handlers that never began are forgotten": (
-        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
-    ),
     "lost answers not given again": (Code(control._counting_earlier_tries, "tried.update(done)", "pass"),),
     "key not looked up": (Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),),
     "hints instead of polling": (Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),),
