@@ -16,7 +16,7 @@ import pytest
 from penstock import Penstock
 from tests.process import ledger
 from tests.process.forks import killed_at, points_of, started
-from tests.process.history import check, declare_dead, done, recover, settled
+from tests.process.history import check, declare_dead, done, recover, rows, settled
 from tests.process.programs import start_worker
 from tests.process.scenes import Part, make_app, unfinished
 from tests.waiting import eventually
@@ -96,10 +96,16 @@ def test_everything_is_killed_at_once_and_a_fresh_start_finishes_the_work(
         assert worker.wait() == -SIGKILL
     left = unfinished(shop)
     assert left > 0
+    dead = processes(shop)
     fresh = start_worker(worker_process, "--processes", "2")
     settled(shop)
+    eventually(lambda: not dead & processes(shop))
     assert fresh.stop() == 0
     jobs = check(shop, worker_process.folder / "diary")
     assert {job["status"] for job in jobs.values()} == {"succeeded"}
     assert {job["crash_count"] for job in jobs.values()} == {0, 1}
     assert sum(job["crash_count"] for job in jobs.values()) <= 40, "only what was in hand has crashed"
+
+
+def processes(app: Penstock) -> set[str]:
+    return {str(id) for (id,) in rows(app, "SELECT id FROM {processes}")}
