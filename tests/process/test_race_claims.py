@@ -20,6 +20,7 @@ from penstock.values.status import OutcomeKind
 from tests.process.forks import started
 from tests.process.history import check, rows, settled
 from tests.process.scenes import Part, make_app
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.process
 
@@ -93,6 +94,7 @@ def test_four_processes_share_the_work_and_nobody_starves(database_url: str, tmp
     logs = [tmp_path / f"log-{number}" for number in range(4)]
     parts = [Part(database_url, "serve", diary=diary, log=str(log)) for log in logs]
     with started(parts[0]) as a, started(parts[1]) as b, started(parts[2]) as c, started(parts[3]) as d:
+        eventually(lambda: len(rows(app, "SELECT id FROM {processes}")) == 4)
         app.tasks["double_async"].enqueue_many([(number,) for number in range(4_000)])
         settled(app)
         Path(f"{diary}.end").touch()
