@@ -56,8 +56,11 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
     for host in story.hosts:
         if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
             yield from _accounts(host.name, host.worker)
+    hurried = {fact[3] for fact in story.facts("stopping") if fact[4]}
     for host in story.hosts:
-        closed = isinstance(host, WorkerHost) and host.gone and host.worker is not None
+        # Who is told to hurry may leave its row to others.
+        in_order = isinstance(host, WorkerHost) and host.gone and host.name not in hurried
+        closed = in_order and host.worker is not None  # type: ignore[attr-defined]
         if closed and any(story.facts("closed")) and host.worker.identity.id in story.model.processes:  # type: ignore[attr-defined]
             yield f"{host.name} has stopped in order, and its process row is there"
     for (job_id,) in story.rows(FAILED):
