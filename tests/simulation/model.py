@@ -79,6 +79,9 @@ class Model:
     delayed_at: int = 0
     """When everybody was last stopped at once: nobody can tell that from an outage that nobody has met."""
 
+    frozen_at: dict[str, int] = field(default_factory=dict)
+    """When each host was last stopped: its silence since then is its own."""
+
     tx: int = 0
     at: int = 0
     who: str = ""
@@ -118,6 +121,8 @@ class Model:
                 self.back_at = facts[0]
             case "delayed":
                 self.delayed_at = self.at
+            case "froze":
+                self.frozen_at[facts[0]] = self.at
 
     # what was committed
 
@@ -176,7 +181,7 @@ class Model:
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
-        elif self.delayed_at > heard_at:
+        elif max(self.delayed_at, self.frozen_at.get(self.hosts[process], 0)) > heard_at:
             return
         elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
             self.say(
