@@ -13,7 +13,7 @@ from tests.simulation.schedule import Stage, Verdict
 
 FOLDER = Path(__file__).parent
 CHUNKS = 8
-CHUNK = 30
+CHUNK = 8
 FRESH = int(os.environ.get("FIRST", time.time_ns() // 1_000_000))
 KNOWN = [
     int(line.split()[0])
