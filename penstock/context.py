@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -45,14 +44,16 @@ running: ContextVar[CurrentJob | None] = ContextVar("penstock_running", default=
 class CurrentJob:
     """The job that is running here, under its claim."""
 
+    __slots__ = ("_around", "_began", "_claim", "_codec", "_scope", "_signals")
+
     def __init__(
-        self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals | None = None
+        self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals, began: float
     ) -> None:
         self._claim = claim
         self._around = around
         self._codec = codec
-        self._signals = signals or Signals()
-        self._began = time.monotonic()
+        self._signals = signals
+        self._began = began
         self._scope: TransactionScope | None = None
 
     @property

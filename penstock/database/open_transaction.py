@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from penstock.database.dialect import Farewell
-from penstock.database.wire import UuidAsText, Wire
+from penstock.database.wire import IdLoader, Wire
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
@@ -40,7 +40,7 @@ class OpenTransaction:
         if begin is not None:
             self.driver.execute(begin)
         cursor = psycopg.RawCursor(self.driver)
-        cursor.adapters.register_loader("uuid", UuidAsText)
+        cursor.adapters.register_loader("uuid", IdLoader)
         return cursor.execute(sql, values)
 
     def lend(self) -> None:

@@ -14,7 +14,7 @@ from pydantic_core import to_json
 from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
-from penstock.database.wire import UuidAsText, Wire
+from penstock.database.wire import IdLoader, Wire
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -126,7 +126,7 @@ class Postgres:
             return opened.execute(sql, list(parameters.values()))
         cursor = driver.cursor()
         if isinstance(cursor, psycopg.Cursor):
-            cursor.adapters.register_loader("uuid", UuidAsText)
+            cursor.adapters.register_loader("uuid", IdLoader)
         cursor.execute(sql, parameters)
         return cursor
 

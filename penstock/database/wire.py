@@ -14,9 +14,10 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.adapt import AdaptersMap, Loader, Transformer
+from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, PipelineStatus
+from psycopg.types.string import TextLoader
 
 from penstock.database.dialect import Row
 
@@ -25,14 +26,9 @@ MUCH = 65_536
 """From so many bytes on, a statement is sent at once: the server works on it while the next is made."""
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
+IdLoader = TextLoader
+"""Ids are text to us, on every database."""
 Parameter = tuple[bytes | None, int]
-
-
-class UuidAsText(Loader):
-    """Ids are text to us, on every database."""
-
-    def load(self, data: Any) -> str:
-        return bytes(data).decode()
 
 
 class _Context(NamedTuple):
@@ -76,7 +72,7 @@ class Wire:
     def __init__(self, driver: Any) -> None:
         self.pgconn = driver.pgconn
         adapters = AdaptersMap(driver.adapters)
-        adapters.register_loader("uuid", UuidAsText)
+        adapters.register_loader("uuid", IdLoader)
         self._transformer = Transformer(_Context(adapters, driver))
         self._names: dict[tuple[str, tuple[int, ...]], bytes] = {}
         self._numbers = count()

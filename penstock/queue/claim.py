@@ -31,26 +31,14 @@ def claim(
     claims: list[Claim] = []
     # A job that was cancelled and retried may still have its old place in the queue beside the new one.
     met: set[str] = set()
-    for job_id, queue, tier, seq, generation, retries, crashes, *described in rows:
-        floors[queue, tier] = max(seq, floors.get((queue, tier), 0))
-        if generation is not None and job_id not in met:
-            met.add(job_id)
-            task, payload, options, *place = described
-            claims.append(
-                Claim(
-                    job_id,
-                    token,
-                    generation,
-                    task,
-                    queue,
-                    tier,
-                    payload,
-                    options,
-                    retries,
-                    crashes,
-                    *place,
-                )
-            )
+    for id, queue, tier, seq, generation, retries, crashes, task, payload, options, *place in rows:
+        lane = (queue, tier)
+        if seq > floors.get(lane, 0):
+            floors[lane] = seq
+        if generation is not None and id not in met:
+            met.add(id)
+            held = (id, token, generation, task, queue, tier, payload, options, retries, crashes, *place)
+            claims.append(Claim(*held))
     return claims, floors
 
 

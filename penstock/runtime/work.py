@@ -19,6 +19,7 @@ from penstock.values.outcome import Event, Outcome, Returned
 from penstock.values.retry import Retry
 from penstock.values.status import JobStatus, OutcomeKind
 
+SUCCEEDED = OutcomeKind.SUCCEEDED
 _ENDING = threading.Lock()
 Arguments = tuple[list[Any], dict[str, Any]]
 Key = tuple[str, int]
@@ -54,6 +55,8 @@ class Work:
     began: float = 0.0
     started: bool = False
     interrupted: Interruption | None = None
+    handle: Any = None
+    """What its executor can stop it by."""
     _over: bool = False
 
     @classmethod
@@ -69,7 +72,7 @@ class Work:
         """From here on the handler's time counts."""
         self.began = time.monotonic()
         self.started = True
-        return CurrentJob(self.claim, self.task.codec, around, self.signals)
+        return CurrentJob(self.claim, self.task.codec, around, self.signals, self.began)
 
     def begin_once(self) -> bool:
         """False when it was over before it began: what was given back must not run after all."""
@@ -98,7 +101,7 @@ class Work:
 
     def attempt(self, event: Event | Died, random: Callable[[], float]) -> Attempt:
         if type(event) is Returned:
-            outcome = Outcome(OutcomeKind.SUCCEEDED, event.output, reason=event.reason)
+            outcome = Outcome(SUCCEEDED, event.output, None, None, event.reason)
         elif isinstance(event, Died):
             outcome = self._crashed(event)
         else:

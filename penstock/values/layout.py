@@ -34,6 +34,8 @@ class Layout:
     positional_only_names: tuple[str, ...]
     keyword_names: frozenset[str]
     required: tuple[str, ...]
+    whole: frozenset[str] | None
+    """Arguments stored under just these names can be passed as they are, all by name."""
     rest_name: str
     simple: int
     shapes: Mapping[str, Shape]
@@ -56,6 +58,7 @@ class Layout:
             positional_only_names=tuple(kinds[Parameter.POSITIONAL_ONLY]),
             keyword_names=frozenset(kinds[Parameter.POSITIONAL_OR_KEYWORD] + kinds[Parameter.KEYWORD_ONLY]),
             required=tuple(parameter.name for parameter in named if parameter.default is Parameter.empty),
+            whole=None if kinds[Parameter.POSITIONAL_ONLY] else frozenset(p.name for p in named),
             simple=len(positional) if len(positional) == len(parameters) else -1,
             rest_name=next(iter(kinds[Parameter.VAR_POSITIONAL]), ""),
             shapes={_key(parameter): _shape(parameter, hints, task) for parameter in parameters},

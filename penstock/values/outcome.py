@@ -48,8 +48,7 @@ class StopRun(BaseException):
         self.output = output
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """The handler returned a value; `output` is its JSON text. `stops_run`: with it, the whole run is to end."""
 
     output: str
@@ -105,8 +104,7 @@ HINDERED_FOR = 1.0
 """How long a job waits that found no database."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How an attempt ended and what becomes of the job. `delay` is None when this is the job's end."""
 
     kind: OutcomeKind
@@ -150,10 +148,8 @@ class CrashDecision(NamedTuple):
 
 def interpret(value: object, encode: Callable[[object], str]) -> Event:
     """What a handler's return value asks for; `encode` is `Signature.encode_result`, with its limit."""
-    if isinstance(value, (Snooze, Cancel)):
-        return value
-    if isinstance(value, StopRun):
-        return Returned(value.output, stops_run=True)
+    if isinstance(value, (Snooze, Cancel, StopRun)):
+        return Returned(value.output, stops_run=True) if isinstance(value, StopRun) else value
     try:
         return Returned(encode(value))
     except PayloadTooLarge as error:

@@ -60,11 +60,13 @@ class Signature:
     def decode_arguments(self, text: str) -> Arguments:
         """The positional and keyword arguments stored in a text; raises `ArgumentError`."""
         raw = loads(text)
+        layout = self._layout
+        if isinstance(raw, dict) and raw.keys() == layout.whole:
+            return [], self._read_whole(raw, text)
         if not isinstance(raw, dict):
             raise ArgumentError(self.name, "the stored arguments are not an object by parameter name")
         rest = raw.pop(REST, ())
         extra = raw.pop(KEYWORDS, {})
-        layout = self._layout
         layout.check_stored(raw.keys())
         return self._read_call(raw, rest, extra, tagged=TAG_START in text)
 
@@ -117,6 +119,15 @@ class Signature:
     @property
     def _result(self) -> Shape:
         return self._layout.result
+
+    def _read_whole(self, raw: dict[str, object], text: str) -> dict[str, object]:
+        """What nearly every job has: each parameter once, by name."""
+        shapes = self._layout.shapes
+        for name, value in raw.items():
+            shape = shapes[name]
+            if type(value) not in shape.as_is:
+                raw[name] = self._read(name, shape, value, TAG_START in text)
+        return raw
 
     def _read_call(
         self,

@@ -142,7 +142,7 @@ def test_no_crash_budget_means_the_first_crash_fails_and_none_means_no_cap() -> 
 
 failures = st.builds(Failure.note, st.just("E"), st.text(max_size=20))
 events = st.one_of(
-    st.builds(Returned, st.just("1")),
+    st.builds(Returned, st.just("1"), st.just(False)),
     st.builds(Raised, failures, st.none() | st.sampled_from(Reason)),
     st.builds(TimedOut, st.floats(0, 100)),
     st.builds(Snooze, st.floats(0, 100)),

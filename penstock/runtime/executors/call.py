@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
+from functools import partial
+from types import CoroutineType
 from typing import Any
 
 from penstock.context import CurrentJob, running
@@ -14,7 +16,7 @@ from penstock.surroundings import Surroundings
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 from penstock.values.failure import Failure
-from penstock.values.outcome import Event, Hindered, StopRun, TimedOut, interpret, raised
+from penstock.values.outcome import Event, Hindered, Raised, StopRun, TimedOut, interpret, raised
 
 
 async def call_async(work: Work, around: Surroundings) -> Event | None:
@@ -22,15 +24,19 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
     job = work.begin(around)
     running.set(job)
     arguments = read_arguments(work)
-    if not isinstance(arguments, tuple):
+    if isinstance(arguments, Raised):
         return arguments
+    args, kwargs = arguments
     limit = None if work.timeout is None else asyncio.timeout(work.timeout)
     try:
-        if limit is None:
-            value = await _awaited(work, *arguments)
-        else:
+        value = work.task.function(*args, **kwargs)
+        if limit is not None:
             async with limit:
-                value = await _awaited(work, *arguments)
+                value = await _awaited(value)
+        elif type(value) is CoroutineType:
+            value = await value
+        else:
+            value = await _awaited(value)
     except SimulatedCrash:
         raise
     except StopRun as stop:
@@ -58,8 +64,8 @@ def _failed(around: Surroundings, error: BaseException) -> Event:
     return Hindered(Failure.of(error)) if around.database.is_unavailable(error) else raised(error)
 
 
-async def _awaited(work: Work, args: Any, kwargs: Any) -> Any:
-    value = work.task.function(*args, **kwargs)
+async def _awaited(value: Any) -> Any:
+    """A handler may also be a plain function that returns something to wait for."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -69,7 +75,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     token = running.set(job)
     try:
         arguments = read_arguments(work)
-        if not isinstance(arguments, tuple):
+        if isinstance(arguments, Raised):
             return arguments
         value = _called(work.task.function, *arguments)
     except SimulatedCrash:
@@ -83,7 +89,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     return _concluded(work, job, value)
 
 
-def read_arguments(work: Work) -> Arguments | Event:
+def read_arguments(work: Work) -> Arguments | Raised:
     """The arguments, or the error that they are."""
     if points.watched:
         points.reach("execute.before")
@@ -104,5 +110,4 @@ def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
     if points.watched:
         points.reach("execute.after")
     result = job.result if job.completed else value
-    limit = job.payload_limit
-    return interpret(result, lambda given: work.task.codec.encode_result(given, limit=limit))
+    return interpret(result, partial(work.task.codec.encode_result, limit=job.payload_limit))

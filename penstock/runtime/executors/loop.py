@@ -28,21 +28,20 @@ class LoopExecutor:
         """Told instead of `done` while the handler still runs; its place is free when `vacated` is told."""
         self.vacated = vacated
         self.stream = stream
-        self.tasks: dict[Key, asyncio.Task[None]] = {}
+        self.loop = asyncio.get_running_loop()
         self._overtime: dict[Key, asyncio.TimerHandle] = {}
 
     def start(self, work: Work) -> None:
-        loop = asyncio.get_running_loop()
-        self.tasks[work.key] = loop.create_task(self._run(work))
+        work.handle = self.loop.create_task(self._run(work))
         if work.timeout is not None:
             seconds = work.timeout + CLEANING_UP
-            self._overtime[work.key] = loop.call_later(seconds, self._overdue, work)
+            self._overtime[work.key] = self.loop.call_later(seconds, self._overdue, work)
 
     async def _run(self, work: Work) -> None:
         self._ended(work, await call_async(work, self.around))
 
     def _ended(self, work: Work, event: Event | None) -> None:
-        self.tasks.pop(work.key, None)
+        work.handle = None
         if self._overtime and (overtime := self._overtime.pop(work.key, None)) is not None:
             overtime.cancel()
         if work.end_once():
@@ -58,10 +57,9 @@ class LoopExecutor:
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why
-        task = self.tasks.get(work.key)
-        if task is None:
+        if work.handle is None:
             return
-        task.cancel()
+        work.handle.cancel()
         if not work.started:
             # A task that is cancelled before its first step never takes it.
             self._ended(work, event_for(why))

@@ -13,6 +13,7 @@ from penstock.runtime.lanes import Lanes
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 from penstock.testing import crash_at, drain
+from penstock.values.status import OutcomeKind
 from penstock.values.units import QueueLimit
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.conformance.tasks.looking import rows
@@ -89,7 +90,7 @@ def test_killed_at_any_statement_it_is_held_completely_or_not_at_all(app: Pensto
         drain(app)
         assert again.result(0) == 3
         crashes = [attempt.outcome for step in again.steps() for attempt in step.attempts()]
-        assert crashes.count("crashed") == 1
+        assert crashes.count(OutcomeKind.CRASHED) == 1
 
 
 def test_who_was_taken_for_dead_holds_nothing_more(app: Penstock, run: Run) -> None:
