@@ -104,7 +104,10 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
         metadata,
         Column("queue", name(), nullable=False, primary_key=one_index),
         Column("tier", Integer, nullable=False, primary_key=one_index, autoincrement=False),
-        Column("seq", sequence(), *([Identity()] if one_index else []), primary_key=True, autoincrement=True),
+        # An autoincrement column would come first in the key, and lanes would not be found by it.
+        Column("seq", sequence(), Identity(), primary_key=True)
+        if one_index
+        else Column("seq", sequence(), primary_key=True, autoincrement=True),
         Column("job_id", identifier(), nullable=False),
         Column("task", name(), nullable=False),
         info={"storage": QUEUE_ROWS},
