@@ -16,11 +16,12 @@ from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
-from penstock.operate.dead_letters import DeadLetters, dead_ids
+from penstock.operate.operating import Operating
 from penstock.options import TaskOptions, read_options
 from penstock.pipelines import reading
 from penstock.pipelines.declaring import Pipelines
 from penstock.pipelines.run import Run
+from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.jobs import Follow, NewJob, lanes_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
@@ -35,14 +36,14 @@ from penstock.schema import catalog, migrate
 from penstock.settings import Settings
 from penstock.task import Task
 from penstock.telemetry.events import JobsEnqueued, Stream
+from penstock.values.acting import said
 from penstock.values.units import QueueLimit, read_queues
 
 P = ParamSpec("P")
 R = TypeVar("R")
-TaskName = str | Task[Any, Any] | None
 
 
-class Penstock(Pipelines):
+class Penstock(Pipelines, Operating):
     """Durable tasks, pipelines and reconcilers on one database."""
 
     def __init__(self, database_url: str | None = None, /, **settings: Any) -> None:
@@ -109,7 +110,7 @@ class Penstock(Pipelines):
             return self._submit_within(foreign.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].key is None
+            alone = len(jobs) == 1 and jobs[0].key is None and said() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:
@@ -122,7 +123,9 @@ class Penstock(Pipelines):
 
     def _write(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
         self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)])
-        return queue_enqueue.enqueue(tx, jobs)
+        ids = queue_enqueue.enqueue(tx, jobs)
+        audit.of_enqueued(tx, jobs, ids)
+        return ids
 
     def _are_written(self, jobs: Sequence[NewJob]) -> bool:
         return self.database.read(queue_enqueue.are_written, [job.id for job in jobs])
@@ -145,6 +148,7 @@ class Penstock(Pipelines):
         tx = self.within(theirs)
         with theirs.kept_together():
             ids = queue_enqueue.enqueue(tx, jobs)
+            audit.of_enqueued(tx, jobs, ids)
             for queue, tier in lanes_of(jobs):
                 self.wakeups.tell_within(tx, ready(queue, tier))
         return ids
@@ -200,27 +204,6 @@ class Penstock(Pipelines):
         self, pipeline: Any = None, status: str | None = None, key: str | None = None, limit: int = 100
     ) -> list[Run]:
         return await self.doors.run(self.runs, pipeline, status, key, limit)
-
-    def dead_letters(
-        self,
-        task: TaskName = None,
-        queue: str | None = None,
-        reason: str | None = None,
-        limit: int | None = 100,
-    ) -> DeadLetters:
-        """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
-        self.prepare()
-        name = task.name if isinstance(task, Task) else task
-        return DeadLetters(self, self.database.read(dead_ids, name, queue, reason, limit))
-
-    async def dead_letters_async(
-        self,
-        task: TaskName = None,
-        queue: str | None = None,
-        reason: str | None = None,
-        limit: int | None = 100,
-    ) -> DeadLetters:
-        return await self.doors.run(self.dead_letters, task, queue, reason, limit)
 
     # running
 

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from penstock.effects import TransactionScope
 from penstock.errors import PenstockError, SerializationError
@@ -14,6 +14,7 @@ from penstock.queue import markers
 from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
 from penstock.values import tags
+from penstock.values.acting import at_work
 from penstock.values.codec import encode
 from penstock.values.failure import clean
 from penstock.values.jsontext import dumps, limited, loads
@@ -38,7 +39,7 @@ class Builder(Protocol):
 
 
 building: ContextVar[Builder | None] = ContextVar("penstock_building", default=None)
-running: ContextVar[CurrentJob | None] = ContextVar("penstock_running", default=None)
+running = cast("ContextVar[CurrentJob | None]", at_work)
 
 
 class CurrentJob:

@@ -29,10 +29,19 @@ PenstockError
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class PenstockError(Exception):
     """The root: `except PenstockError` catches everything Penstock raises on purpose."""
+
+    def __reduce__(self) -> Any:
+        """An error is made anew, in another process, from what it was given: it keeps that under the same names."""
+        made = getattr(type(self).__init__, "__code__", None)
+        if made is None:
+            return super().__reduce__()
+        names = made.co_varnames[1 : made.co_argcount]
+        return type(self), tuple([str(self) if name == "message" else getattr(self, name) for name in names])
 
 
 class ConfigurationError(PenstockError):
@@ -53,9 +62,6 @@ class ArgumentError(PenstockError, TypeError):
         where = f"argument {parameter!r} of {task}" if parameter else task
         super().__init__(f"{where}: {problem}")
 
-    def __reduce__(self) -> tuple[type[ArgumentError], tuple[str, str, str | None]]:
-        return type(self), (self.task, self.problem, self.parameter)
-
 
 class SerializationError(PenstockError):
     """A value cannot be written as JSON, or stored JSON cannot be read."""
@@ -73,9 +79,6 @@ class PayloadTooLarge(SerializationError):
             "Store the data elsewhere and pass a reference to it, or raise payload_limit."
         )
 
-    def __reduce__(self) -> tuple[type[PayloadTooLarge], tuple[str, int, int]]:
-        return type(self), (self.name, self.size, self.limit)
-
 
 class NotIterable(PenstockError):
     """The value to expand over has no elements."""
@@ -85,9 +88,6 @@ class NotIterable(PenstockError):
         super().__init__(
             f"cannot expand over a value of type {kind}: return a list, a tuple, a set or a dict"
         )
-
-    def __reduce__(self) -> tuple[type[NotIterable], tuple[str]]:
-        return type(self), (self.kind,)
 
 
 class UnknownTask(PenstockError):
@@ -101,9 +101,6 @@ class UnknownTask(PenstockError):
             f"no task is named {name!r} in this process. Import the module that declares it, "
             f"or give the renamed task its old name: @app.task(name={name!r}).{some}"
         )
-
-    def __reduce__(self) -> tuple[type[UnknownTask], tuple[str, tuple[str, ...]]]:
-        return type(self), (self.name, self.known)
 
 
 class JobFailed(PenstockError):
@@ -119,9 +116,6 @@ class JobFailed(PenstockError):
             "job.retry() runs it again."
         )
 
-    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str]]:
-        return type(self), (self.job_id, self.reason, self.error)
-
 
 class RunFailed(PenstockError):
     """The run ended without a result."""
@@ -135,9 +129,6 @@ class RunFailed(PenstockError):
             f"run {run_id} ended {status}{detail}. run.steps() shows which step and why; "
             "run.revive() redoes what did not finish."
         )
-
-    def __reduce__(self) -> tuple[type[RunFailed], tuple[str, str, tuple[str, ...]]]:
-        return type(self), (self.run_id, self.status, self.reasons)
 
 
 class ResultTimeout(PenstockError, TimeoutError):
@@ -153,9 +144,6 @@ class ResultTimeout(PenstockError, TimeoutError):
             "and check that a worker is running (penstock status)."
         )
 
-    def __reduce__(self) -> tuple[type[ResultTimeout], tuple[str, float, str]]:
-        return type(self), (self.what, self.seconds, self.status)
-
 
 class StaleClaimError(PenstockError):
     """This process no longer holds the claim it tried to write under; nothing was written."""
@@ -166,9 +154,6 @@ class StaleClaimError(PenstockError):
 
     def explain(self, what: str) -> str:
         return f"the claim on {what} is held by somebody else now. Nothing was written: stop working on it."
-
-    def __reduce__(self) -> tuple[type[StaleClaimError], tuple[str]]:
-        return type(self), (self.what,)
 
 
 class CommitFailed(StaleClaimError):
@@ -201,9 +186,6 @@ class LockTimeout(PenstockError, TimeoutError):
             f"{what} was still locked after {seconds:g} s. Try again, or wait longer (timeout=)."
         )
 
-    def __reduce__(self) -> tuple[type[LockTimeout], tuple[str, float]]:
-        return type(self), (self.what, self.seconds)
-
 
 class RowNotFound(PenstockError, LookupError):
     """There is no row with that key."""
@@ -213,9 +195,6 @@ class RowNotFound(PenstockError, LookupError):
         self.key = key
         shown = key[0] if len(key) == 1 else key
         super().__init__(f"{table} has no row {shown!r}. Has it been deleted, or not been committed yet?")
-
-    def __reduce__(self) -> tuple[type[RowNotFound], tuple[str, tuple[object, ...]]]:
-        return type(self), (self.table, self.key)
 
 
 class OverwriteError(PenstockError):
@@ -227,9 +206,6 @@ class OverwriteError(PenstockError):
             f"{key!r} is set already, and keys are write-once. Pass overwrite=True to replace it, "
             "or use compare_and_set()."
         )
-
-    def __reduce__(self) -> tuple[type[OverwriteError], tuple[str]]:
-        return type(self), (self.key,)
 
 
 class ActionRefused(PenstockError):
@@ -259,9 +235,6 @@ class DatabaseUnavailable(DatabaseError):
         super().__init__(message)
         self.where = where
 
-    def __reduce__(self) -> tuple[type[DatabaseUnavailable], tuple[str, str]]:
-        return type(self), (str(self), self.where)
-
 
 class SchemaOutdated(DatabaseError):
     """The tables are older than this version of Penstock."""
@@ -271,9 +244,6 @@ class SchemaOutdated(DatabaseError):
         self.needed = needed
         state = "has no Penstock tables" if found is None else f"has schema version {found}"
         super().__init__(f"the database {state}; this version needs {needed}. Run: penstock migrate")
-
-    def __reduce__(self) -> tuple[type[SchemaOutdated], tuple[int | None, int]]:
-        return type(self), (self.found, self.needed)
 
 
 class SchemaTooNew(DatabaseError):
@@ -286,6 +256,3 @@ class SchemaTooNew(DatabaseError):
             f"the database has schema version {found}; this version of Penstock knows only {needed}. "
             "Upgrade the penstock package in this process."
         )
-
-    def __reduce__(self) -> tuple[type[SchemaTooNew], tuple[int, int]]:
-        return type(self), (self.found, self.needed)

@@ -62,6 +62,9 @@ class Settings:
     retention: float | None = _setting(
         14 * _DAY, "How long finished work is kept; none: for ever.", optional(seconds(0))
     )
+    audit_retention: float | None = _setting(
+        90 * _DAY, "How long the trail of what people did is kept; none: for ever.", optional(seconds(0))
+    )
 
     queues: tuple[QueueLimit, ...] | None = _setting(
         None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(readers.queues)

@@ -9,7 +9,7 @@ import typer
 
 from penstock.app import Penstock
 from penstock.cli.frame import BAD, Refusal, out
-from penstock.cli.options import App, AsJson, DatabaseUrl, Yes, opened
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, opened, steered
 from penstock.cli.output import progress, show_json, show_table, when
 from penstock.operate import actions
 from penstock.operate import dead_letters as operate_letters
@@ -74,12 +74,14 @@ def retry_letters(
     queue: OfQueue = None,
     reason: OfReason = None,
     everything: All = False,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Run dead letters again, with fresh budgets: by id, by filter, or --all."""
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         _act(found, chosen, actions.retry, "retried", as_json)
 
@@ -92,12 +94,14 @@ def discard_letters(
     reason: OfReason = None,
     everything: All = False,
     yes: Yes = False,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Put dead letters away for good; their history stays until it is pruned."""
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         if len(chosen) > 1 and not yes and not as_json and out.is_terminal:
             typer.confirm(f"discard {len(chosen):,} dead letters?", abort=True)

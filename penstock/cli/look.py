@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.audit import plain, show_acts
 from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import instant, show_json, show_table, span, when
@@ -87,16 +88,18 @@ def show(
     """Everything about one run (graph, steps, errors) or one job (who holds it, each attempt and its error)."""
     with opened(app, database) as found:
         id, is_run = found.database.read(find_run_or_job, job)
+        acts = found.audit(id)
         if is_run:
-            show_run(found.run(id), as_json)
+            show_run(found.run(id), acts, as_json)
             return
         told = found.database.read(operate_jobs.story, id)
     if told is None:
         raise Refusal(f"there is no job {job}")
     if as_json:
-        show_json(_attempts_named(told))
+        show_json(_attempts_named(told) | {"audit": [plain(act) for act in acts]})
     else:
         _tell(told)
+        show_acts(acts)
 
 
 def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import frame
+from penstock.cli.audit import audit
 from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
@@ -30,6 +31,7 @@ COMMANDS: list[Callable[..., None]] = [
     show,
     processes,
     reconcilers,
+    audit,
     cancel,
     pause,
     resume,

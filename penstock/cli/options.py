@@ -14,6 +14,7 @@ from penstock.cli.finding import find_app
 from penstock.cli.frame import UNAVAILABLE, Refusal
 from penstock.database.sqlite import Sqlite
 from penstock.schema import migrate
+from penstock.values.acting import Acting, this_process
 
 App = Annotated[
     str | None, typer.Option("--app", metavar="MODULE:APP", help="the app; default: $PENSTOCK_APP")
@@ -26,6 +27,20 @@ DatabaseUrl = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="do not ask")]
+By = Annotated[str | None, typer.Option("--by", metavar="WHO", help="who does this; default: user@host")]
+Why = Annotated[str | None, typer.Option("--why", help="why, for the audit trail")]
+
+
+def acting(by: str | None, why: str | None) -> Acting:
+    """Whoever uses the command line acts, under some name."""
+    return Acting(by if by is not None else this_process(), why)
+
+
+@contextmanager
+def steered(app: str | None, database: str | None, by: str | None, why: str | None) -> Iterator[Penstock]:
+    """The app that a command changes something in, and who does it."""
+    with acting(by, why), opened(app, database) as found:
+        yield found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import Refusal, out
-from penstock.cli.options import AsJson
+from penstock.cli.options import AsJson, By, Why, acting
 from penstock.cli.output import progress, show_json
 from penstock.task import Task
 
@@ -32,14 +32,17 @@ def enqueue(
     priority: Annotated[int | None, typer.Option(help="larger comes first")] = None,
     delay: Annotated[float | None, typer.Option(help="seconds to wait")] = None,
     key: Annotated[str | None, typer.Option(help="a second enqueue with the key gives the first job")] = None,
+    by: By = None,
+    why: Why = None,
     as_json: AsJson = False,
 ) -> None:
     """Enqueue a task: one call, or one for each line of a file (a list of arguments, or an object of them)."""
     task = _task(target).options(**_given(queue=queue, priority=priority, delay=delay, key=key))
-    if source is None:
-        ids = [task.enqueue(*[_value(text) for text in arguments or []]).id]
-    else:
-        ids = _enqueue_all(task, _calls(source))
+    with acting(by, why):
+        if source is None:
+            ids = [task.enqueue(*[_value(text) for text in arguments or []]).id]
+        else:
+            ids = _enqueue_all(task, _calls(source))
     if as_json:
         show_json(ids)
     elif source is None:

@@ -12,7 +12,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import BAD, Refusal, out
-from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import show_json, show_table, span, when
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
@@ -39,6 +39,8 @@ def run(
     timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
     key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
     delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
+    by: By = None,
+    why: Why = None,
     as_json: AsJson = False,
 ) -> None:
     """Trigger a pipeline, and watch it with --wait."""
@@ -51,7 +53,8 @@ def run(
         raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
     try:
-        started = pipeline.options(**options).trigger(*args, **kwargs)
+        with acting(by, why):
+            started = pipeline.options(**options).trigger(*args, **kwargs)
         status = (
             (_await(started, timeout) if as_json else watch(started, timeout)) if wait else started.status
         )
@@ -83,14 +86,30 @@ def runs(
     show_table(columns, [_row(row) for row in rows], empty="no runs")
 
 
-def pause(run: RunId, app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def pause(
+    run: RunId,
+    by: By = None,
+    why: Why = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
     """Start no further step of a run until it is resumed; what runs goes on."""
-    _steer(run, app, database, as_json, lambda found: found.pause(), "paused", "was paused already")
+    with steered(app, database, by, why) as found:
+        _steer(found, run, as_json, lambda steered: steered.pause(), "paused", "was paused already")
 
 
-def resume(run: RunId, app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
+def resume(
+    run: RunId,
+    by: By = None,
+    why: Why = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
     """Let a paused run go on."""
-    _steer(run, app, database, as_json, lambda found: found.resume(), "goes on", "was not paused")
+    with steered(app, database, by, why) as found:
+        _steer(found, run, as_json, lambda steered: steered.resume(), "goes on", "was not paused")
 
 
 def revive(
@@ -101,12 +120,14 @@ def revive(
     ] = None,
     context: Annotated[bool, typer.Option("--context", help="copy the run's context too")] = False,
     step: Annotated[str | None, typer.Option(help="of all that failed, redo this step only")] = None,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """A new run that keeps what a halted or failed one has finished, and does the rest again."""
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         old = the_run(found, run)
         if step and arguments:
             raise Refusal("--step does one step again with the arguments it had: give either, not both")
@@ -120,13 +141,15 @@ def signal(
     run: RunId,
     name: Annotated[str, typer.Argument(help="the signal")],
     value: Annotated[str | None, typer.Argument(help="its value, as JSON or plain text")] = None,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Give a signal that a step waits for, now or later."""
     given = None if value is None else _value(value)
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         waiting = the_run(found, run)
         known = found.database.read(signals_of, waiting.id)
         if name not in known:
@@ -143,6 +166,8 @@ def then(
     run: RunId,
     target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
     arguments: Arguments = None,
+    by: By = None,
+    why: Why = None,
     as_json: AsJson = False,
 ) -> None:
     """Start a pipeline when a run has succeeded; skip it if that run does not."""
@@ -151,7 +176,8 @@ def then(
     app: Any = pipeline.host
     try:
         first = the_run(app, run)
-        following = first.then(pipeline, *args, **kwargs)
+        with acting(by, why):
+            following = first.then(pipeline, *args, **kwargs)
         show_json({"run": following.id, "follows": first.id}) if as_json else out.print(
             f"{following.id} follows {first.id}", markup=False
         )
@@ -211,20 +237,13 @@ def _value(text: str) -> Any:
 
 
 def _steer(
-    prefix: str,
-    app: str | None,
-    database: str | None,
-    as_json: bool,
-    action: Callable[[Run], bool],
-    word: str,
-    otherwise: str,
+    app: Penstock, prefix: str, as_json: bool, action: Callable[[Run], bool], word: str, otherwise: str
 ) -> None:
-    with opened(app, database) as found:
-        run = the_run(found, prefix)
-        done = action(run)
-        show_json({run.id: done}) if as_json else out.print(
-            f"{run.id} {word if done else otherwise}", markup=False
-        )
+    run = the_run(app, prefix)
+    done = action(run)
+    show_json({run.id: done}) if as_json else out.print(
+        f"{run.id} {word if done else otherwise}", markup=False
+    )
 
 
 def _tell(run: Run, status: RunStatus, wait: bool, as_json: bool) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from penstock.cli.audit import plain, show_acts
 from penstock.cli.frame import out
 from penstock.cli.output import show_json, show_table, span
 from penstock.cli.watch import picture
 from penstock.job import AttemptRecord
+from penstock.operate.audits import Act
 from penstock.pipelines.run import Run, Step
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
@@ -13,11 +17,11 @@ MOST_STEPS = 200
 UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
 
 
-def show_run(run: Run, as_json: bool) -> None:
-    """The run's graph, its steps with their attempts, and what went wrong."""
+def show_run(run: Run, acts: Sequence[Act], as_json: bool) -> None:
+    """The run's graph, its steps with their attempts, what went wrong, and what people did about it."""
     steps = run.steps()
     if as_json:
-        show_json(_plain(run, steps))
+        show_json(_plain(run, steps) | {"audit": [plain(act) for act in acts]})
         return
     _head(run)
     shown = sorted(steps, key=lambda step: (step.status is JobStatus.SUCCEEDED, step.id))[:MOST_STEPS]
@@ -32,6 +36,7 @@ def show_run(run: Run, as_json: bool) -> None:
             f"\n{len(steps) - MOST_STEPS:,} steps that succeeded are not shown; see --json", markup=False
         )
     _attempts(shown)
+    show_acts(acts)
     if run.status is RunStatus.SUCCEEDED:
         out.print(f"\nresult: {run.result(1)!r}", markup=False)
 

@@ -8,7 +8,7 @@ import typer
 
 from penstock.app import Penstock
 from penstock.cli.frame import BAD, Refusal, out
-from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, steered
 from penstock.cli.output import show_json
 from penstock.errors import CancelConflict
 from penstock.operate import actions
@@ -24,12 +24,14 @@ def cancel(
     grace: Annotated[
         float, typer.Option(min=0, help="of a run: seconds before what still runs is given up")
     ] = 10.0,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Cancel runs and jobs: at once where they wait, by telling the handler where they run."""
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         named = _find(found, jobs)
         done = {id for id, is_run in named if is_run and _cancel_run(found.run(id), grace)}
         done |= set(actions.cancel(found, [id for id, is_run in named if not is_run]))
@@ -39,12 +41,14 @@ def cancel(
 def retry(
     jobs: Jobs,
     step: Annotated[str | None, typer.Option(help="of a run: the failed step to do again")] = None,
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Run failed or cancelled jobs again, with fresh budgets; with --step, a failed step of a run."""
-    with opened(app, database) as found:
+    with steered(app, database, by, why) as found:
         named = _find(found, jobs)
         if step is not None:
             _retry_step(found, named, step, as_json)

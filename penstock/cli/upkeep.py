@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.finding import find_app, load_app
 from penstock.cli.frame import BAD, Refusal, out
-from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
 from penstock.cli.output import COLOURS, progress, show_json
 from penstock.operate import actions
 from penstock.operate.check import check_app
@@ -70,6 +70,8 @@ def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = Fals
 
 def prune(
     older_than: Annotated[str, typer.Option(metavar="AGE", help='such as "14d" or "12h"')],
+    by: By = None,
+    why: Why = None,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -79,7 +81,7 @@ def prune(
         age = parse_seconds(older_than)
     except ValueError as error:
         raise Refusal(f"--older-than {older_than!r}: {error}") from None
-    with opened(app, database) as found, progress("pruned") as advance:
+    with steered(app, database, by, why) as found, progress("pruned") as advance:
         removed = actions.prune(found.database, age, advance)
     if as_json:
         show_json({"pruned": removed})

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
 from penstock.job import JobHost
 from penstock.pipelines import retention as run_retention
-from penstock.queue import control, retention
+from penstock.queue import audit, control, retention
 from penstock.queue.wakeups import ENDED, READY
+from penstock.values.ids import new_id
 
 BATCH = 500
 
@@ -47,18 +49,32 @@ def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_liste
 def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
     """Remove all finished work older than `age` seconds; how much it was."""
     removed, after = 0, retention.FIRST_ID
+    act = new_id()
+
+    def some_runs(tx: Transaction) -> tuple[int, bool]:
+        count, more = run_retention.prune(tx, age)
+        if more:
+            audit.count(tx, act, "prune", count, older_than=age)
+        return count, more
+
+    def some_jobs(tx: Transaction) -> tuple[int, str | None]:
+        count, reached = retention.prune(tx, age, after, BATCH)
+        if count:
+            audit.count(tx, act, "prune", count, older_than=age)
+        return count, reached
+
     more = True
     while more:
-        count, more = database.in_transaction(run_retention.prune, age)
+        count, more = database.in_transaction(some_runs)
         removed += count
         progress(count)
-    while True:
-        count, reached = database.in_transaction(retention.prune, age, after, BATCH)
-        removed += count
-        progress(count)
-        if reached is None:
-            return removed
+    reached: str | None = after
+    while reached is not None:
         after = reached
+        count, reached = database.in_transaction(some_jobs)
+        removed += count
+        progress(count)
+    return removed
 
 
 def _in_batches(

@@ -16,7 +16,10 @@ from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.trigger import NewRun
+from penstock.queue import audit
 from penstock.values.status import Reason, RunStatus
+
+MOST_TOLD = 10
 
 LOCK = "SELECT id FROM {runs} WHERE id {among:ids:uuid} ORDER BY id {lock}"
 DOWNSTREAM = (
@@ -40,6 +43,8 @@ def register(desk: Desk, tx: Transaction, upstream: Sequence[str], news: Sequenc
     tx.insert("chains", edges, created_at="{now}")
     for new in news:
         timers.set(tx, timers.CHAIN, new.id)
+    told = [{"run": new.id, "pipeline": new.definition.name} for new in news[:MOST_TOLD]]
+    audit.of_runs(tx, "then", known, followed_by=told)
 
 
 def ended(application: Application, ends: Sequence[RunEnd]) -> None:

@@ -29,7 +29,7 @@ from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expand import Advancer
 from penstock.pipelines.stuck import Stuck
-from penstock.queue import processes
+from penstock.queue import audit, processes
 from penstock.queue.jobs import Ended
 from penstock.queue.retention import FIRST_ID
 from penstock.telemetry.events import RunRepaired, Stream
@@ -86,6 +86,8 @@ class Chores:
             return True
         age = self.desk.host.settings.retention
         more = age is not None and self.host.database.in_transaction(retention.prune, age)[1]
+        kept = self.desk.host.settings.audit_retention
+        more = more or (kept is not None and self.host.database.in_transaction(audit.prune, kept))
         if not more:
             self._rounds_at = time.monotonic() + ROUNDS
         return more

@@ -23,6 +23,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Before, Place
 from penstock.pipelines.runs import RunView, wiring_for
 from penstock.pipelines.trigger import NewRun
+from penstock.queue import audit
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.read import LAST_ERROR
 from penstock.queue.settle import settle
@@ -76,6 +77,8 @@ def revive(
     definition = wiring_for(desk, tx, standing.definition).definition
     fresh = NewRun(new, definition, standing.args if args is None else args, revived_from=old, only=only)
     trigger.open_runs(desk, tx, [fresh])
+    act = "revive" if only is None else "retry_step"
+    audit.of_run(tx, act, old, new_run=new, step=only, new_arguments=args is not None or None)
 
 
 def inherit(tx: Transaction, old: str, new: str, context: bool) -> None:

@@ -19,6 +19,7 @@ from penstock.pipelines.paths import path_text
 from penstock.pipelines.runs import RunView, views
 from penstock.pipelines.steps import NewStep
 from penstock.pipelines.waiting import Conclusion, conclude
+from penstock.queue import audit
 from penstock.queue.jobs import Ended
 from penstock.queue.read import LAST_ERROR
 from penstock.values.status import JobStatus, Reason
@@ -88,6 +89,7 @@ def record(tx: Transaction, run: str, name: str, value: str) -> bool:
         raise ActionRefused(f"run {run} has ended: nothing in it waits for a signal any more")
     tx.insert("signals", [{"run_id": run, "name": name, "value": value}], signalled_at="{now}")
     timers.set(tx, timers.SIGNAL, run, data=name)
+    audit.of_run(tx, "signal", run, signal=name)
     return True
 
 

@@ -17,6 +17,7 @@ from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.runs import views
+from penstock.queue import audit
 from penstock.queue.jobs import tier_of
 from penstock.queue.wakeups import ready
 from penstock.values.jsontext import dumps
@@ -38,7 +39,14 @@ FIRST = "00000000-0000-0000-0000-000000000000"
 
 
 def cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool:
-    """Begin to cancel. False: that has begun before. A run that has ended otherwise is a conflict."""
+    """Somebody cancels a run. False: that has begun before. A run that has ended otherwise is a conflict."""
+    begun = begin_to_cancel(desk, tx, run, grace)
+    if begun:
+        audit.of_run(tx, "cancel", run, grace=grace)
+    return begun
+
+
+def begin_to_cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool:
     tx.stage("cancel_run")
     status, mode = _locked(tx, run)
     if status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
@@ -81,7 +89,7 @@ def cancel_children(tx: Transaction, run: str, grace: str) -> None:
 def cancel_child(desk: Desk, tx: Transaction, run: str, grace: str) -> None:
     row = tx.row(LOCK, id=run)
     if row is not None and row[2] is None:
-        cancel(desk, tx, run, float(grace))
+        begin_to_cancel(desk, tx, run, float(grace))
 
 
 def pause(tx: Transaction, run: str) -> bool:
@@ -93,6 +101,7 @@ def pause(tx: Transaction, run: str) -> bool:
     if status != RunStatus.RUNNING:
         raise ActionRefused(f"run {run} is {status}: only a running run can be paused")
     tx.run(PAUSE, id=run)
+    audit.of_run(tx, "pause", run)
     return True
 
 
@@ -106,6 +115,7 @@ def resume(tx: Transaction, run: str) -> bool:
         raise ActionRefused(f"run {run} is {status}: only a paused run can be resumed")
     tx.run(RESUME, id=run)
     timers.set(tx, timers.REQUEUE, run, data=FIRST)
+    audit.of_run(tx, "resume", run)
     return True
 
 

@@ -16,9 +16,11 @@ from penstock.pipelines.apply import Application, RunChange
 from penstock.pipelines.closing import finish
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.runs import views
+from penstock.queue import audit
 from penstock.queue.jobs import tier_of
 
 OLD_ENOUGH = 60.0
+WHY = "it was active, and nothing was queued, held, delayed or waiting"
 
 ACTIVE = """
 SELECT r.id FROM {runs} r
@@ -66,7 +68,7 @@ def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
     lost = tx.rows(LOST, run=run) if paused is not None and paused[0] is None else []
     if lost:
         _queue(tx, lost)
-        return Stuck(run, f"{len(lost)} available steps had no place in the queue and got one")
+        return _repaired(tx, run, f"{len(lost)} available steps had no place in the queue and got one")
     if not is_stuck(tx, run):
         return None
     found = views(desk, tx, [run]).get(run)
@@ -76,7 +78,12 @@ def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
     application.runs[run] = found
     application.changes[run] = RunChange(ended=True)
     finish(application)
-    return Stuck(run, "all its steps had ended; the run was ended too")
+    return _repaired(tx, run, "all its steps had ended; the run was ended too")
+
+
+def _repaired(tx: Transaction, run: str, repair: str) -> Stuck:
+    audit.of_run(tx, "repair", run, WHY, repair=repair)
+    return Stuck(run, repair)
 
 
 def _queue(tx: Transaction, lost: Sequence[Sequence[object]]) -> None:

@@ -13,6 +13,8 @@ from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Desk, Origin
 from penstock.pipelines.runs import RunView, view, views
 from penstock.pipelines.wiring import wiring_of
+from penstock.queue import audit
+from penstock.values.acting import said
 from penstock.values.status import RunStatus
 
 KEY_HOLDER = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key {lock}"
@@ -53,6 +55,8 @@ def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
         if holder is not None and holder[0] != new.id:
             return str(holder[0])
     open_runs(desk, tx, [new])
+    if said() is not None:
+        audit.of_run(tx, "trigger", new.id, pipeline=new.definition.name)
     return new.id
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.database.transaction import Transaction
+from penstock.queue import audit
 from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
 from penstock.values.status import JobStatus, Reason
 
 LOCK = """
-SELECT job_id, status, process_id FROM {job_states} WHERE job_id {among:ids:uuid} ORDER BY job_id {lock}
+SELECT job_id, status, process_id, cancel_requested FROM {job_states} WHERE job_id {among:ids:uuid}
+ORDER BY job_id {lock}
 """
 DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
 CANCEL = """
@@ -34,15 +36,18 @@ Action = Callable[[Transaction, Sequence[str]], list[str]]
 NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
 
 
-def cancel(tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows) -> list[str]:
+def cancel(
+    tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows, *, audited: bool = False
+) -> list[str]:
     """Cancel jobs: at once where nobody holds them, else by asking the holder. The jobs that will end cancelled.
 
-    Rows in the queue are left: a claim or a promotion that meets them drops them.
+    Rows in the queue are left: a claim or a promotion that meets them drops them. `audited`: it is somebody's act,
+    and does not follow from one.
     """
     tx.stage("cancel")
     rows = tx.rows(LOCK, ids=sorted(set(ids)))
-    waiting = [job_id for job_id, status, _ in rows if status in NOT_STARTED]
-    running = [(job_id, process) for job_id, status, process in rows if status == JobStatus.RUNNING]
+    waiting = [job_id for job_id, status, *_ in rows if status in NOT_STARTED]
+    running = [(job_id, process) for job_id, status, process, _ in rows if status == JobStatus.RUNNING]
     if waiting:
         tx.run(CANCEL, ids=waiting)
         _tell_runs(tx, waiting, follow)
@@ -50,6 +55,9 @@ def cancel(tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows
         tx.run(REQUEST, ids=[job_id for job_id, _ in running])
         requests = [{"process_id": process, "job_id": job_id} for job_id, process in running if process]
         tx.insert("cancellations", requests, ignore_duplicates=True)
+    if audited:
+        told = {job_id for job_id, status, _, asked in rows if status == JobStatus.RUNNING and not asked}
+        audit.of_jobs(tx, "cancel", [*waiting, *sorted(told)])
     return waiting + [job_id for job_id, _ in running]
 
 
@@ -70,12 +78,12 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """
     tx.stage("retry")
     rows = tx.rows(LOCK, ids=sorted(set(ids)))
-    over = [job_id for job_id, status, _ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
+    over = [job_id for job_id, status, *_ in rows if status in (JobStatus.FAILED, JobStatus.CANCELLED)]
     described = {row[0]: row for row in tx.rows(DESCRIBE, ids=over) if row[4] is None} if over else {}
     again = [job_id for job_id in over if job_id in described]
     if not again:
         return []
-    cancelled = [job_id for job_id, status, _ in rows if status == JobStatus.CANCELLED]
+    cancelled = [job_id for job_id, status, *_ in rows if status == JobStatus.CANCELLED]
     if cancelled:
         tx.run(UNSCHEDULE, ids=cancelled)
     tx.run(RETRY, ids=again)
@@ -85,6 +93,7 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
         for job_id, task, queue, priority, *_ in described.values()
     ]
     tx.insert("availabilities", places)
+    audit.of_jobs(tx, "retry", again)
     return again
 
 
@@ -92,11 +101,12 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Take failed jobs off the list of dead letters for good; their history stays."""
     tx.stage("discard")
     failed = [
-        job_id for job_id, status, _ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED
+        job_id for job_id, status, *_ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED
     ]
     if failed:
         tx.run(DISCARD, ids=failed)
         tx.run(BURY, ids=failed)
+        audit.of_jobs(tx, "discard", failed)
     return failed
 
 
@@ -105,7 +115,7 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 def cancelling(follow: Follow) -> Action:
     return _counting_earlier_tries(
-        partial(cancel, follow=follow), lambda status: status == JobStatus.CANCELLED
+        partial(cancel, follow=follow, audited=True), lambda status: status == JobStatus.CANCELLED
     )
 
 

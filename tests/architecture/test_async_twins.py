@@ -7,7 +7,7 @@ import pytest
 from tests.architecture.source import Function, modules
 
 TWINS = {
-    "Penstock": {"close", "dead_letters", "hint", "migrate", "run", "runs"},
+    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "run", "runs"},
     "Task": {"enqueue", "enqueue_many"},
     "Job": {"attempts", "cancel", "result", "retry"},
     "Pipeline": {"trigger"},

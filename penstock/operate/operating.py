@@ -1,0 +1,71 @@
+"""The part of an app that its operators use: dead letters, and the trail of who did what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.errors import ConfigurationError
+from penstock.job import JobHost
+from penstock.operate.audits import Act, Since, acts, since_when
+from penstock.operate.dead_letters import DeadLetters, dead_ids
+from penstock.task import Task
+from penstock.values.acting import Acting
+
+if TYPE_CHECKING:
+    from penstock.database.engine import Database
+    from penstock.doors import Doors
+
+TaskName = str | Task[Any, Any] | None
+
+
+class Operating:
+    """An app's operators."""
+
+    database: Database
+    doors: Doors
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def acting(self, by: str | None = None, why: str | None = None) -> Acting:
+        """Say who acts, and why, for the trail: `with app.acting(by="ann", why="ticket 12"): run.cancel()`.
+
+        Also `async with`. Without it, `by` is the job inside a handler, else the process's user and host.
+        """
+        return Acting(by, why)
+
+    def audit(
+        self, subject: Any = None, by: str | None = None, since: Since = None, limit: int = 100
+    ) -> list[Act]:
+        """What people did, the latest first: to a run and its steps, or to a job; by somebody; since then."""
+        self.prepare()
+        if limit < 1:
+            raise ConfigurationError(f"limit={limit}: give a whole number of at least 1")
+        id = getattr(subject, "id", subject)
+        return self.database.read(acts, id, by, since_when(since), limit)
+
+    async def audit_async(
+        self, subject: Any = None, by: str | None = None, since: Since = None, limit: int = 100
+    ) -> list[Act]:
+        return await self.doors.run(self.audit, subject, by, since, limit)
+
+    def dead_letters(
+        self,
+        task: TaskName = None,
+        queue: str | None = None,
+        reason: str | None = None,
+        limit: int | None = 100,
+    ) -> DeadLetters:
+        """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
+        self.prepare()
+        name = task.name if isinstance(task, Task) else task
+        return DeadLetters(cast(JobHost, self), self.database.read(dead_ids, name, queue, reason, limit))
+
+    async def dead_letters_async(
+        self,
+        task: TaskName = None,
+        queue: str | None = None,
+        reason: str | None = None,
+        limit: int | None = 100,
+    ) -> DeadLetters:
+        return await self.doors.run(self.dead_letters, task, queue, reason, limit)
