@@ -19,6 +19,7 @@ PenstockError
 ├── OverwriteError                a write-once key was written a second time
 ├── ActionRefused                 the job or run is not in a state that allows the action
 │   ├── ReviveError
+│   ├── DefinitionsDiffer         a run cannot go on with another definition
 │   └── CancelConflict
 └── DatabaseError
     ├── DatabaseUnavailable       no connection, or it was lost and the retries are spent
@@ -214,6 +215,14 @@ class ActionRefused(PenstockError):
 
 class ReviveError(ActionRefused):
     """The run cannot be revived; only halted and failed runs can."""
+
+
+class DefinitionsDiffer(ActionRefused):
+    """A run cannot go on with another definition: what it has already is not the same there."""
+
+    def __init__(self, run: str, differences: Sequence[str]) -> None:
+        self.differences = tuple(differences)
+        super().__init__(f"run {run} stays with its definition: {'; '.join(differences)}")
 
 
 class CancelConflict(ActionRefused):

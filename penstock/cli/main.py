@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import frame
 from penstock.cli.audit import audit
+from penstock.cli.definitions import diff, migrate_run
 from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
@@ -39,6 +40,8 @@ COMMANDS: list[Callable[..., None]] = [
     retry,
     signal,
     then,
+    diff,
+    migrate_run,
     migrate,
     check,
     doctor,

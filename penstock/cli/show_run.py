@@ -8,8 +8,10 @@ from penstock.cli.audit import plain, show_acts
 from penstock.cli.frame import out
 from penstock.cli.output import show_json, show_table, span
 from penstock.cli.watch import picture
+from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
 from penstock.operate.audits import Act
+from penstock.pipelines.difference import Difference
 from penstock.pipelines.run import Run, Step
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
@@ -58,7 +60,19 @@ def _head(run: Run) -> None:
     origin = run.revived_from
     if origin is not None:
         out.print(f"revived from {origin.id}", markup=False)
+    difference = _difference(run)
+    if difference:
+        told = f"its definition is not the app's own any more ({difference.summary})"
+        out.print(f"{told}: penstock diff {run.id}", markup=False)
     out.print()
+
+
+def _difference(run: Run) -> Difference | None:
+    """How the app's definition differs; None: it knows no such pipeline, or cannot build it."""
+    try:
+        return run.diff()
+    except PenstockError:
+        return None
 
 
 def _attempts(steps: list[Step]) -> None:
@@ -101,13 +115,15 @@ def _name(step: Step) -> str:
 
 
 def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
-    graph, origin = run.graph(), run.revived_from
+    graph, origin, difference = run.graph(), run.revived_from, _difference(run)
     return {
         "run": run.id,
         "pipeline": graph.pipeline,
         "status": graph.status.value,
         "reasons": [reason.value for reason in run.reasons],
         "revived_from": origin.id if origin is not None else None,
+        "definition": run.definition,
+        "current": None if difference is None else not difference,
         "result": run.result(1) if graph.status is RunStatus.SUCCEEDED else None,
         "graph": [
             {

@@ -14,6 +14,7 @@ from penstock.pipelines.reading import RunStanding
 WITH_PREFIX = "SELECT id FROM {runs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 2"
 
 DEFINITION = "SELECT d.text FROM {runs} r JOIN {definitions} d ON d.hash = r.definition WHERE r.id = :id"
+DEFINITIONS = "SELECT hash, text FROM {definitions} WHERE name = :name ORDER BY hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +93,14 @@ def run_row(standing: RunStanding) -> RunRow:
         standing.parent_run,
         standing.revived_from,
     )
+
+
+def find_definition(tx: Transaction, pipeline: str, prefix: str) -> Definition:
+    """The stored definition of a pipeline whose hash begins so; refused if there is none or more than one."""
+    rows = tx.rows(DEFINITIONS, name=pipeline)
+    found = [Definition.from_text(str(text)) for key, text in rows if str(key).startswith(prefix.lower())]
+    if len(found) != 1:
+        known = ", ".join(sorted([str(key)[:12] for key, _ in rows])) or "none"
+        many = "several begin so" if found else "there is none"
+        raise PenstockError(f"{prefix} names no one definition of {pipeline}: {many}; stored are {known}")
+    return found[0]

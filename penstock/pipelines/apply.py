@@ -32,7 +32,7 @@ from penstock.pipelines.changes import (
     StepEnded,
 )
 from penstock.pipelines.definition import Kind
-from penstock.pipelines.desk import Desk
+from penstock.pipelines.desk import Desk, Mode
 from penstock.pipelines.inputs import asked_value, inputs_of
 from penstock.pipelines.joins import Arrival, At
 from penstock.pipelines.measure import to_expand, to_match
@@ -80,6 +80,7 @@ class Application:
         """Steps have ended, whichever way."""
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
         if missing:
+            self._look_anew(ended)
             self.runs |= runs.views(self.desk, self.tx, missing)
         recent = self.desk.trace(self.tx).outputs
         for step in ended:
@@ -95,6 +96,13 @@ class Application:
                 self.change(run).result = step.output
             end = StepEnded(step.node, path, step.status, step.reason, stops)
             self.take(run, advance(run.wiring, run.facts, end))
+
+    def _look_anew(self, ended: Sequence[Ended]) -> None:
+        """Their states are locked now, and only what is read after that is certain (see `runs`)."""
+        modes = self.desk.trace(self.tx).modes
+        for step in ended:
+            if step.mode is None and step.run_id not in self.runs:
+                modes.pop(step.run_id, None)
 
     def work_off(self) -> None:
         """Follow everything to where it ends or waits, and write it. What is left is for `ending.settle_runs`."""
@@ -117,7 +125,7 @@ class Application:
         """Note everything a plan says; `value` is what an expand in it runs over."""
         if plan.mode is not run.mode:
             run.mode = self.change(run).mode = plan.mode
-            self.desk.trace(self.tx).modes[run.id] = (plan.mode.value, run.paused)
+            self.desk.trace(self.tx).modes[run.id] = Mode(plan.mode.value, run.paused, run.definition)
         for failed in plan.failures:
             self._fail(run, failed)
         for start in plan.starts:

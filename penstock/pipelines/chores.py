@@ -141,7 +141,7 @@ class Chores:
             case timers.WAIT:
                 self._follow(tx, signals.time_out(self.desk, tx, run, job, data))
             case timers.DEADLINE:
-                deadline.exceed(tx, run)
+                deadline.exceed(self.desk, tx, run)
             case timers.INTERRUPT:
                 deadline.interrupt(self.desk, tx, run)
             case timers.SWEEP:

@@ -16,7 +16,7 @@ from penstock.pipelines import callbacks, signals, timers
 from penstock.pipelines.apply import Application, RunChange
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.definition import Strategy
-from penstock.pipelines.desk import Desk
+from penstock.pipelines.desk import Desk, Mode
 from penstock.pipelines.ending import RunState, status_of
 from penstock.pipelines.results import result_text
 from penstock.pipelines.runs import RunView
@@ -78,7 +78,9 @@ def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | N
     tx.stage("advance")
     trace = desk.trace(tx)
     trace.offer = offer
-    trace.modes.update({step.run_id: (step.mode, step.paused) for step in ended if step.mode is not None})
+    for step in ended:
+        if step.mode is not None:
+            trace.modes[step.run_id] = Mode(step.mode, step.paused, step.definition)
     application = Application(desk, tx)
     application.ended(ended)
     finish(application)

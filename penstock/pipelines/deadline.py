@@ -12,6 +12,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines import timers
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import wiring_for
 from penstock.queue.control import cancel
 from penstock.values.jsontext import dumps, loads
 from penstock.values.status import Reason
@@ -19,20 +20,25 @@ from penstock.values.status import Reason
 GRACE = 10.0
 """Seconds that a step has, past the deadline of its run, to stop by itself."""
 
-LOCK = "SELECT mode, reasons FROM {runs} WHERE id = :id AND ended_at IS NULL {lock}"
+LOCK = """
+SELECT mode, reasons, definition, {now} - started_at FROM {runs} WHERE id = :id AND ended_at IS NULL {lock}
+"""
 HALT = "UPDATE {runs} SET mode = :mode, failed = failed + 1, halted = true, reasons = :reasons WHERE id = :id"
 RUNNING = """
 SELECT j.id FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running'
 """
 
 
-def exceed(tx: Transaction, run: str) -> None:
-    """The deadline of a run has come."""
+def exceed(desk: Desk, tx: Transaction, run: str) -> None:
+    """The deadline of a run has come, unless the definition that it has now says otherwise."""
     tx.stage("deadline")
     row = tx.row(LOCK, id=run)
     if row is None:
         return
-    mode, reasons = row
+    mode, reasons, definition, age = row
+    limit = wiring_for(desk, tx, definition).definition.deadline
+    if limit is None or age is None or age < int(limit * 1_000_000):
+        return
     known = loads(reasons)
     assert isinstance(known, list)
     tx.run(

@@ -1,6 +1,7 @@
 """What the storage half of pipelines needs of its app, and what it remembers between transactions.
 
-Only what never changes is remembered: definitions by their hash, and of a run its pipeline, definition and arguments.
+Definitions are remembered by their hash, and never change. Of a run, its pipeline, definition and arguments are
+remembered: whoever uses them compares the definition with the one that the run has now (see `runs.views`).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Mould(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """What never changes of a run."""
+    """What hardly ever changes of a run."""
 
     pipeline: str
     definition: str
@@ -81,13 +82,21 @@ class Origin(NamedTuple):
     """Of the steps that failed before, do this one again and no other."""
 
 
+class Mode(NamedTuple):
+    """How a run goes on: its mode, whether it is paused, and the hash of the definition it has now."""
+
+    mode: str
+    paused: bool
+    definition: str
+
+
 @dataclass(slots=True)
 class Trace:
     """What one transaction has made so far, for what comes later in the same one."""
 
     tx: Transaction
     outputs: dict[tuple[str, str, str], str | None] = field(default_factory=dict)
-    modes: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    modes: dict[str, Mode] = field(default_factory=dict)
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False

@@ -57,12 +57,15 @@ class Pipeline(Blueprint):
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a run as stored: every parameter by name, defaults included."""
-        text = self.codec.encode_arguments(args, kwargs)
-        raw = cast("dict[str, object]", loads(text))
-        for parameter in self.signature.parameters.values():
-            if parameter.name not in raw and parameter.default is not parameter.empty:
-                raw[parameter.name] = loads(self.codec.encode_value_for(parameter.name, parameter.default))
+        given = cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs)))
+        raw = {**given, **{name: value for name, value in self.defaults().items() if name not in given}}
         return limited(dumps(raw), self.host.settings.payload_limit, f"the argument list of {self.name}")
+
+    def defaults(self) -> dict[str, object]:
+        """The defaults of its parameters, as raw values."""
+        parameters = self.signature.parameters.values()
+        given = {each.name: each.default for each in parameters if each.default is not each.empty}
+        return {name: loads(self.codec.encode_value_for(name, value)) for name, value in given.items()}
 
     def encode_raw(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
         """The same from raw values, such as outputs of other steps."""

@@ -18,6 +18,7 @@ from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.paths import path_of
 from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
+from penstock.pipelines.redefining import Redefinable
 from penstock.pipelines.runs import view, wiring_for
 from penstock.pipelines.steerable import Steerable
 from penstock.queue.wakeups import RUN_ENDED
@@ -65,7 +66,7 @@ class _Look(NamedTuple):
     value: Any
 
 
-class Run(Steerable):
+class Run(Steerable, Redefinable):
     """A handle: it holds an id and asks the database."""
 
     def __init__(self, host: Host, id: str) -> None:

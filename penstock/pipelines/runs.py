@@ -1,4 +1,8 @@
-"""The rows of runs, as planning needs them. Reading locks nothing: a mode just changed is noticed by the claim."""
+"""The rows of runs, as planning needs them. Reading locks nothing: a mode just changed is noticed by the claim.
+
+A definition changes only while every step of the run that has not ended is locked (see `migrating`). So whoever holds
+one of them, and reads the definition after that, has the one that counts until the transaction ends.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,12 @@ from typing import cast
 
 from penstock.database.transaction import Transaction
 from penstock.pipelines.changes import RunMode
-from penstock.pipelines.desk import Desk, Origin
+from penstock.pipelines.desk import Desk, Mode, Origin
 from penstock.pipelines.plan import RunFacts
 from penstock.pipelines.wiring import Wiring, wiring_of
 from penstock.values.jsontext import loads
 
-MODES = "SELECT id, mode, paused_at FROM {runs} WHERE id {among:ids:uuid}"
+MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
 ORIGINS = """
 SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step FROM {runs} WHERE id {among:ids:uuid}
 """
@@ -49,24 +53,29 @@ class RunView:
 def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:
     """The runs with these ids, at most two queries for all of them; those that are gone are left out."""
     trace = desk.trace(tx)
-    wanted = sorted(set(ids) - trace.modes.keys())
-    known = [id for id in wanted if desk.origin(id) is not None]
-    if known:
-        trace.modes.update({id: (mode, paused is not None) for id, mode, paused in tx.rows(MODES, ids=known)})
-    unknown = [id for id in ids if id not in trace.modes or desk.origin(id) is None]
-    origins: dict[str, Origin] = {}
+    known = {id: origin for id in ids if (origin := desk.origin(id)) is not None}
+    wanted = sorted([id for id in known if id not in trace.modes])
+    if wanted:
+        rows = tx.rows(MODES, ids=wanted)
+        trace.modes.update({id: Mode(mode, paused is not None, now) for id, mode, paused, now in rows})
+    origins = {id: known[id] for id in known if id in trace.modes and _fits(known[id], trace.modes[id])}
+    unknown = sorted(set(ids) - origins.keys())
     if unknown:
-        for id, mode, paused, *lasting in tx.rows(ORIGINS, ids=sorted(set(unknown))):
-            trace.modes.setdefault(id, (mode, paused is not None))
+        for id, mode, paused, *lasting in tx.rows(ORIGINS, ids=unknown):
             origins[id] = Origin(*lasting)
+            seen = trace.modes.get(id) or Mode(mode, paused is not None, "")
+            trace.modes[id] = seen._replace(definition=origins[id].definition)
             desk.remember(id, origins[id])
-    found = {}
-    for id in ids:
-        origin = origins.get(id) or desk.origin(id)
-        if origin is not None and id in trace.modes:
-            mode, paused = trace.modes[id]
-            found[id] = view(desk, tx, id, origin, RunMode(mode), paused)
-    return found
+    return {id: _seen(desk, tx, id, origins[id], trace.modes[id]) for id in ids if id in origins}
+
+
+def _fits(origin: Origin, now: Mode) -> bool:
+    """What is remembered of the run is of the definition that it has now."""
+    return origin.definition == now.definition
+
+
+def _seen(desk: Desk, tx: Transaction, id: str, origin: Origin, now: Mode) -> RunView:
+    return view(desk, tx, id, origin, RunMode(now.mode), now.paused)
 
 
 def view(

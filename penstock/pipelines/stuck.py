@@ -41,6 +41,7 @@ WHERE j.run_id = :run AND s.status = 'available'
   AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id) LIMIT 500
 """
 PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
+LOCK = "SELECT id FROM {runs} WHERE id = :id {lock}"
 
 
 class Stuck(NamedTuple):
@@ -71,6 +72,7 @@ def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
         return _repaired(tx, run, f"{len(lost)} available steps had no place in the queue and got one")
     if not is_stuck(tx, run):
         return None
+    tx.row(LOCK, id=run)
     found = views(desk, tx, [run]).get(run)
     if found is None:
         return None

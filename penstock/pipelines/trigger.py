@@ -10,7 +10,7 @@ from penstock.pipelines import timers
 from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import finish
 from penstock.pipelines.definition import Definition
-from penstock.pipelines.desk import Desk, Origin
+from penstock.pipelines.desk import Desk, Mode, Origin
 from penstock.pipelines.runs import RunView, view, views
 from penstock.pipelines.wiring import wiring_of
 from penstock.queue import audit
@@ -62,7 +62,7 @@ def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
 
 def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
     """Write runs, and begin those that are due now."""
-    _store(desk, tx, {new.definition.hash: new.definition for new in news})
+    store(desk, tx, {new.definition.hash: new.definition for new in news})
     begun, later = [new for new in news if new.starts_now], [new for new in news if not new.starts_now]
     tx.insert("runs", [_row(new) for new in begun], created_at="{now}", started_at="{now}")
     tx.insert("runs", [_row(new) for new in later], created_at="{now}")
@@ -71,7 +71,7 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
     for new in news:
         if new.starts_now:
             origin = Origin(new.definition.name, new.definition.hash, new.args, new.revived_from, new.only)
-            trace.modes[new.id] = ("running", False)
+            trace.modes[new.id] = Mode("running", False, new.definition.hash)
             _begin(application, view(desk, tx, new.id, origin))
         elif not new.waits:
             timers.set(tx, timers.START, new.id, after=new.delay, at=new.due_at)
@@ -105,7 +105,8 @@ def is_written(tx: Transaction, run: str) -> bool:
     return tx.row(WRITTEN, id=run) is not None
 
 
-def _store(desk: Desk, tx: Transaction, definitions: dict[str, Definition]) -> None:
+def store(desk: Desk, tx: Transaction, definitions: dict[str, Definition]) -> None:
+    """Write definitions that are not there yet."""
     for key, definition in definitions.items():
         if key not in desk.wirings:
             desk.wirings[key] = wiring_of(definition.text)

@@ -78,8 +78,9 @@ class Ended(NamedTuple):
     output: str | None
     error: str | None = None
     mode: str | None = None
-    """The mode of its run, and whether that is paused, where the settle has seen it on its way."""
+    """The mode of its run, whether that is paused, and its definition, where the settle has seen it on its way."""
     paused: bool = False
+    definition: str = ""
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid
 
 
 RUN_MODES = """
-SELECT id, mode, paused_at, EXISTS (SELECT 1 FROM {processes} WHERE id = :process) FROM {runs}
+SELECT id, mode, paused_at, definition, EXISTS (SELECT 1 FROM {processes} WHERE id = :process) FROM {runs}
 WHERE id {among:ids:uuid}
 """
 STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
@@ -54,8 +54,8 @@ class Settled:
     lost: list[Attempt] = field(default_factory=list)
     finished: list[Attempt] = field(default_factory=list)
     """All that were asked for, as they were asked for: none of them is held any longer."""
-    modes: dict[str, tuple[str, bool]] = field(default_factory=dict)
-    """Of runs whose steps were settled the short way: the mode, and whether it is paused."""
+    modes: dict[str, tuple[str, bool, str]] = field(default_factory=dict)
+    """Of runs whose steps were settled the short way: the mode, whether it is paused, and the definition."""
     registered: bool | None = None
     """Whether the process still has its row, where that is known."""
 
@@ -79,7 +79,7 @@ def settle(
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
     ended = [
-        _ended(attempt, *settled.modes.get(attempt.claim.run_id or "", (None, False)))
+        _ended(attempt, *settled.modes.get(attempt.claim.run_id or "", (None, False, "")))
         for attempt in settled.accepted
         if _ends_step(attempt)
     ]
@@ -126,8 +126,8 @@ def _fused(
     settled = _in_steps(tx, rest, process, ()) if rest else Settled()
     settled.accepted += [simple[job_id] for job_id in done]
     settled.finished = list(attempts)
-    for run, mode, paused, registered in modes() if modes is not None else ():
-        settled.modes[run] = (mode, paused is not None)
+    for run, mode, paused, definition, registered in modes() if modes is not None else ():
+        settled.modes[run] = (mode, paused is not None, definition)
         settled.registered = bool(registered)
     return settled
 
@@ -256,7 +256,7 @@ def _ends_step(attempt: Attempt) -> bool:
     return attempt.claim.run_id is not None and attempt.outcome.final
 
 
-def _ended(attempt: Attempt, mode: str | None, paused: bool) -> Ended:
+def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) -> Ended:
     claim, outcome = attempt.claim, attempt.outcome
     return Ended(
         claim.job_id,
@@ -269,4 +269,5 @@ def _ended(attempt: Attempt, mode: str | None, paused: bool) -> Ended:
         str(outcome.failure) if outcome.failure else None,
         mode,
         paused,
+        definition,
     )

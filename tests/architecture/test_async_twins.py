@@ -11,7 +11,19 @@ TWINS = {
     "Task": {"enqueue", "enqueue_many"},
     "Job": {"attempts", "cancel", "result", "retry"},
     "Pipeline": {"trigger"},
-    "Run": {"cancel", "pause", "result", "resume", "retry_step", "revive", "signal", "steps", "then"},
+    "Run": {
+        "cancel",
+        "diff",
+        "migrate",
+        "pause",
+        "result",
+        "resume",
+        "retry_step",
+        "revive",
+        "signal",
+        "steps",
+        "then",
+    },
 }
 
 CLASSES = {node.name: node for module in modules() for node in module.classes}

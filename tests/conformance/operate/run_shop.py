@@ -16,7 +16,8 @@ number = 3
 """
 
 
-def make(url: str) -> Penstock:
+def make(url: str, old: bool = False) -> Penstock:
+    """The app as it is; or as it was before the last deploy."""
     app = Penstock(url)
 
     @app.task(name="box", retries=penstock.Retry(max=1, delay=0))
@@ -31,11 +32,13 @@ def make(url: str) -> Penstock:
 
     @app.pipeline(name="pack")
     def pack(items: list[int], note: str = "shipped") -> Any:
-        return ship(box.map(items).collect(), note)
+        first = box.options(key="note") if old else box
+        return ship(first.map(items).collect(), note)
 
     @app.pipeline(name="approve")
     def approve(item: int) -> Any:
-        return [box(item), wait_for("approve")]
+        approved = wait_for("approve")
+        return [box(item), box.options(key="note")(approved) if old else approved]
 
     @app.pipeline(name="limited", on_failure="continue")
     def limited(first: int, second: int) -> Any:

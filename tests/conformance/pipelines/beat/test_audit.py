@@ -40,13 +40,24 @@ class Yard:
         def same(value: Any = None) -> Any:
             return value
 
-        @app.pipeline(name="waiting")
-        def waiting() -> Any:
-            return wait_for("go")
+        self.same = same
+        self.declare()
 
         @app.pipeline(name="broken")
         def broken() -> Any:
             return fails(same(1))
+
+    def declare(self, longer: bool = False) -> None:
+        @self.app.pipeline(name="waiting")
+        def waiting() -> Any:
+            return self.same(wait_for("go")) if longer else wait_for("go")
+
+    def outdated(self) -> Run:
+        self.declare()
+        run = self.waiting()
+        self.declare(longer=True)
+        self.waiting()  # now that definition is stored
+        return run
 
     def waiting(self) -> Run:
         return self.app.pipelines["waiting"].trigger()
@@ -119,6 +130,13 @@ DEEDS = [
         Yard.broken,
         lambda _, run: run.retry_step("fails"),
         lambda yard, run: len(revivals(yard, run)) == 1,
+    ),
+    Deed(
+        "migrate",
+        "migrate_run",
+        Yard.outdated,
+        lambda _, run: run.migrate(),
+        lambda _, run: not run.diff(),
     ),
     Deed(
         "then",

@@ -1,0 +1,67 @@
+"""Commands about definitions: what has changed since a run began, and moving a run to what is there now."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
+from penstock.cli.output import show_json
+from penstock.cli.runs import RunId, find_pipeline, the_run
+from penstock.operate.runs import find_definition
+from penstock.pipelines.difference import Difference, compare
+from penstock.schema import migrate
+
+
+def diff(
+    target: Annotated[
+        str, typer.Argument(metavar="RUN|MODULE:PIPELINE", help="a run, or a pipeline and a hash")
+    ],
+    against: Annotated[
+        str | None, typer.Argument(metavar="[HASH]", help="of a stored definition, or the beginning of it")
+    ] = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """What the app's definition changes for a run, or against a stored one. Exit code 1: there is a difference."""
+    if ":" in target:
+        found = _of_pipeline(target, against)
+    elif against is not None:
+        raise Refusal("a hash goes with a pipeline: penstock diff shop:enrich_users HASH")
+    else:
+        with opened(app, database) as opened_app:
+            found = the_run(opened_app, target).diff()
+    show_json(found) if as_json else out.print(str(found), markup=False)
+    if found:
+        raise typer.Exit(BAD)
+
+
+def migrate_run(
+    run: RunId,
+    by: By = None,
+    why: Why = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a run that is under way go on with the app's definition, if all that it has already is the same there."""
+    with steered(app, database, by, why) as found:
+        moved = the_run(found, run)
+        done = moved.migrate()
+    word = "goes on with the app's definition" if done else "has the app's definition already"
+    show_json({moved.id: done}) if as_json else out.print(f"{moved.id} {word}", markup=False)
+
+
+def _of_pipeline(target: str, against: str | None) -> Difference:
+    if against is None:
+        raise Refusal(f"against which definition? penstock diff {target} HASH, or penstock diff RUN")
+    pipeline = find_pipeline(target)
+    app: Any = pipeline.host
+    try:
+        migrate.ensure(app.database, upgrade=False)
+        return compare(app.database.read(find_definition, pipeline.name, against), pipeline.definition)
+    finally:
+        app.close()

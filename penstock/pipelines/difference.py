@@ -1,0 +1,195 @@
+"""How two definitions differ: steps added, removed and changed, edges, and settings of the whole. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from penstock.pipelines.definition import RESERVED, Definition, Node
+from penstock.pipelines.edges import edges_of
+from penstock.pipelines.expressions import Const, DictOf, Element, Expr, ListOf, Output, Param
+
+SHORT = 12
+"""So much of a hash is shown to people."""
+NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that is not the same any more, as people read it."""
+
+    what: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} → {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepChange:
+    """A node that is in both definitions and not the same."""
+
+    key: str
+    changes: tuple[Change, ...]
+
+    def __str__(self) -> str:
+        return f"{self.key} ({'; '.join(map(str, self.changes))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is different in `after`, seen from `before`; both are hashes. False if nothing is.
+
+    Edges lead from step to step, whatever stands between them. Keys that begin with @ are nodes that only steer.
+    """
+
+    pipeline: str
+    before: str
+    after: str
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: tuple[StepChange, ...] = ()
+    edges_added: tuple[tuple[str, str], ...] = ()
+    edges_removed: tuple[tuple[str, str], ...] = ()
+    settings: tuple[Change, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.before != self.after
+
+    @property
+    def summary(self) -> str:
+        """One line: how many steps were added, removed, changed."""
+        steps = [key for key in self.added if not key.startswith(RESERVED)]
+        gone = [key for key in self.removed if not key.startswith(RESERVED)]
+        parts = [(len(steps), "added"), (len(gone), "removed"), (len(self.changed), "changed")]
+        told = ", ".join([f"{count} {word}" for count, word in parts if count])
+        return told or ("other edges or settings" if self else "no difference")
+
+    def __str__(self) -> str:
+        if not self:
+            return f"{self.pipeline} {self.before[:SHORT]}: no difference"
+        lines = [f"{self.pipeline} {self.before[:SHORT]} → {self.after[:SHORT]}"]
+        lines += [f"+ {key}" for key in self.added]
+        lines += [f"- {key}" for key in self.removed]
+        lines += [f"~ {change}" for change in self.changed]
+        lines += [f"+ {source} → {target}" for source, target in self.edges_added]
+        lines += [f"- {source} → {target}" for source, target in self.edges_removed]
+        lines += [f"~ {change}" for change in self.settings]
+        return "\n".join(lines)
+
+
+def compare(before: Definition, after: Definition) -> Difference:
+    """How `after` differs from `before`."""
+    old, new = before.by_key, after.by_key
+    edges, others = _edges(before), _edges(after)
+    return Difference(
+        after.name,
+        before.hash,
+        after.hash,
+        tuple(sorted(new.keys() - old.keys())),
+        tuple(sorted(old.keys() - new.keys())),
+        tuple(
+            [
+                StepChange(key, changes)
+                for key in sorted(old.keys() & new.keys())
+                if (changes := changes_of(old[key], new[key]))
+            ]
+        ),
+        tuple(sorted(others - edges)),
+        tuple(sorted(edges - others)),
+        tuple(_changes(_settings(before), _settings(after))),
+    )
+
+
+def changes_of(old: Node, new: Node) -> tuple[Change, ...]:
+    """What is not the same of a node, options included."""
+    return tuple(_changes({**_shape(old), **_options(old)}, {**_shape(new), **_options(new)}))
+
+
+def shape_changes(old: Node, new: Node) -> tuple[Change, ...]:
+    """The same without options, which say how a step runs, not what it is."""
+    return tuple(_changes(_shape(old), _shape(new)))
+
+
+def shown(expr: Expr) -> str:
+    """An expression as people read it."""
+    match expr:
+        case Const(text):
+            return text
+        case Param(name):
+            return name
+        case Output(node):
+            return node
+        case Element():
+            return "element"
+        case ListOf(items):
+            return f"[{', '.join(map(shown, items))}]"
+        case DictOf(pairs):
+            return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in pairs)}}}"
+
+
+def _shape(node: Node) -> dict[str, str]:
+    arguments = [*map(shown, node.args), *[f"{name}={shown(expr)}" for name, expr in node.kwargs]]
+    wait = node.wait
+    return {
+        "kind": node.kind.value,
+        "target": node.target,
+        "arguments": f"({', '.join(arguments)})",
+        "after": ", ".join(node.after),
+        "inside": " in ".join(node.scope),
+        "arm": "" if node.arm is None else f"{node.arm[0]} {node.arm[1]}",
+        "arms": ", ".join(["otherwise" if label is None else repr(label) for label in node.arms]),
+        "timeout of the wait": "" if wait is None else f"{wait.timeout}",
+        "default of the wait": "" if wait is None or wait.default is None else wait.default,
+    }
+
+
+def _options(node: Node) -> dict[str, str]:
+    return {name: str(value) for name, value in _flat(node.options.to_json())}
+
+
+def _flat(options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    for name, value in options.items():
+        if name == "job" and isinstance(value, dict):
+            yield from value.items()
+        else:
+            yield name, value
+
+
+def _settings(definition: Definition) -> dict[str, str]:
+    callbacks = {event: ", ".join([one.task for one in told]) for event, told in definition.callbacks}
+    return {
+        "parameters": ", ".join(definition.params),
+        "result": shown(definition.result),
+        "on_failure": definition.on_failure.value,
+        "max_fanout": str(definition.max_fanout or ""),
+        "deadline": str(definition.deadline or ""),
+        **{
+            f"tasks of {event}" if event == "on_failure" else event: told for event, told in callbacks.items()
+        },
+    }
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+    for what in dict.fromkeys([*old, *new]):
+        before, after = old.get(what, ""), new.get(what, "")
+        if before != after:
+            yield Change(what, before or NONE, after or NONE)
+
+
+def _edges(definition: Definition) -> set[tuple[str, str]]:
+    """From step to step; nodes that only steer are seen through."""
+    into: dict[str, list[str]] = {}
+    for edge in edges_of(definition):
+        into.setdefault(edge.target, []).append(edge.source)
+
+    def before(key: str, seen: frozenset[str] = frozenset()) -> Iterator[str]:
+        for source in into.get(key, ()):
+            if not source.startswith(RESERVED):
+                yield source
+            elif source not in seen:
+                yield from before(source, seen | {source})
+
+    steps = [node.key for node in definition.nodes if not node.key.startswith(RESERVED)]
+    return {(source, key) for key in steps for source in before(key)}

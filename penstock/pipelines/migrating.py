@@ -1,0 +1,111 @@
+"""Moving a run that is under way to another definition. See docs/decisions for who can meet whom here.
+
+Whoever advances a run holds a step of it that has not ended, or a large expand, and reads the definition only after
+that. So this locks all of them, and looks again until there are no others; then nothing of the run moves. What is there
+is compared (see `moving`), and the one statement that decides writes the run's row. Steps, joins and timers are left
+as they are: they are the same in both definitions, or nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.database.transaction import Transaction
+from penstock.errors import ActionRefused, DefinitionsDiffer
+from penstock.pipelines import timers, trigger
+from penstock.pipelines.definition import Definition
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.moving import Present, obstacles
+from penstock.pipelines.reading import COUNTS
+from penstock.pipelines.runs import wiring_for
+from penstock.pipelines.wiring import wiring_of
+from penstock.queue import audit
+from penstock.values.jsontext import dumps, loads
+from penstock.values.status import JobStatus, RunStatus
+
+CHUNK = 500
+
+EXPANDS = "SELECT id, node FROM {advancements} WHERE run_id = :run ORDER BY id {lock}"
+OPEN = """
+SELECT j.id FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND s.status IN ('available', 'scheduled', 'running', 'waiting')
+"""
+LOCK_STEPS = "SELECT job_id FROM {job_states} {by_key} WHERE job_id {among:ids:uuid} ORDER BY job_id {lock}"
+LOCK_RUN = "SELECT pipeline, definition, args, status, mode, started_at FROM {runs} WHERE id = :id {lock}"
+JOINS = "SELECT node, fired, COUNT(*) FROM {joins} WHERE run_id = :run GROUP BY node, fired"
+MOVE = "UPDATE {runs} SET definition = :definition, args = :args WHERE id = :id"
+
+ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.PAUSED)
+
+
+def migrate(
+    desk: Desk, tx: Transaction, run: str, wanted: Definition, defaults: Mapping[str, object]
+) -> bool:
+    """Have the run go on with this definition. False: it does already. Refused: `DefinitionsDiffer`.
+
+    `defaults` are raw values for parameters that the run was not given.
+    """
+    tx.stage("migrate_run")
+    expanding = _hold_still(tx, run)
+    row = tx.row(LOCK_RUN, id=run)
+    if row is None:
+        raise ActionRefused(f"there is no run {run}; it may have been pruned")
+    pipeline, definition, args, status, mode, started_at = row
+    if status not in ACTIVE or mode != "running":
+        raise ActionRefused(f"run {run} is {status}: only a run that goes on can be moved; see revive")
+    if definition == wanted.hash:
+        return False
+    if pipeline != wanted.name:
+        raise ActionRefused(f"run {run} is one of {pipeline}, not of {wanted.name}")
+    trigger.store(desk, tx, {wanted.hash: wanted})
+    old, new = wiring_for(desk, tx, definition), wiring_of(wanted.text)
+    given, lacking = _arguments(str(args), wanted, defaults)
+    present = _present(tx, run, expanding, begun=status != RunStatus.PENDING)
+    found = [*obstacles(old, new, present), *lacking]
+    if found:
+        raise DefinitionsDiffer(run, found)
+    tx.run(MOVE, id=run, definition=wanted.hash, args=given)
+    audit.of_run(tx, "migrate", run, before=definition, after=wanted.hash)
+    if wanted.deadline not in (None, old.definition.deadline) and started_at is not None:
+        due = int(started_at) + int((wanted.deadline or 0.0) * 1_000_000)
+        timers.set(tx, timers.DEADLINE, run, at=due)
+    return True
+
+
+def _hold_still(tx: Transaction, run: str) -> set[str]:
+    """Lock everything from which the run could move, until there is nothing else; the expands under way."""
+    held: set[str] = set()
+    known: dict[str, str] = {}
+    while True:
+        expands = {str(id): str(node) for id, node in tx.rows(EXPANDS, run=run)}
+        fresh = sorted({str(id) for (id,) in tx.rows(OPEN, run=run)} - held)
+        if not fresh and expands.keys() <= known.keys():
+            return set(expands.values())
+        known |= expands
+        for start in range(0, len(fresh), CHUNK):
+            some = fresh[start : start + CHUNK]
+            tx.rows(LOCK_STEPS, ids=some)
+            held.update(some)
+
+
+def _present(tx: Transaction, run: str, expanding: set[str], begun: bool) -> Present:
+    steps: dict[str, bool] = {}
+    for node, status, _ in tx.rows(COUNTS, run=run):
+        steps[str(node)] = steps.get(str(node), False) or JobStatus(status).terminal
+    joins: dict[str, bool] = {}
+    for node, fired, _ in tx.rows(JOINS, run=run):
+        joins[str(node)] = joins.get(str(node), False) or bool(fired)
+    return Present(begun, steps, joins, frozenset(expanding))
+
+
+def _arguments(stored: str, wanted: Definition, defaults: Mapping[str, object]) -> tuple[str, list[str]]:
+    """The run's arguments for the new definition, and what is missing."""
+    known = loads(stored)
+    assert isinstance(known, dict)
+    values = {**defaults, **known}
+    lacking = [
+        f"the parameter {name!r} is new, has no default, and the run was not given it"
+        for name in wanted.params
+        if name not in values
+    ]
+    return dumps({name: values[name] for name in wanted.params if name in values}), lacking

@@ -1,0 +1,78 @@
+"""A run and its definition: which one it has, how that differs from today's, and moving to today's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.database.transaction import Transaction
+from penstock.errors import DefinitionError, PenstockError
+from penstock.pipelines import migrating, reading
+from penstock.pipelines.definition import Definition
+from penstock.pipelines.difference import Difference, compare
+from penstock.pipelines.runs import wiring_for
+
+
+class Redefinable:
+    """What can be asked and done about a run's definition."""
+
+    id: str
+
+    @property
+    def _defined(self) -> Any:
+        """The app; a run knows it by a narrower type."""
+        return self._host  # type: ignore[attr-defined]
+
+    @property
+    def definition(self) -> str:
+        """The hash of the definition that the run goes by."""
+        return self._own_definition().hash
+
+    def diff(self) -> Difference:
+        """What is different in the app's definition of this pipeline now; false if nothing is."""
+        own = self._own_definition()
+        return compare(own, current_definition(self._defined, own.name))
+
+    async def diff_async(self) -> Difference:
+        return await self._defined.doors.run(self.diff)  # type: ignore[no-any-return]
+
+    def migrate(self) -> bool:
+        """Have a run that is under way go on with the app's definition of now. False: it does already.
+
+        What the run has already must be the same in both, or `DefinitionsDiffer` says what is not, and nothing is
+        changed.
+        """
+        host, own = self._defined, self._own_definition()
+        wanted = current_definition(host, own.name)
+        defaults = host.find_pipeline(own.name).defaults()
+        tried: list[bool] = []
+
+        def move(tx: Transaction) -> bool:
+            moved = migrating.migrate(host.engine.desk, tx, self.id, wanted, defaults)
+            # An earlier try may have been committed, and only its answer lost.
+            tried.append(moved)
+            return any(tried)
+
+        return bool(host.database.in_transaction(move))
+
+    async def migrate_async(self) -> bool:
+        return bool(await self._defined.doors.run(self.migrate))
+
+    def _own_definition(self) -> Definition:
+        return self._defined.database.read(self._read_definition)  # type: ignore[no-any-return]
+
+    def _read_definition(self, tx: Transaction) -> Definition:
+        standing = reading.standings(tx, [self.id]).get(self.id)
+        if standing is None:
+            raise PenstockError(f"there is no run {self.id}; it may have been pruned")
+        return wiring_for(self._defined.engine.desk, tx, standing.definition).definition
+
+
+def current_definition(host: Any, pipeline: str) -> Definition:
+    """The app's definition of a pipeline now."""
+    found = host.find_pipeline(pipeline)
+    if found is None:
+        raise DefinitionError(
+            f"this app knows no pipeline {pipeline!r}: there is nothing to compare with. Name its app"
+        )
+    definition: Definition = found.definition
+    return definition
