@@ -69,6 +69,9 @@ class Dialect(Protocol):
     def checked_out(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
+    def dedicate(self, driver: Any) -> bool:
+        """Ready a connection for nothing but the queue's statements; True if it is then unfit for others."""
+
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""
 

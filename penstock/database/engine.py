@@ -240,18 +240,26 @@ class Database:
 
 
 class Link:
-    """A connection taken from the pool: for one transaction, or kept by a loop that never shares it."""
+    """A connection taken from the pool: for one transaction, or kept by a loop that never shares it.
 
-    def __init__(self, database: Database, *, brief: bool = False) -> None:
+    A dedicated one is for the queue's own statements only, and need not go back to the pool.
+    """
+
+    def __init__(self, database: Database, *, brief: bool = False, dedicated: bool = False) -> None:
         self.database = database
         self.brief = brief
+        self.dedicated = dedicated
         self.kept: Any = None
+        self._unfit = False
 
     @contextmanager
     def checked_out(self) -> Iterator[Any]:
-        fairy = self.kept or self.database.engine.raw_connection()
-        self.kept = fairy
+        fresh = self.kept is None
+        fairy = self.kept = self.kept or self.database.engine.raw_connection()
         try:
+            if fresh and self.dedicated:
+                self._unfit = True
+                self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
             yield fairy.driver_connection
         except BaseException as error:
             self.kept = None
@@ -261,7 +269,7 @@ class Link:
             elif getattr(fairy.driver_connection, "closed", False):
                 trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
             else:
-                trouble.quietly(fairy.close)
+                self._give_back(fairy)
             raise
         if self.brief:
             self.close()
@@ -269,7 +277,10 @@ class Link:
     def close(self) -> None:
         fairy, self.kept = self.kept, None
         if fairy is not None:
-            trouble.quietly(fairy.close)
+            self._give_back(fairy)
+
+    def _give_back(self, fairy: Any) -> None:
+        trouble.quietly(fairy.invalidate if self._unfit else fairy.close)
 
 
 def _forget_connections_after_fork(database: Database) -> None:

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 from pydantic_core import to_json
@@ -26,8 +26,15 @@ TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P0
 FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
-# The inner SELECT on the jobs table keeps its index scan whatever the planner believes about the table's size
-# (OFFSET 0 is a fence), and rows are deleted by their address, so the narrow table needs one index only.
+# A queue is often empty when statistics are taken and full when they are used: a claim planned by them sorts all that
+# is ready. By this every row is found through an index.
+BY_INDEX = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
+
+BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
+
+# Nothing here may depend on what the planner believes about the tables' sizes: the inner SELECT on the jobs keeps its
+# index scan (OFFSET 0 is a fence), and a full join is never done by comparing each row with each (nothing is added by
+# it: what is held was picked). Rows are deleted by their address, so the narrow table needs one index only.
 TAKE_READY = """
 WITH picked AS MATERIALIZED (
   SELECT ready.* FROM json_to_recordset(CAST(:lanes AS json)) AS lane(queue text, tier int, floor bigint, cap int)
@@ -49,8 +56,8 @@ receipt AS (
   SELECT :token, CAST(:process AS uuid), json_agg(job_id)::text, {now} FROM held HAVING count(*) > 0)
 SELECT p.job_id, p.queue, p.tier, p.seq, h.generation, h.retry_count, h.crash_count,
        j.task, j.payload, j.options, j.origin_id, j.run_id, j.node, j.path, j.max_crashes
-FROM picked p LEFT JOIN held h ON h.job_id = p.job_id
-LEFT JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) OFFSET 0) j ON j.id = p.job_id
+FROM picked p FULL JOIN held h ON h.job_id = p.job_id
+FULL JOIN (SELECT * FROM {jobs} WHERE id = ANY(ARRAY(SELECT job_id FROM held)) OFFSET 0) j ON j.id = p.job_id
 ORDER BY p.tier, p.seq
 """
 
@@ -96,6 +103,7 @@ class Postgres:
         # Behind a transaction pooler nothing outlives a transaction: each one sets its own timeouts.
         timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
         self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
+        self._dedicated: WeakSet[Any] = WeakSet()
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -120,6 +128,16 @@ class Postgres:
     def checked_out(self, driver: Any) -> None:
         if driver.autocommit:
             driver.autocommit = False
+
+    def dedicate(self, driver: Any) -> bool:
+        if self.pooled_begin:
+            self._dedicated.add(driver)
+            return True
+        opened = self.begin_single(driver)
+        for name, value in BY_INDEX.items():
+            self.execute(driver, opened, f"SET {name} = {value}", {})
+        self.commit(driver, opened)
+        return True
 
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         if isinstance(opened, OpenTransaction):
@@ -146,7 +164,7 @@ class Postgres:
         """Statements whose result nobody waits for travel with the next one that is waited for."""
         if self.pooled_begin:
             driver.autocommit = True
-            driver.execute(self.pooled_begin)
+            driver.execute(self.pooled_begin + (BY_INDEX_HERE if driver in self._dedicated else ""))
             return None
         return OpenTransaction(driver, self._wire(driver), "BEGIN")
 

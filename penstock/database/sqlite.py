@@ -139,6 +139,10 @@ class Sqlite:
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
+    def dedicate(self, driver: Any) -> bool:
+        """Nothing to do."""
+        return False
+
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         cursor = driver.cursor()
         cursor.execute(sql, parameters)

@@ -59,7 +59,7 @@ class Keeper(Service):
         self.database = Database(_impatient(app))
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database)
-        self.link = Link(self.database)
+        self.link = Link(self.database, dedicated=True)
         self.id = new_id()
         self.details = dumps(details)
         self.wake = wake

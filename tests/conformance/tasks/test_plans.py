@@ -1,8 +1,14 @@
 """How the database finds ready jobs: a lane by its place in the index, however full the others are."""
 
+import re
+from collections.abc import Callable
+
 import pytest
 
 from penstock import Penstock
+from penstock.database.engine import Link
+from penstock.database.postgres import TAKE_READY
+from penstock.database.transaction import Transaction
 from penstock.queue.claim import FIRST_QUEUE, FIRST_TIER, LOWEST_TIER
 from tests.conformance.tasks.looking import rows
 
@@ -14,6 +20,7 @@ LOOKS: dict[str, tuple[str, dict[str, object]]] = {
     "first tier": (FIRST_TIER, {"queue": "quiet", "tier": LOWEST_TIER}),
     "jobs of a lane": (PICK, {"queue": "quiet", "tier": 0}),
 }
+NOBODY = "00000000-0000-7000-8000-000000000000"
 EXPLAIN = {"sqlite": "EXPLAIN QUERY PLAN", "postgres": "EXPLAIN", "mariadb": "EXPLAIN"}
 WHOLE_TABLE = {
     "sqlite": ("SCAN",),
@@ -40,3 +47,54 @@ def test_a_quiet_queue_is_found_beside_a_busy_one(app: Penstock, database_kind: 
     assert plan
     for line in plan:
         assert not any(word in line for word in WHOLE_TABLE[database_kind]), plan
+
+
+def test_statistics_of_an_empty_queue_do_not_mislead_the_claim(app: Penstock, database_kind: str) -> None:
+    """The planner believes in next to nothing there, and would sort all that is ready for every claim."""
+
+    @app.task(name="note")
+    def note(number: int) -> None: ...
+
+    app.database.in_transaction(lambda tx: tx.run(ANALYZE[database_kind]))
+    note.options(queue="quiet").enqueue_many([(number,) for number in range(5_000)])
+    sql, given = LOOKS["jobs of a lane"]
+    link = Link(app.database, dedicated=True)
+    with app.database.transaction(link) as tx:
+        plan = [str(row) for row in tx.rows(f"{EXPLAIN[database_kind]} {sql}", **given)]
+    link.close()
+    assert plan
+    for line in plan:
+        assert not any(word in line for word in WHOLE_TABLE[database_kind]), plan
+
+
+@pytest.mark.parametrize("pooler", [None, "transaction"])
+def test_what_the_queue_sets_for_itself_nobody_else_gets(
+    make_app: Callable[..., Penstock], database_kind: str, pooler: str | None
+) -> None:
+    if database_kind != "postgres":
+        pytest.skip("only PostgreSQL is told how to plan")
+    app = make_app(pool_size=1, **({"pooler": pooler} if pooler else {}))
+    for link, expected in ((Link(app.database, dedicated=True), "off"), (Link(app.database), "on")):
+        with app.database.transaction(link) as tx:
+            assert tx.row("SHOW enable_bitmapscan") == (expected,)
+        link.close()
+
+
+def test_a_claim_never_compares_each_job_with_each(app: Penstock, database_kind: str) -> None:
+    """A plan for one row, made when the tables were empty, must do for five hundred."""
+    if database_kind != "postgres":
+        pytest.skip("only PostgreSQL claims with one statement, and keeps its plan")
+    app.prepare()
+    names = {"lanes": "text", "tasks": "text", "limit": "bigint", "token": "bigint", "process": "text"}
+    numbered = {name: f"${number}" for number, name in enumerate(names, 1)}
+    sql = re.sub(r"(?<!:):(\w+)", lambda found: numbered[found[1]], TAKE_READY)
+    lanes = "[]"
+
+    def plan(tx: Transaction) -> list[str]:
+        tx.run("SET LOCAL plan_cache_mode = force_generic_plan")
+        tx.run(f"PREPARE taking({', '.join(names.values())}) AS {sql}")
+        return [str(row) for row in tx.rows(f"EXPLAIN EXECUTE taking('{lanes}', '', 500, 1, '{NOBODY}')")]
+
+    lines = app.database.in_transaction(plan)
+    assert any("Full Join" in line for line in lines)
+    assert not any("Nested Loop Left Join" in line or "Nested Loop Full" in line for line in lines), lines

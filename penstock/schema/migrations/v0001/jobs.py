@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -34,7 +36,8 @@ def define(metadata: MetaData, prefix: str, dialect: str) -> None:
     """Add them."""
     _jobs(metadata, prefix)
     _job_states(metadata, prefix)
-    _queue(metadata, prefix, dialect)
+    _ready(metadata, prefix, dialect)
+    _waiting_and_held(metadata, prefix)
     _history(metadata, prefix)
     _notes(metadata, prefix)
     _processes(metadata, prefix)
@@ -97,17 +100,17 @@ def _job_states(metadata: MetaData, prefix: str) -> None:
     )
 
 
-def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
+def _ready(metadata: MetaData, prefix: str, dialect: str) -> None:
     one_index = dialect == "postgresql"
+    identity = [Identity()] if one_index else []
+    # In a key of several columns one that counts by itself would come first, and lanes would not be found by it.
+    counts: Literal["auto", True] = "auto" if one_index else True
     availabilities = Table(
         f"{prefix}availabilities",
         metadata,
         Column("queue", name(), nullable=False, primary_key=one_index),
         Column("tier", Integer, nullable=False, primary_key=one_index, autoincrement=False),
-        # An autoincrement column would come first in the key, and lanes would not be found by it.
-        Column("seq", sequence(), Identity(), primary_key=True)
-        if one_index
-        else Column("seq", sequence(), primary_key=True, autoincrement=True),
+        Column("seq", sequence(), *identity, primary_key=True, autoincrement=counts),
         Column("job_id", identifier(), nullable=False),
         Column("task", name(), nullable=False),
         info={"storage": QUEUE_ROWS},
@@ -120,6 +123,9 @@ def _queue(metadata: MetaData, prefix: str, dialect: str) -> None:
             availabilities.c.tier,
             availabilities.c.seq,
         )
+
+
+def _waiting_and_held(metadata: MetaData, prefix: str) -> None:
     Table(
         f"{prefix}scheduled",
         metadata,
