@@ -1,4 +1,4 @@
-"""Commands about definitions: what has changed since a run began, and moving a run to what is there now."""
+"""Commands that set what an app says now against a run of before: compare, move, run again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
 from penstock.cli.output import show_json
-from penstock.cli.runs import RunId, find_pipeline, the_run
+from penstock.cli.runs import RunId, find_pipeline, new_arguments, the_run
 from penstock.operate.runs import find_definition
 from penstock.pipelines.difference import Difference, compare
 from penstock.schema import migrate
@@ -53,6 +53,25 @@ def migrate_run(
         done = moved.migrate()
     word = "goes on with the app's definition" if done else "has the app's definition already"
     show_json({moved.id: done}) if as_json else out.print(f"{moved.id} {word}", markup=False)
+
+
+def rerun(
+    run: RunId,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARG]...", help="other arguments than it had")
+    ] = None,
+    by: By = None,
+    why: Why = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """A run that has ended once more, from the beginning, as a new run with the app's definition."""
+    with steered(app, database, by, why) as found:
+        old = the_run(found, run)
+        new = old.rerun(new_arguments(arguments))
+    told = f"{old.id} is run again as {new.id}"
+    show_json({"run": new.id, "rerun_of": old.id}) if as_json else out.print(told, markup=False)
 
 
 def _of_pipeline(target: str, against: str | None) -> Difference:

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli import frame
 from penstock.cli.audit import audit
-from penstock.cli.definitions import diff, migrate_run
+from penstock.cli.definitions import diff, migrate_run, rerun
 from penstock.cli.demo import demo
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
@@ -37,6 +37,7 @@ COMMANDS: list[Callable[..., None]] = [
     pause,
     resume,
     revive,
+    rerun,
     retry,
     signal,
     then,

@@ -20,6 +20,7 @@ from penstock.errors import ResultTimeout, RunFailed
 from penstock.operate.runs import RunRow, find_run, list_runs, signals_of
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
+from penstock.pipelines.steerable import CURRENT, OWN
 from penstock.task import Task
 from penstock.values.readers import nearest
 from penstock.values.status import RunStatus
@@ -120,6 +121,9 @@ def revive(
     ] = None,
     context: Annotated[bool, typer.Option("--context", help="copy the run's context too")] = False,
     step: Annotated[str | None, typer.Option(help="of all that failed, redo this step only")] = None,
+    current: Annotated[
+        bool, typer.Option("--current", help="with the app's definition of now; what is unchanged is kept")
+    ] = False,
     by: By = None,
     why: Why = None,
     app: App = None,
@@ -131,7 +135,10 @@ def revive(
         old = the_run(found, run)
         if step and arguments:
             raise Refusal("--step does one step again with the arguments it had: give either, not both")
-        new = old.retry_step(step, context) if step else old.revive(context, args=_new_arguments(arguments))
+        if step and current:
+            raise Refusal("--step does one step again as it was: give either --step or --current")
+        which = CURRENT if current else OWN
+        new = old.retry_step(step, context) if step else old.revive(context, new_arguments(arguments), which)
         show_json({"run": new.id, "revived_from": old.id}) if as_json else out.print(
             f"{old.id} goes on as {new.id}", markup=False
         )
@@ -216,7 +223,7 @@ def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
-def _new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
+def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
     args, kwargs = read_arguments(given or [])
     if args and kwargs:
         raise Refusal("give all arguments by position, or all as name=value")

@@ -60,6 +60,9 @@ def _head(run: Run) -> None:
     origin = run.revived_from
     if origin is not None:
         out.print(f"revived from {origin.id}", markup=False)
+    repeated = run.rerun_of
+    if repeated is not None:
+        out.print(f"re-run of {repeated.id}", markup=False)
     difference = _difference(run)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
@@ -116,12 +119,14 @@ def _name(step: Step) -> str:
 
 def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
     graph, origin, difference = run.graph(), run.revived_from, _difference(run)
+    repeated = run.rerun_of
     return {
         "run": run.id,
         "pipeline": graph.pipeline,
         "status": graph.status.value,
         "reasons": [reason.value for reason in run.reasons],
         "revived_from": origin.id if origin is not None else None,
+        "rerun_of": repeated.id if repeated is not None else None,
         "definition": run.definition,
         "current": None if difference is None else not difference,
         "result": run.result(1) if graph.status is RunStatus.SUCCEEDED else None,

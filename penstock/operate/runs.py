@@ -31,6 +31,7 @@ class RunRow:
     ended_at: int | None
     parent: str | None
     revived_from: str | None
+    rerun_of: str | None
 
 
 def find_run(tx: Transaction, prefix: str) -> str:
@@ -92,6 +93,7 @@ def run_row(standing: RunStanding) -> RunRow:
         standing.ended_at,
         standing.parent_run,
         standing.revived_from,
+        standing.rerun_of,
     )
 
 

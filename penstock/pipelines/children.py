@@ -1,7 +1,8 @@
 """Child runs: a step that is a run of its own. Opened when the step is claimed; its end is the step's end.
 
 In a revived run, a step whose child run did not succeed has that child revived: with its own definition, signals and
-context, so that what it had finished is kept as well, to any depth.
+context, so that what it had finished is kept as well, to any depth. If the run was revived with the app's definition,
+so is the child.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def prepare(
     desk: Desk, tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]
 ) -> tuple[list[NewRun], list[Attempt]]:
     """The runs to open for these steps, and the steps whose arguments do not fit."""
-    earlier = _earlier(tx, found, claims)
+    earlier = _earlier(desk, tx, found, claims)
     news: list[NewRun] = []
     wrong: list[Attempt] = []
     for claim in claims:
@@ -50,7 +51,7 @@ def prepare(
             continue
         new = NewRun(new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id)
         before = earlier.get(claim.job_id)
-        news.append(new if before is None else _revived(desk, tx, new, before))
+        news.append(new if before is None else _revived(desk, tx, found[str(claim.run_id)], new, before))
     return news, wrong
 
 
@@ -66,14 +67,18 @@ def ended(attempt: Attempt) -> Ended:
     return Ended(*place, JobStatus.FAILED, WRONG, None, error)
 
 
-def _revived(desk: Desk, tx: Transaction, new: NewRun, old: Child) -> NewRun:
+def _revived(desk: Desk, tx: Transaction, found: RunView, new: NewRun, old: Child) -> NewRun:
     # Nobody can say whether a child's context is wanted; what it keeps may have written what the rest reads.
     inherit(tx, old.id, new.id, context=True)
+    if found.redefined:
+        return new._replace(revived_from=old.id, redefined=True)
     definition = wiring_for(desk, tx, old.definition).definition
     return new._replace(definition=definition, revived_from=old.id)
 
 
-def _earlier(tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]) -> dict[str, Child]:
+def _earlier(
+    desk: Desk, tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]
+) -> dict[str, Child]:
     """The child runs that these steps had in the runs theirs were revived from, by job."""
     by_run: dict[str, list[Claim]] = {}
     for claim in claims:
@@ -82,6 +87,6 @@ def _earlier(tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Cla
     earlier: dict[str, Child] = {}
     for run, steps in by_run.items():
         places = {claim.job_id: (str(claim.node), claim.path or "") for claim in steps}
-        known = lineage.children(tx, str(found[run].revived_from), places.values())
+        known = lineage.children(desk, tx, found[run], places.values())
         earlier |= {job: known[place] for job, place in places.items() if place in known}
     return earlier

@@ -80,6 +80,8 @@ class Origin(NamedTuple):
     revived_from: str | None = None
     only: str | None = None
     """Of the steps that failed before, do this one again and no other."""
+    redefined: bool = False
+    """Revived with the app's own definition; so are its children."""
 
 
 class Mode(NamedTuple):
@@ -113,6 +115,8 @@ class Desk:
         self.host = host
         self.wirings: dict[str, Wiring] = {}
         self.stored: set[str] = set()
+        self.stable: dict[tuple[str, str], frozenset[str]] = {}
+        """The steps that come to the same in two definitions, by their hashes."""
         self.on_run_end: list[Callable[..., None]] = []
         """Called as (application, ended runs) in the transaction that ends them."""
         self._origins: OrderedDict[str, Origin] = OrderedDict()

@@ -1,4 +1,8 @@
-"""Where a revived run comes from: the runs before it, and what they made of a step."""
+"""Where a revived run comes from: the runs before it, and what they made of a step.
+
+They may have had another definition. Then only those steps count that come to the same in both: they and all that they
+were made from are not changed. The others are new, and have new idempotency keys.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.moving import stable_nodes
+from penstock.pipelines.runs import RunView, wiring_for
 from penstock.values.status import JobStatus
 
-ANCESTOR = "SELECT revived_from FROM {runs} WHERE id = :id"
+ANCESTOR = "SELECT revived_from, definition FROM {runs} WHERE id = :id"
 STEPS_BEFORE = """
 SELECT j.run_id, j.node, j.path, j.id, s.status, s.reason FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id {among:runs:uuid} AND j.node {among:nodes:text} AND j.path {among:paths:text}
@@ -41,25 +48,38 @@ class Child(NamedTuple):
     definition: str
 
 
-def ancestors(tx: Transaction, run: str) -> list[str]:
-    """The run and those it was revived from, nearest first."""
-    lineage = [run]
-    while (row := tx.row(ANCESTOR, id=lineage[-1])) is not None and row[0] is not None:
-        lineage.append(str(row[0]))
-    return lineage
+def ancestors(tx: Transaction, run: str) -> dict[str, str]:
+    """The run and those it was revived from, nearest first, each with its definition."""
+    found: dict[str, str] = {}
+    next_one: str | None = run
+    while next_one is not None and (row := tx.row(ANCESTOR, id=next_one)) is not None:
+        found[next_one] = str(row[1])
+        next_one = None if row[0] is None else str(row[0])
+    return found
 
 
-def before(tx: Transaction, origin: str, places: Iterable[Place]) -> dict[Place, Before]:
-    """What the run `origin`, and those before it, made of the steps at these places."""
-    lineage, wanted = ancestors(tx, origin), set(places)
+def before(desk: Desk, tx: Transaction, run: RunView, places: Iterable[Place]) -> dict[Place, Before]:
+    """What the runs that this one was revived from made of the steps at these places."""
+    definitions, wanted = ancestors(tx, str(run.revived_from)), set(places)
     nodes, paths = sorted({node for node, _ in wanted}), sorted({path for _, path in wanted})
     found: dict[Place, Before] = {}
+    lineage = list(definitions)
     rows = tx.rows(STEPS_BEFORE, runs=lineage, nodes=nodes, paths=paths)
     # Nearest ancestor first: its word counts; the farthest one gives the key.
     for row in sorted(rows, key=lambda row: lineage.index(str(row[0]))):
         where = (str(row[1]), str(row[2] or ""))
-        found[where] = _added(found.get(where), str(row[3]), JobStatus(row[4]), row[5])
+        if _is_same(desk, tx, definitions[str(row[0])], run, where[0]):
+            found[where] = _added(found.get(where), str(row[3]), JobStatus(row[4]), row[5])
     return found
+
+
+def _is_same(desk: Desk, tx: Transaction, definition: str, run: RunView, node: str) -> bool:
+    if definition == run.definition:
+        return True
+    pair = (definition, run.definition)
+    if pair not in desk.stable:
+        desk.stable[pair] = stable_nodes(wiring_for(desk, tx, definition), run.wiring)
+    return node in desk.stable[pair]
 
 
 def outputs(tx: Transaction, known: Iterable[Before]) -> dict[str, str | None]:
@@ -78,12 +98,14 @@ def _added(known: Before | None, job: str, status: JobStatus, reason: str | None
     return Before(job, succeeded, failed)
 
 
-def children(tx: Transaction, origin: str, places: Iterable[Place]) -> dict[Place, Child]:
+def children(desk: Desk, tx: Transaction, run: RunView, places: Iterable[Place]) -> dict[Place, Child]:
     """The child runs that steps at these places had, each in the nearest run that had one."""
-    lineage, wanted = ancestors(tx, origin), set(places)
+    definitions, wanted = ancestors(tx, str(run.revived_from)), set(places)
     nodes, paths = sorted({node for node, _ in wanted}), sorted({path for _, path in wanted})
+    lineage = list(definitions)
     rows = tx.rows(CHILDREN, runs=lineage, nodes=nodes, paths=paths)
     found: dict[Place, Child] = {}
-    for _, node, path, *child in sorted(rows, key=lambda row: (lineage.index(str(row[0])), str(row[3]))):
-        found.setdefault((str(node), str(path or "")), Child(*[str(part) for part in child]))
+    for parent, node, path, *child in sorted(rows, key=lambda row: (lineage.index(str(row[0])), str(row[3]))):
+        if _is_same(desk, tx, definitions[str(parent)], run, str(node)):
+            found.setdefault((str(node), str(path or "")), Child(*[str(part) for part in child]))
     return found

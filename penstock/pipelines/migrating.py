@@ -8,19 +8,16 @@ as they are: they are the same in both definitions, or nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, DefinitionsDiffer
 from penstock.pipelines import timers, trigger
-from penstock.pipelines.definition import Definition
+from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.moving import Present, obstacles
 from penstock.pipelines.reading import COUNTS
 from penstock.pipelines.runs import wiring_for
 from penstock.pipelines.wiring import wiring_of
 from penstock.queue import audit
-from penstock.values.jsontext import dumps, loads
 from penstock.values.status import JobStatus, RunStatus
 
 CHUNK = 500
@@ -38,14 +35,10 @@ MOVE = "UPDATE {runs} SET definition = :definition, args = :args WHERE id = :id"
 ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.PAUSED)
 
 
-def migrate(
-    desk: Desk, tx: Transaction, run: str, wanted: Definition, defaults: Mapping[str, object]
-) -> bool:
-    """Have the run go on with this definition. False: it does already. Refused: `DefinitionsDiffer`.
-
-    `defaults` are raw values for parameters that the run was not given.
-    """
+def migrate(desk: Desk, tx: Transaction, run: str, current: Current) -> bool:
+    """Have the run go on with this definition. False: it does already. Refused: `DefinitionsDiffer`."""
     tx.stage("migrate_run")
+    wanted = current.definition
     expanding = _hold_still(tx, run)
     row = tx.row(LOCK_RUN, id=run)
     if row is None:
@@ -59,7 +52,7 @@ def migrate(
         raise ActionRefused(f"run {run} is one of {pipeline}, not of {wanted.name}")
     trigger.store(desk, tx, {wanted.hash: wanted})
     old, new = wiring_for(desk, tx, definition), wiring_of(wanted.text)
-    given, lacking = _arguments(str(args), wanted, defaults)
+    given, lacking = current.arguments(str(args))
     present = _present(tx, run, expanding, begun=status != RunStatus.PENDING)
     found = [*obstacles(old, new, present), *lacking]
     if found:
@@ -96,16 +89,3 @@ def _present(tx: Transaction, run: str, expanding: set[str], begun: bool) -> Pre
     for node, fired, _ in tx.rows(JOINS, run=run):
         joins[str(node)] = joins.get(str(node), False) or bool(fired)
     return Present(begun, steps, joins, frozenset(expanding))
-
-
-def _arguments(stored: str, wanted: Definition, defaults: Mapping[str, object]) -> tuple[str, list[str]]:
-    """The run's arguments for the new definition, and what is missing."""
-    known = loads(stored)
-    assert isinstance(known, dict)
-    values = {**defaults, **known}
-    lacking = [
-        f"the parameter {name!r} is new, has no default, and the run was not given it"
-        for name in wanted.params
-        if name not in values
-    ]
-    return dumps({name: values[name] for name in wanted.params if name in values}), lacking

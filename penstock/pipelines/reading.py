@@ -11,7 +11,7 @@ from penstock.values.status import RunStatus
 
 STANDING = """
 SELECT id, pipeline, definition, run_key, args, status, mode, reasons, result, parent_run_id, revived_from,
-  created_at, started_at, ended_at
+  created_at, started_at, ended_at, rerun_of
 FROM {runs} WHERE id {among:ids:uuid}
 """
 STEPS = """
@@ -52,6 +52,7 @@ class RunStanding(NamedTuple):
     created_at: int
     started_at: int | None
     ended_at: int | None
+    rerun_of: str | None
 
 
 def standings(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStanding]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.database.transaction import Transaction
-from penstock.errors import DefinitionError, PenstockError
+from penstock.errors import PenstockError
 from penstock.pipelines import migrating, reading
+from penstock.pipelines.current import current
 from penstock.pipelines.definition import Definition
 from penstock.pipelines.difference import Difference, compare
 from penstock.pipelines.runs import wiring_for
@@ -30,7 +31,7 @@ class Redefinable:
     def diff(self) -> Difference:
         """What is different in the app's definition of this pipeline now; false if nothing is."""
         own = self._own_definition()
-        return compare(own, current_definition(self._defined, own.name))
+        return compare(own, current(self._defined, own.name).definition)
 
     async def diff_async(self) -> Difference:
         return await self._defined.doors.run(self.diff)  # type: ignore[no-any-return]
@@ -41,13 +42,12 @@ class Redefinable:
         What the run has already must be the same in both, or `DefinitionsDiffer` says what is not, and nothing is
         changed.
         """
-        host, own = self._defined, self._own_definition()
-        wanted = current_definition(host, own.name)
-        defaults = host.find_pipeline(own.name).defaults()
+        host = self._defined
+        wanted = current(host, self._own_definition().name)
         tried: list[bool] = []
 
         def move(tx: Transaction) -> bool:
-            moved = migrating.migrate(host.engine.desk, tx, self.id, wanted, defaults)
+            moved = migrating.migrate(host.engine.desk, tx, self.id, wanted)
             # An earlier try may have been committed, and only its answer lost.
             tried.append(moved)
             return any(tried)
@@ -65,14 +65,3 @@ class Redefinable:
         if standing is None:
             raise PenstockError(f"there is no run {self.id}; it may have been pruned")
         return wiring_for(self._defined.engine.desk, tx, standing.definition).definition
-
-
-def current_definition(host: Any, pipeline: str) -> Definition:
-    """The app's definition of a pipeline now."""
-    found = host.find_pipeline(pipeline)
-    if found is None:
-        raise DefinitionError(
-            f"this app knows no pipeline {pipeline!r}: there is nothing to compare with. Name its app"
-        )
-    definition: Definition = found.definition
-    return definition

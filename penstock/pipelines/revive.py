@@ -7,6 +7,9 @@ nothing is special about a crash in the middle. A step that is done again keeps 
 incarnation. A wait that has ended is over when it begins (see `signals`); a child run that did not succeed is itself
 revived when its step is done again (see `children`).
 
+The new run may have another definition, the app's of now. Then finished work is kept where it comes to the same there
+(see `lineage`), and the rest is new.
+
 With `only`, steps that had failed keep their failure too, but for that one.
 """
 
@@ -19,6 +22,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import ReviveError
 from penstock.pipelines import lineage, reading, trigger
 from penstock.pipelines.closing import follow
+from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Before, Place
 from penstock.pipelines.runs import RunView, wiring_for
@@ -57,8 +61,12 @@ def revive(
     duplicate_context: bool,
     args: str | None,
     only: str | None,
+    current: Current | None,
 ) -> None:
-    """Write the new run. The old one must have ended badly, and is revived once."""
+    """Write the new run. The old one must have ended badly, and is revived once.
+
+    `current`: it is to have the app's definition of now, instead of that of the old one.
+    """
     tx.stage("revive")
     row = tx.row(LOCK, id=old)
     standing = reading.standings(tx, [old]).get(old)
@@ -74,11 +82,20 @@ def revive(
         _check_failed(tx, old, only)
     tx.insert("run_keys", [{"pipeline": standing.pipeline, "run_key": key, "run_id": new}])
     inherit(tx, old, new, duplicate_context)
-    definition = wiring_for(desk, tx, standing.definition).definition
-    fresh = NewRun(new, definition, standing.args if args is None else args, revived_from=old, only=only)
+    definition = wiring_for(desk, tx, standing.definition).definition if current is None else current[0]
+    given = args if args is not None else _adapted(old, standing.args, current)
+    fresh = NewRun(new, definition, given, revived_from=old, only=only, redefined=current is not None)
     trigger.open_runs(desk, tx, [fresh])
     act = "revive" if only is None else "retry_step"
-    audit.of_run(tx, act, old, new_run=new, step=only, new_arguments=args is not None or None)
+    now = None if current is None else definition.hash
+    audit.of_run(tx, act, old, new_run=new, step=only, new_arguments=args is not None or None, definition=now)
+
+
+def _adapted(run: str, stored: str, current: Current | None) -> str:
+    given, lacking = (stored, []) if current is None else current.arguments(stored)
+    if lacking:
+        raise ReviveError(f"run {run} cannot be revived with the app's definition: {lacking[0]}: give args=")
+    return given
 
 
 def inherit(tx: Transaction, old: str, new: str, context: bool) -> None:
@@ -101,7 +118,7 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
     revived = [claim for claim in claims if claim.run_id is not None and found[claim.run_id].revived_from]
     if not revived:
         return list(claims)
-    before = _before(tx, found, revived)
+    before = _before(desk, tx, found, revived)
     outputs = lineage.outputs(tx, before.values())
     kept: list[Attempt] = []
     left: list[Claim] = []
@@ -133,12 +150,14 @@ def _outcome(
     return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(reason) if reason else None)
 
 
-def _before(tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> dict[Where, Before]:
+def _before(
+    desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]
+) -> dict[Where, Before]:
     by_run: dict[str, list[Place]] = {}
     for claim in claims:
         by_run.setdefault(str(claim.run_id), []).append((str(claim.node), claim.path or ""))
     return {
         (run, *where): known
         for run, places in by_run.items()
-        for where, known in lineage.before(tx, str(found[run].revived_from), places).items()
+        for where, known in lineage.before(desk, tx, found[run], places).items()
     }

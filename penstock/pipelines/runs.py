@@ -19,7 +19,8 @@ from penstock.values.jsontext import loads
 
 MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
 ORIGINS = """
-SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step FROM {runs} WHERE id {among:ids:uuid}
+SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined FROM {runs}
+WHERE id {among:ids:uuid}
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
 
@@ -38,6 +39,7 @@ class RunView:
     max_fanout: int | None = None
     revived_from: str | None = None
     only: str | None = None
+    redefined: bool = False
     _params: Mapping[str, object] | None = None
 
     @property
@@ -99,6 +101,7 @@ def view(
         limit,
         origin.revived_from,
         origin.only,
+        bool(origin.redefined),
     )
 
 

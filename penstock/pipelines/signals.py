@@ -61,7 +61,7 @@ def _over_before(application: Application, run: RunView, steps: Sequence[NewStep
         return {}
     tx = application.tx
     places = {step.id: (step.node, path_text(step.path)) for step in steps}
-    before = lineage.before(tx, run.revived_from, places.values())
+    before = lineage.before(application.desk, tx, run, places.values())
     outputs = lineage.outputs(tx, before.values())
     over: dict[str, Conclusion] = {}
     for job, place in places.items():

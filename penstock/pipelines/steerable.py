@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.database.transaction import Transaction
-from penstock.errors import DefinitionError
-from penstock.pipelines import chains, reading, revive, steering
+from penstock.errors import DefinitionError, PenstockError, ReviveError
+from penstock.pipelines import chains, reading, rerun, revive, steering
+from penstock.pipelines.current import current
+from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.trigger import NewRun, is_written
 from penstock.values.ids import new_id
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.pipelines.run import Run
 
 DEFAULT_GRACE = 10.0
+OWN, CURRENT = "own", "current"
+Arguments = Sequence[Any] | Mapping[str, Any]
 
 
 class Steerable:
@@ -57,22 +61,48 @@ class Steerable:
         return bool(await self._steered.doors.run(self.resume))
 
     def revive(
-        self, duplicate_context: bool = False, args: Sequence[Any] | Mapping[str, Any] | None = None
+        self, duplicate_context: bool = False, args: Arguments | None = None, definition: str = OWN
     ) -> Run:
         """A new run that keeps what this one has finished and does the rest again.
 
         `args` replaces the run's arguments for what is still to be done; finished steps keep their outputs.
+        `definition="current"` takes the app's definition of now: finished steps are kept where they, and all that
+        they were made from, are not changed.
         """
-        return self._revived(duplicate_context, args, None)
+        if definition not in (OWN, CURRENT):
+            raise ReviveError(f"revive(definition={definition!r}): it is {OWN!r} or {CURRENT!r}")
+        return self._revived(duplicate_context, args, None, definition == CURRENT)
 
     async def revive_async(
-        self, duplicate_context: bool = False, args: Sequence[Any] | Mapping[str, Any] | None = None
+        self, duplicate_context: bool = False, args: Arguments | None = None, definition: str = OWN
     ) -> Run:
-        return await self._steered.doors.run(self.revive, duplicate_context, args)  # type: ignore[no-any-return]
+        return await self._steered.doors.run(self.revive, duplicate_context, args, definition)  # type: ignore[no-any-return]
+
+    def rerun(self, args: Arguments | None = None) -> Run:
+        """The same again as a new run, with the app's definition of now: nothing is kept but the arguments.
+
+        `args` replaces those. The run must have ended.
+        """
+        host, new = self._steered, new_id()
+        host.prepare()
+        wanted = current(host, self._stands().pipeline)
+        text = None if args is None else self._encoded(args)
+
+        def write(tx: Transaction) -> None:
+            if not is_written(tx, new):
+                rerun.rerun(host.engine.desk, tx, self.id, new, wanted, text)
+
+        host.database.in_transaction(write)
+        if host.inline is not None:
+            host.inline([])
+        return host.run(new)  # type: ignore[no-any-return]
+
+    async def rerun_async(self, args: Arguments | None = None) -> Run:
+        return await self._steered.doors.run(self.rerun, args)  # type: ignore[no-any-return]
 
     def retry_step(self, key: str, duplicate_context: bool = True) -> Run:
         """Like `revive`, but of all that failed only this step is done again, and what depends on it."""
-        return self._revived(duplicate_context, None, key)
+        return self._revived(duplicate_context, None, key, False)
 
     async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:
         return await self._steered.doors.run(self.retry_step, key, duplicate_context)  # type: ignore[no-any-return]
@@ -90,32 +120,39 @@ class Steerable:
     @property
     def revived_from(self) -> Run | None:
         """The run whose finished work this one keeps."""
-        standing = self._steered.database.read(reading.standings, [self.id]).get(self.id)
-        return (
-            None
-            if standing is None or standing.revived_from is None
-            else self._steered.run(standing.revived_from)
-        )
+        origin = self._stands().revived_from
+        return None if origin is None else self._steered.run(origin)
 
-    def _revived(
-        self, duplicate_context: bool, args: Sequence[Any] | Mapping[str, Any] | None, only: str | None
-    ) -> Run:
+    @property
+    def rerun_of(self) -> Run | None:
+        """The run of which this one is a repetition."""
+        origin = self._stands().rerun_of
+        return None if origin is None else self._steered.run(origin)
+
+    def _stands(self) -> RunStanding:
+        found = self._steered.database.read(reading.standings, [self.id]).get(self.id)
+        if found is None:
+            raise PenstockError(f"there is no run {self.id}; it may have been pruned")
+        standing: RunStanding = found
+        return standing
+
+    def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
         host, new = self._steered, new_id()
         host.prepare()
         text = None if args is None else self._encoded(args)
+        wanted = current(host, self._stands().pipeline) if redefine else None
 
         def write(tx: Transaction) -> None:
             if not is_written(tx, new):
-                revive.revive(host.engine.desk, tx, self.id, new, duplicate_context, text, only)
+                revive.revive(host.engine.desk, tx, self.id, new, context, text, only, wanted)
 
         host.database.in_transaction(write)
         if host.inline is not None:
             host.inline([])
         return host.run(new)  # type: ignore[no-any-return]
 
-    def _encoded(self, args: Sequence[Any] | Mapping[str, Any]) -> str:
-        standing = self._steered.database.read(reading.standings, [self.id]).get(self.id)
-        pipeline = self._steered.find_pipeline(standing.pipeline) if standing is not None else None
+    def _encoded(self, args: Arguments) -> str:
+        pipeline = self._steered.find_pipeline(self._stands().pipeline)
         if pipeline is None:
             raise DefinitionError(
                 f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"

@@ -35,6 +35,8 @@ class NewRun(NamedTuple):
     parent_job: str | None = None
     revived_from: str | None = None
     only: str | None = None
+    redefined: bool = False
+    rerun_of: str | None = None
     due_at: int | None = None
     """When it is to start, in microseconds of the database's clock; instead of a delay."""
     waits: bool = False
@@ -70,7 +72,14 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
     trace = desk.trace(tx)
     for new in news:
         if new.starts_now:
-            origin = Origin(new.definition.name, new.definition.hash, new.args, new.revived_from, new.only)
+            origin = Origin(
+                new.definition.name,
+                new.definition.hash,
+                new.args,
+                new.revived_from,
+                new.only,
+                new.redefined,
+            )
             trace.modes[new.id] = Mode("running", False, new.definition.hash)
             _begin(application, view(desk, tx, new.id, origin))
         elif not new.waits:
@@ -133,4 +142,6 @@ def _row(new: NewRun) -> dict[str, object]:
         "parent_job_id": new.parent_job,
         "revived_from": new.revived_from,
         "only_step": new.only,
+        "redefined": True if new.redefined else None,
+        "rerun_of": new.rerun_of,
     }

@@ -56,6 +56,9 @@ def _runs(metadata: MetaData, prefix: str) -> None:
         Column("started_at", micros()),
         Column("paused_at", micros()),
         Column("ended_at", micros()),
+        Column("rerun_of", identifier()),
+        Column("redefined", Boolean(create_constraint=False)),
+        Column("reserved", Integer),
         info={"storage": {"fillfactor": "70"}},
     )
     Index(f"{prefix}runs_pipeline", runs.c.pipeline, runs.c.id)

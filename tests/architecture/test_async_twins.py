@@ -16,6 +16,7 @@ TWINS = {
         "diff",
         "migrate",
         "pause",
+        "rerun",
         "result",
         "resume",
         "retry_step",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from alembic.operations import Operations
-from sqlalchemy import MetaData
+from sqlalchemy import Column, MetaData, inspect
 
 from penstock.schema.migrations.names import Names
 from penstock.schema.types import stored
@@ -23,3 +26,14 @@ def make(op: Operations, names: Names, metadata: MetaData) -> None:
             op.execute(stored(table))
         for index in table.indexes:
             index.create(op.get_bind(), checkfirst=True)
+
+
+def add_columns(op: Operations, names: Names, table: str, columns: Sequence[Column[Any]]) -> None:
+    """Add columns that may be null: that costs nothing, and an older version goes on writing rows."""
+    name = f"{names.prefix}{table}"
+    known: set[str] = set()
+    if not op.get_context().as_sql:
+        known = {str(column["name"]) for column in inspect(op.get_bind()).get_columns(name, names.schema)}
+    for column in columns:
+        if column.name not in known:
+            op.add_column(name, column, schema=names.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.testing import drain
 from tests.conformance.operate.run_shop import make
 from tests.conformance.operate.test_run_commands import Answer, Cli, cli
 
@@ -46,3 +47,24 @@ def test_what_cannot_be_is_refused_in_one_line(cli: Cli) -> None:
     refused: Answer = cli("migrate-run", moved.id, "--app", app)
     refused.refused(1, "stays with its definition", "step 'note'")
     other.close()
+
+
+def test_revive_with_the_definition_of_now_and_rerun(cli: Cli) -> None:
+    old, app = make(cli.url, old=True), f"{cli.module}:app"
+    run = old.pipelines["pack"].trigger([1, -2])
+    drain(old)
+    assert run.status == "halted"
+    cli("revive", run.id, "--current", "--step", "note", "--app", app).refused(2, "--current")
+    told = cli("revive", run.id, "--current", "--app", app, "--json").json
+    drain(cli.app)
+    revived = cli.app.run(told["run"])
+    assert {step.key for step in revived.steps() if step.status == "succeeded"} == {"box"}
+    answer = cli("rerun", revived.id, "[1, 2]", "--app", app)
+    assert answer.text.startswith(f"{revived.id} is run again as ")
+    again = cli.app.run(answer.text.split()[-1])
+    drain(cli.app)
+    assert again.result(0) == "30 shipped"
+    assert f"re-run of {revived.id}" in cli("show", again.id, "--app", app).text
+    assert cli("runs", "--database", cli.url, "--json").json[0]["rerun_of"] == revived.id
+    cli("rerun", cli.trigger("approve", 1).id, "--app", app).refused(1, "running", "has ended")
+    old.close()

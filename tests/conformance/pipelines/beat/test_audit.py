@@ -132,6 +132,13 @@ DEEDS = [
         lambda yard, run: len(revivals(yard, run)) == 1,
     ),
     Deed(
+        "rerun",
+        "rerun",
+        Yard.broken,
+        lambda _, run: run.rerun(),
+        lambda yard, run: bool(rows(yard.app, "SELECT 1 FROM {runs} WHERE rerun_of = :run", run=run.id)),
+    ),
+    Deed(
         "migrate",
         "migrate_run",
         Yard.outdated,
@@ -198,7 +205,7 @@ def test_every_act_leaves_one_row_and_an_act_without_effect_none(yard: Yard, dee
     )
     assert began <= act.at.timestamp() * 1e6 <= rows(app, "SELECT {now}")[0][0]
     assert deed.is_done(yard, subject)
-    if deed.name not in ("then", "resume"):
+    if deed.name not in ("then", "resume", "rerun"):
         with app.acting(by="bob"), suppress(ActionRefused):
             deed.act(yard, subject)
         assert "bob" not in [by for _, by, _ in trail(app, subject)]

@@ -1,0 +1,20 @@
+"""Version 3: where a run comes from, and how many steps it has reserved. Frozen, like every version."""
+
+from __future__ import annotations
+
+from alembic.operations import Operations
+from sqlalchemy import Boolean, Column, Integer
+
+from penstock.schema.migrations.making import add_columns
+from penstock.schema.migrations.names import Names
+from penstock.schema.types import identifier
+
+
+def upgrade(op: Operations, names: Names) -> None:
+    """Add the columns; those that are there already are left, so that this can be repeated."""
+    columns = [
+        Column("rerun_of", identifier()),
+        Column("redefined", Boolean(create_constraint=False)),
+        Column("reserved", Integer),
+    ]
+    add_columns(op, names, "runs", columns)
