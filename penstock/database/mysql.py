@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Farewell, Parameters, TableWrite
+from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ REMOVE = "DELETE FROM picked USING {availabilities} AS picked {by_key} WHERE pic
 """Only this form of DELETE takes a hint."""
 
 
-class MySql:
+class MySql(ByCursor):
     """MySQL and MariaDB."""
 
     name = "mysql"
@@ -47,7 +48,7 @@ class MySql:
     lock_skip = "FOR UPDATE SKIP LOCKED"
     # By its statistics a queue is empty, and a scan of the empty is cheap: it would wait for every row others hold.
     by_key = "FORCE INDEX (PRIMARY)"
-    fuses = False
+    remove = REMOVE
     pushes_wakeups = False
     keeps_dead_rows = True
     one_writer = False
@@ -78,21 +79,6 @@ class MySql:
             else:
                 cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
 
-    def checked_out(self, driver: Any) -> None:
-        """Nothing to do."""
-
-    def dedicate(self, driver: Any) -> bool:
-        """Nothing to do."""
-        return False
-
-    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
-        cursor = driver.cursor()
-        cursor.execute(sql, parameters)
-        return cursor
-
-    def lend(self, opened: object) -> None:
-        """Nothing to do: these are the cursors that we use ourselves."""
-
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN {parameter}"
 
@@ -101,9 +87,6 @@ class MySql:
 
     def begin(self, driver: Any) -> None:
         """PyMySQL opens a transaction with the first statement."""
-
-    def wait(self, opened: object) -> None:
-        """Every statement is waited for."""
 
     def begin_single(self, driver: Any) -> object:
         """A claim is several statements here: it needs its transaction."""
@@ -130,23 +113,6 @@ class MySql:
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
             for part in _parts(rows):
                 _insert(tx, renderer, write, ending, part, shared)
-
-    def take_ready(
-        self,
-        tx: Transaction,
-        lanes: Sequence[Lane],
-        tasks: Sequence[str],
-        limit: int,
-        token: int,
-        process: str,
-    ) -> list[Row]:
-        return portable.take_ready(tx, lanes, tasks, limit, token, process, REMOVE)
-
-    def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> Ahead:
-        """Not in one statement here: the general way does it."""
-        return list
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, MySQLError) and _code(error) in TRANSIENT_ERRORS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from penstock.database.dialect import Lane, Row, TableWrite
+from penstock.database.dialect import Ahead, Lane, Parameters, Row, TableWrite
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -35,29 +35,60 @@ INSERT INTO {claims} (token, process_id, job_ids, claimed_at) VALUES (:token, :p
 """
 
 
-def take_ready(
-    tx: Transaction,
-    lanes: Sequence[Lane],
-    tasks: Sequence[str],
-    limit: int,
-    token: int,
-    process: str,
-    remove: str = REMOVE,
-) -> list[Row]:
-    if not tx.rows(REGISTERED, process=process):
-        return []
-    picked = _pick(tx, lanes, tasks, limit)
-    if not picked:
-        return []
-    ids = list(dict.fromkeys(job_id for _, _, _, job_id in picked))
-    tx.run(remove, seqs=[seq for _, _, seq, _ in picked])
-    tx.run(HOLD, ids=ids, token=token, process=process)
-    held = {row[0]: row[1:] for row in tx.rows(HELD, ids=ids, token=token)}
-    if held:
-        receipt = to_json([job_id for job_id in ids if job_id in held]).decode()
-        tx.run(RECEIPT, token=token, process=process, job_ids=receipt)
-    nothing = (None,) * 11
-    return [(job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked]
+class ByCursor:
+    """A database that is spoken to through its driver's cursors, one statement after the other."""
+
+    fuses = False
+    remove = REMOVE
+    """How a claim takes what it has picked out of the queue."""
+
+    def checked_out(self, driver: Any) -> None:
+        """Nothing to do."""
+
+    def dedicate(self, driver: Any) -> bool:
+        """Nothing to do."""
+        return False
+
+    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        cursor = driver.cursor()
+        cursor.execute(sql, parameters)
+        return cursor
+
+    def lend(self, opened: object) -> None:
+        """Nothing to do: these are the cursors that we use ourselves."""
+
+    def wait(self, opened: object) -> None:
+        """Every statement is waited for."""
+
+    def take_ready(
+        self,
+        tx: Transaction,
+        lanes: Sequence[Lane],
+        tasks: Sequence[str],
+        limit: int,
+        token: int,
+        process: str,
+    ) -> list[Row]:
+        if not tx.rows(REGISTERED, process=process):
+            return []
+        picked = _pick(tx, lanes, tasks, limit)
+        if not picked:
+            return []
+        ids = list(dict.fromkeys(job_id for _, _, _, job_id in picked))
+        tx.run(self.remove, seqs=[seq for _, _, seq, _ in picked])
+        tx.run(HOLD, ids=ids, token=token, process=process)
+        held = {row[0]: row[1:] for row in tx.rows(HELD, ids=ids, token=token)}
+        if held:
+            receipt = to_json([job_id for job_id in ids if job_id in held]).decode()
+            tx.run(RECEIPT, token=token, process=process, job_ids=receipt)
+        nothing = (None,) * 11
+        return [(job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked]
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
+        """Not in one statement here: the general way does it."""
+        return list
 
 
 def _pick(tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int) -> list[Row]:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from penstock.database import portable
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Farewell, Parameters, TableWrite
+from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
 
@@ -85,7 +86,7 @@ class Gate:
                 wait = min(wait * 1.5, 0.004)
 
 
-class Sqlite:
+class Sqlite(ByCursor):
     """SQLite 3.35 and newer."""
 
     name = "sqlite"
@@ -98,7 +99,6 @@ class Sqlite:
     lock = ""
     lock_skip = ""
     by_key = ""
-    fuses = False
     pushes_wakeups = False
     keeps_dead_rows = False
     one_writer = True
@@ -136,21 +136,6 @@ class Sqlite:
         finally:
             self.gate.leave()
 
-    def checked_out(self, driver: Any) -> None:
-        """Nothing to do."""
-
-    def dedicate(self, driver: Any) -> bool:
-        """Nothing to do."""
-        return False
-
-    def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
-        cursor = driver.cursor()
-        cursor.execute(sql, parameters)
-        return cursor
-
-    def lend(self, opened: object) -> None:
-        """Nothing to do: these are the cursors that we use ourselves."""
-
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN (SELECT value FROM json_each({parameter}))"
 
@@ -174,9 +159,6 @@ class Sqlite:
         if id(driver) in self.inside:
             self.inside.discard(id(driver))
             self.gate.leave()
-
-    def wait(self, opened: object) -> None:
-        """Every statement is waited for."""
 
     def begin_single(self, driver: Any) -> None:
         self.begin(driver)
@@ -209,23 +191,6 @@ class Sqlite:
         for write in writes:
             verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
             tx.execute_many(renderer.render(portable.insert_template(write, verb)), full)
-
-    def take_ready(
-        self,
-        tx: Transaction,
-        lanes: Sequence[Lane],
-        tasks: Sequence[str],
-        limit: int,
-        token: int,
-        process: str,
-    ) -> list[Row]:
-        return portable.take_ready(tx, lanes, tasks, limit, token, process)
-
-    def succeed(
-        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
-    ) -> Ahead:
-        """Not in one statement here: the general way does it."""
-        return list
 
     def is_transient(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.database import portable
+from penstock.database.portable import ByCursor
 from penstock.effects import TransactionScope
 from penstock.queue import claim, control, enqueue, markers, processes, reclaim, release, schedule, settle
 from penstock.queue.jobs import Attempt
@@ -66,12 +67,12 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
     "claim ignores the status": (Sql(portable, "HOLD", " AND status = 'available'", ""),),
     "generation not incremented": (Sql(portable, "HOLD", "generation = generation + 1, ", ""),),
     "tokens used again": (Instead(job_source, "new_token", lambda: 7),),
-    "claim without a receipt": (Code(portable.take_ready, "if held:", "if False:"),),
+    "claim without a receipt": (Code(ByCursor.take_ready, "if held:", "if False:"),),
     "claims for a process that is gone": (
-        Code(portable.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
+        Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
     "a job in the queue twice is claimed twice": (
-        Code(claim.claim, "generation is not None and job_id not in met", "generation is not None"),
+        Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
     "reaper without a second look": (Instead(Housekeeping, "reap", _reap_in_two_steps),),
     "reaper by the local clock": (
