@@ -127,6 +127,10 @@ class CurrentJob:
     def payload_limit(self) -> int:
         return self._around.payload_limit
 
+    @property
+    def result_limit(self) -> int:
+        return self._around.limit_for(self._claim)
+
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far it is, from 0 to 1. It is written by and by; it never slows the handler down."""
         said = clean(str(message), LONGEST_PROGRESS)

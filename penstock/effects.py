@@ -93,7 +93,7 @@ class TransactionScope:
             raise database.explained(error) from error
 
     def _settle(self, tx: Transaction) -> None:
-        output = self.codec.encode_result(self.result, limit=self.around.payload_limit)
+        output = self.codec.encode_result(self.result, limit=self.around.limit_for(self.claim))
         began_ago = int((time.monotonic() - self.began) * 1_000_000)
         attempt = Attempt(self.claim, Outcome(OutcomeKind.SUCCEEDED, output=output), began_ago)
         settled = settle.settle(tx, [attempt], self.around.process, (), self.around.follow)

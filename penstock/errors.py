@@ -69,15 +69,15 @@ class SerializationError(PenstockError):
 
 
 class PayloadTooLarge(SerializationError):
-    """An argument list or a result is larger than the `payload_limit` setting."""
+    """An argument list or a result is larger than the `payload_limit` or `expand_limit` setting."""
 
     def __init__(self, name: str, size: int, limit: int) -> None:
         self.name = name
         self.size = size
         self.limit = limit
         super().__init__(
-            f"{name} takes {size:,} bytes as JSON; payload_limit allows {limit:,}. "
-            "Store the data elsewhere and pass a reference to it, or raise payload_limit."
+            f"{name} takes {size:,} bytes as JSON; payload_limit (for what is expanded, expand_limit) allows "
+            f"{limit:,}. Store the data elsewhere and pass a reference to it, or raise the limit."
         )
 
 

@@ -53,6 +53,11 @@ class Settings:
     payload_limit: int = _setting(
         1024 * 1024, "Largest arguments or result, in bytes of JSON.", readers.size(1024)
     )
+    expand_limit: int = _setting(
+        8 * 1024 * 1024,
+        "Likewise, for a result that is expanded: all its elements together.",
+        readers.size(1024),
+    )
     max_fanout: int | None = _setting(
         None, "Most elements one expand may have; none: no limit.", optional(whole(1))
     )

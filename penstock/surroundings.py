@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.database.engine import Database
-from penstock.queue.jobs import Follow
+from penstock.queue.jobs import Claim, Follow
 
 
 @dataclass(slots=True)
@@ -25,5 +25,10 @@ class Surroundings:
     process: str
     follow: Follow
     payload_limit: int
+    expand_limit: int
     report: Callable[[str, float, str], None]
     """Takes (job id, fraction, message); the worker writes it when convenient."""
+
+    def limit_for(self, claim: Claim) -> int:
+        """How large the result may be, in bytes."""
+        return self.expand_limit if claim.spreads else self.payload_limit

@@ -105,7 +105,7 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
             call = streams.arguments_of(desk, run, node, path, values.of(run), element, later)
         else:
             call = arguments(run.wiring, node, path, values.of(run), element)
-        ready.append(claim._replace(call=call))
+        ready.append(claim._replace(call=call, spreads=run.wiring.places[node].spreads))
     return ready
 
 

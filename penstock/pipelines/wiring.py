@@ -54,6 +54,8 @@ class Place:
     out: tuple[Edge, ...]
     entry: str = ""
     closers: tuple[str, ...] = ()
+    spreads: bool = False
+    """Its value is what an expand is over."""
 
     @property
     def per_element(self) -> bool:
@@ -102,7 +104,8 @@ def wiring_of(text: str) -> Wiring:
 def _place(node: Node, nodes: Mapping[str, Node], into: Sequence[Edge], out: Sequence[Edge]) -> Place:
     rule = _RULES.get(node.kind, Rule.ALL)
     if node.kind is not Kind.EXPAND:
-        return Place(node, rule, len(into), tuple(out))
+        spreads = any(nodes[edge.target].kind is Kind.EXPAND for edge in out)
+        return Place(node, rule, len(into), tuple(out), spreads=spreads)
     (entry,) = [edge.target for edge in out if edge.kind is EdgeKind.ELEMENT]
     closers = sorted([key for key, other in nodes.items() if _closed_by(other, nodes) == node.key])
     return Place(node, rule, len(into), (), entry, tuple(closers))

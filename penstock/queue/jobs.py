@@ -53,6 +53,8 @@ class Claim(NamedTuple):
     max_crashes: int | None = None
     call: tuple[Sequence[object], Mapping[str, object]] | None = None
     """A step's arguments as raw values, gathered from the outputs it needs; else they are in the payload."""
+    spreads: bool = False
+    """What it returns will be expanded."""
 
 
 class Attempt(NamedTuple):

@@ -88,9 +88,8 @@ class Worker:
     def _assemble(self) -> None:
         app = self.app
         self.heartbeat = self._make_heartbeat()
-        self.around = Surroundings(
-            app.database, self.identity.id, app.follow, self.settings.payload_limit, self.heartbeat.report
-        )
+        limits = (self.settings.payload_limit, self.settings.expand_limit)
+        self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, self.heartbeat.report)
         self.waker = Waker(ear_for(app.database, app.wakeups.channel_of(READY)))
         self.source = self._make_source()
         self.crew = self._make_crew()

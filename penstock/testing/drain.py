@@ -84,7 +84,8 @@ class Hand:
         self.attempts = 0
         self.reports: dict[str, tuple[float, str]] = {}
         self.identity = Identity(app.database, app.events, "all", details={"testing": "drain"})
-        self.around = Surroundings(app.database, "", app.follow, app.settings.payload_limit, self._report)
+        limits = (app.settings.payload_limit, app.settings.expand_limit)
+        self.around = Surroundings(app.database, "", app.follow, *limits, self._report)
         self._taken: list[Claim] = []
         self._room = 1
         lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_in_order)

@@ -64,7 +64,7 @@ def _value(name: str, written: str) -> object:
     if written == "none":
         return None
     text = written.strip("`")
-    if name == "payload_limit":
+    if name in ("payload_limit", "expand_limit"):
         return parse_bytes(text)
     kind = next(field for field in fields(Settings) if field.name == name).type
     if "float" in str(kind):

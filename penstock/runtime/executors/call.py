@@ -110,4 +110,4 @@ def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
     if points.watched:
         points.reach("execute.after")
     result = job.result if job.completed else value
-    return interpret(result, partial(work.task.codec.encode_result, limit=job.payload_limit))
+    return interpret(result, partial(work.task.codec.encode_result, limit=job.result_limit))

@@ -65,7 +65,8 @@ def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str)
         pipe.send((Message.PROGRESS, (job_id, fraction, message)))
 
     host = task.host
-    around = Surroundings(host.database, process, host.follow, host.settings.payload_limit, report)
+    limits = (host.settings.payload_limit, host.settings.expand_limit)
+    around = Surroundings(host.database, process, host.follow, *limits, report)
     return call_sync(Work.of(claim, task), around)
 
 

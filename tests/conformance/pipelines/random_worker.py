@@ -24,9 +24,8 @@ class RandomWorker:
         self.random = Random(seed)
         self.identity = Identity(app.database, app.events, "all")
         self.identity.register()
-        self.around = Surroundings(
-            app.database, self.identity.id, app.follow, app.settings.payload_limit, lambda *_: None
-        )
+        limits = (app.settings.payload_limit, app.settings.expand_limit)
+        self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, lambda *_: None)
         lanes = Lanes(None, 0.0, uses_floor=False)
         self.source = JobSource(
             lambda: self.identity.id,
