@@ -133,10 +133,10 @@ class Postgres:
         if self.pooled_begin:
             self._dedicated.add(driver)
             return True
-        opened = self.begin_single(driver)
+        opened = OpenTransaction(driver, self._wire(driver), None)
         for name, value in BY_INDEX.items():
-            self.execute(driver, opened, f"SET {name} = {value}", {})
-        self.commit(driver, opened)
+            opened.execute(f"SET {name} = {value}", ())
+        opened.commit(())
         return True
 
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:

@@ -38,6 +38,7 @@ class RowSource:
 
     one_statement = False
     leads_on = False
+    own_tables = False
     met = False
 
     def __init__(

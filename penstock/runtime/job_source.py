@@ -75,6 +75,7 @@ class JobSource:
 
     name = "jobs"
     leads_on = True
+    own_tables = True
 
     def __init__(
         self,

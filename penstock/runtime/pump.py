@@ -52,7 +52,7 @@ class Pump(Service, Generic[C, F]):
         self.batch = batch
         self.shortest_pause, self.longest_pause = poll
         self.claiming = True
-        self.link = Link(database, dedicated=True)
+        self.link = Link(database, dedicated=source.own_tables)
         self._outbox: deque[F] = deque()
         self._empty_turns = 0
         self._doubtful = False

@@ -30,6 +30,9 @@ class Source(Protocol[C, F]):
     leads_on: bool
     """What is settled makes other work ready."""
 
+    own_tables: bool
+    """The work is in tables of ours: nothing is known about the user's, so nothing is said about finding their rows."""
+
     def claim(self, tx: Transaction, limit: int) -> list[C]:
         """Take up to `limit` pieces of work."""
 
