@@ -181,19 +181,9 @@ class Task(Generic[P, R]):
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
             )
-        payloads = [self._encoded(*self._split(call)) for call in calls]
+        payloads = [self._encoded(*split(self.name, "enqueue_many", call)) for call in calls]
         ids = new_ids(len(payloads))
         return [self._job(id, payload) for id, payload in zip(ids, payloads, strict=True)]
-
-    def _split(self, call: Sequence[Any] | Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        if isinstance(call, tuple | list):
-            return call, {}
-        if isinstance(call, Mapping):
-            return (), call
-        raise ArgumentError(
-            self.name,
-            f"enqueue_many takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}",
-        )
 
     def _encoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)
@@ -220,3 +210,16 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+
+def split(
+    name: str, verb: str, call: Sequence[Any] | Mapping[str, Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """One of many calls, as positional and keyword arguments."""
+    if isinstance(call, tuple | list):
+        return call, {}
+    if isinstance(call, Mapping):
+        return (), call
+    raise ArgumentError(
+        name, f"{verb} takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}"
+    )

@@ -15,6 +15,7 @@ from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import Refusal, out
 from penstock.cli.options import AsJson, By, Why, acting
 from penstock.cli.output import progress, show_json
+from penstock.pipelines.pipeline import Pipeline
 from penstock.task import Task
 
 CHUNK = 5000
@@ -69,6 +70,17 @@ def _task(target: str) -> Task[Any, Any]:
     if not isinstance(found, Task):
         raise Refusal(f"{target} is not a task but of type {type(found).__name__}")
     return found
+
+
+def trigger_all(pipeline: Pipeline, source: str) -> list[str]:
+    """A run for each line of a file, in chunks that are each started as a whole."""
+    ids: list[str] = []
+    remaining = iter(_calls(source))
+    with progress("triggered") as advance:
+        while chunk := list(islice(remaining, CHUNK)):
+            ids += [run.id for run in pipeline.trigger_many(chunk)]
+            advance(len(chunk))
+    return ids
 
 
 def _calls(source: str) -> Iterator[Any]:

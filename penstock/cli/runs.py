@@ -14,6 +14,7 @@ from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import show_json, show_table, span, when
+from penstock.cli.producing import trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
 from penstock.errors import ResultTimeout, RunFailed
@@ -40,6 +41,9 @@ def run(
     timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
     key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
     delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help="a line of JSON per run; - is stdin")
+    ] = None,
     by: By = None,
     why: Why = None,
     as_json: AsJson = False,
@@ -54,6 +58,10 @@ def run(
         raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
     try:
+        if source is not None:
+            with acting(by, why):
+                _run_all(pipeline.options(**options), source, bool(wait or key or arguments), as_json)
+            return
         with acting(by, why):
             started = pipeline.options(**options).trigger(*args, **kwargs)
         status = (
@@ -64,6 +72,13 @@ def run(
         app.close()
     if wait and status is not RunStatus.SUCCEEDED:
         raise typer.Exit(BAD)
+
+
+def _run_all(pipeline: Pipeline, source: str, more: bool, as_json: bool) -> None:
+    if more:
+        raise Refusal("--from has the arguments of many runs: give no others, no --key and no --wait")
+    ids = trigger_all(pipeline, source)
+    show_json(ids) if as_json else out.print(f"triggered {len(ids):,} runs", markup=False)
 
 
 def runs(

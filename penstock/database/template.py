@@ -52,19 +52,18 @@ class Renderer:
 
     def make(self, template: str) -> Rendered:
         """Render without remembering it."""
-        names: list[str] = []
+        names: dict[str, int] = {}
         lists: dict[str, ListType] = {}
 
         def parameter(name: str) -> str:
-            if name not in names:
-                names.append(name)
+            number = names.setdefault(name, len(names) + 1)
             match self.style:
                 case "pyformat":
                     return f"%({name})s"
                 case "named":
                     return f":{name}"
                 case "numbered":
-                    return f"${names.index(name) + 1}"
+                    return f"${number}"
 
         def replace(match: re.Match[str]) -> str:
             word, list_name, list_type, name = match.groups()

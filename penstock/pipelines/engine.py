@@ -73,43 +73,57 @@ class Engine:
 
     def trigger(self, new: NewRun, connection: object | None) -> str:
         """Write a run, in a transaction of our own or in the caller's; its id."""
+        return self.trigger_many([new], connection)[0]
+
+    def trigger_many(self, news: Sequence[NewRun], connection: object | None) -> list[str]:
+        """Write runs of one pipeline, all or none; their ids."""
         if connection is not None:
             theirs = foreign.recognize(connection)
             if theirs.is_async:
                 raise ConfigurationError("this connection is an async one: use trigger_async")
-            return self._within(theirs, new)
+            return self._within(theirs, news)
         self.host.prepare()
         try:
-            id = self.host.database.in_transaction(self._trigger, new)
+            ids = self.host.database.in_transaction(self._trigger, news)
         except Exception as error:
-            # An earlier try was committed, only its answer was lost: the run is there.
+            # An earlier try was committed, only its answer was lost: the runs are there.
             duplicate = self.host.database.dialect.is_duplicate(error)
-            if not duplicate or not self.host.database.read(trigger.is_written, new.id):
+            known = self.host.database.in_transaction(trigger.written, news) if duplicate else None
+            if known is None:
                 raise
-            id = new.id
+            ids = known
         if self.host.inline is not None:
             self.host.inline([])
-        return id
+        return ids
 
     async def trigger_async(self, new: NewRun, connection: object | None) -> str:
         """`trigger` for async callers."""
+        return (await self.trigger_many_async([new], connection))[0]
+
+    async def trigger_many_async(self, news: Sequence[NewRun], connection: object | None) -> list[str]:
+        """`trigger_many` for async callers."""
         if connection is None:
             door = self.host.doors.run if self.host.inline is None else self.host.doors.run_apart
-            return await door(self.trigger, new, None)
+            return await door(self.trigger_many, news, None)
         theirs = foreign.recognize(connection)
         if theirs.is_async:
-            return await greenlet_spawn(self._within, theirs, new)
-        return self._within(theirs, new)
+            return await greenlet_spawn(self._within, theirs, news)
+        return self._within(theirs, news)
 
-    def _trigger(self, tx: Transaction, new: NewRun) -> str:
-        id = trigger.trigger(self.desk, tx, new)
+    def _trigger(self, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
+        ids = self._written(tx, news)
         self.desk.tell_ready_with(tx)
-        return id
+        return ids
 
-    def _within(self, theirs: foreign.Foreign, new: NewRun) -> str:
+    def _written(self, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
+        if len(news) == 1:
+            return [trigger.trigger(self.desk, tx, news[0])]
+        return trigger.trigger_many(self.desk, tx, news)
+
+    def _within(self, theirs: foreign.Foreign, news: Sequence[NewRun]) -> list[str]:
         tx = self.host.within(theirs)
         with theirs.kept_together():
-            id = trigger.trigger(self.desk, tx, new)
+            ids = self._written(tx, news)
             for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
                 self.host.wakeups.tell_within(tx, ready(queue, tier))
-        return id
+        return ids

@@ -18,6 +18,7 @@ from penstock.pipelines.graph import GraphBlueprint
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import PipelineSettings
 from penstock.pipelines.trigger import NewRun
+from penstock.task import Calls, split
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.readers import nearest
@@ -55,6 +56,21 @@ class Pipeline(Blueprint):
         new, connection = self._new_run(args, kwargs)
         return Run(self.host, await self.host.engine.trigger_async(new, connection))
 
+    def trigger_many(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
+        """Start a run for each call: a tuple of arguments, or a mapping of keyword arguments. All or none.
+
+        `keys`: one for each; a run that has its key already is returned instead of a new one.
+        """
+        news, connection = self._new_runs(calls, keys)
+        ids = self.host.engine.trigger_many(news, connection) if news else []
+        return [Run(self.host, id) for id in ids]
+
+    async def trigger_many_async(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
+        """`trigger_many` for async callers."""
+        news, connection = self._new_runs(calls, keys)
+        ids = await self.host.engine.trigger_many_async(news, connection) if news else []
+        return [Run(self.host, id) for id in ids]
+
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a run as stored: every parameter by name, defaults included."""
         given = cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs)))
@@ -88,6 +104,24 @@ class Pipeline(Blueprint):
             due_at=cast("int | None", given.get("at")),
         )
         return new, given.get("connection")
+
+    def _new_runs(
+        self, calls: Calls, keys: Sequence[str | None] | None
+    ) -> tuple[list[NewRun], object | None]:
+        if "key" in self.overrides:
+            raise ConfigurationError(
+                f"{self.name}: one key cannot name many runs: trigger_many(calls, keys=[...])"
+            )
+        given = [split(self.name, "trigger_many", call) for call in calls]
+        names = [None] * len(given) if keys is None else list(keys)
+        if len(names) != len(given):
+            raise ConfigurationError(f"{self.name}.trigger_many(): {len(given)} calls, but {len(names)} keys")
+        news, connection = [], None
+        for (args, kwargs), key in zip(given, names, strict=True):
+            chosen = self if key is None else self.options(key=key)
+            new, connection = chosen._new_run(args, kwargs)
+            news.append(new)
+        return news, connection
 
     def __repr__(self) -> str:
         return f"<pipeline {self.name}>"

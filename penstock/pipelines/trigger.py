@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -18,6 +18,10 @@ from penstock.values.acting import said
 from penstock.values.status import RunStatus
 
 KEY_HOLDER = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key {lock}"
+KEY_HOLDERS = """
+SELECT run_key, run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key {among:keys:text}
+ORDER BY run_key {lock}
+"""
 WRITTEN = "SELECT 1 FROM {runs} WHERE id = :id"
 DUE = "SELECT status FROM {runs} WHERE id = :id {lock}"
 STARTED = "UPDATE {runs} SET status = 'running', started_at = {now} WHERE id = :id"
@@ -60,6 +64,44 @@ def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
     if said() is not None:
         audit.of_run(tx, "trigger", new.id, pipeline=new.definition.name)
     return new.id
+
+
+def trigger_many(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
+    """The same for many runs of one pipeline, in a few statements whatever their number; their ids.
+
+    Keys are taken in their order, so that two who trigger the same ones wait for each other, and no more.
+    """
+    tx.stage("trigger")
+    keyed: dict[str, NewRun] = {}
+    for new in news:
+        if new.key is not None:
+            keyed.setdefault(new.key, new)
+    rows = [
+        {"pipeline": new.definition.name, "run_key": key, "run_id": new.id}
+        for key, new in sorted(keyed.items())
+    ]
+    tx.insert("run_keys", rows, ignore_duplicates=True)
+    holders = _holders(tx, news, keyed)
+    fresh = [new for new in news if new.key is None or holders[new.key] == new.id]
+    open_runs(desk, tx, fresh)
+    if said() is not None and fresh:
+        audit.of_runs(tx, "trigger", [new.id for new in fresh], pipeline=fresh[0].definition.name)
+    return [new.id if new.key is None else holders[new.key] for new in news]
+
+
+def written(tx: Transaction, news: Sequence[NewRun]) -> list[str] | None:
+    """The ids under which these runs exist; None if one of them does not."""
+    holders = _holders(tx, news, [new.key for new in news if new.key is not None])
+    ids = [new.id if new.key is None else holders.get(new.key, new.id) for new in news]
+    return ids if all(is_written(tx, id) for id in ids) else None
+
+
+def _holders(tx: Transaction, news: Sequence[NewRun], keys: Iterable[str]) -> dict[str, str]:
+    wanted = sorted(set(keys))
+    if not wanted:
+        return {}
+    found = tx.rows(KEY_HOLDERS, pipeline=news[0].definition.name, keys=wanted)
+    return {str(key): str(run) for key, run in found}
 
 
 def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:

@@ -10,7 +10,7 @@ TWINS = {
     "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "run", "runs"},
     "Task": {"enqueue", "enqueue_many"},
     "Job": {"attempts", "cancel", "result", "retry"},
-    "Pipeline": {"trigger"},
+    "Pipeline": {"trigger", "trigger_many"},
     "Run": {
         "cancel",
         "diff",

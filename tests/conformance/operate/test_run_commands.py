@@ -354,3 +354,13 @@ def test_every_command_explains_itself(cli: Cli) -> None:
         answer = cli(command, "--help")
         assert answer.code == 0
         assert "--json" in answer.text, command
+
+
+def test_run_from_a_file_starts_a_run_for_each_line(cli: Cli, tmp_path: Path) -> None:
+    source = tmp_path / "calls.jsonl"
+    source.write_text('[[1, 2]]\n\n{"items": [3], "note": "by hand"}\n')
+    answer = cli.run("pack", "--from", str(source))
+    assert (answer.code, answer.text.splitlines()[-1]) == (0, "triggered 2 runs")
+    drain(cli.app)
+    assert sorted([run.result(0) for run in cli.app.runs()]) == ["30 by hand", "30 shipped"]
+    cli.run("pack", "[1]", "--from", str(source)).refused(2, "--from")
