@@ -26,6 +26,8 @@ QUICK = {
     "housekeeping_interval": 0.02,
     "heartbeat_interval": 0.5,
 }
+HASTE: dict[str, dict[str, object]] = {"reap": {"heartbeat_interval": 0.05}}
+"""A newcomer waits two heartbeats before it judges."""
 PATIENCE = 100.0
 TERMINAL = tuple(status.value for status in JobStatus if status.terminal)
 UNFINISHED = f"""
@@ -51,7 +53,7 @@ class Part:
 def play(part: Part) -> None:
     """The life of a forked process."""
     die_with_parent(os.getppid(), SIGKILL)
-    app = make_app(part.url, part.diary, part, **part.settings)
+    app = make_app(part.url, part.diary, part, **{**HASTE.get(part.scene, {}), **part.settings})
     if part.log is not None:
         logs.configure("info", "text", out=open(part.log, "a", buffering=1))  # noqa: SIM115 - for life
         logs.attach(app.events)

@@ -46,7 +46,10 @@ def only(run: Run) -> Step:
 
 
 @pytest.mark.parametrize("role", ["worker", "advancer", "reconciler"])
-def test_every_role_alone_takes_back_the_steps_of_a_silent_process(app: Penstock, role: str) -> None:
+def test_every_role_alone_takes_back_the_steps_of_a_silent_process(
+    make_app: Callable[..., Penstock], role: str
+) -> None:
+    app = make_app(heartbeat_interval=0.1)
     run = one_step(app)
     held(app)
     assert only(run).status == "running"
