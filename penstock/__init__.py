@@ -7,14 +7,17 @@ from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.reconcile.columns import Reconcilable
 from penstock.reconcile.locks import Children, Shared
 from penstock.reconcile.now import NOW
+from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
 
 __all__ = [  # noqa: RUF022 - in plain order
     "Cancel",
     "Children",
+    "Concurrency",
     "NOW",
     "Penstock",
+    "Rate",
     "Reconcilable",
     "Retry",
     "Shared",

@@ -34,8 +34,9 @@ from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.schema import catalog, migrate
 from penstock.settings import Settings
-from penstock.task import Task
+from penstock.task import Task, same
 from penstock.telemetry.events import JobsEnqueued, Stream
+from penstock.values import limits
 from penstock.values.acting import said
 from penstock.values.units import QueueLimit, read_queues
 
@@ -54,6 +55,7 @@ class Penstock(Pipelines, Operating):
         self.wakeups = Wakeups(self.database)
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.limited: dict[str, limits.TaskLimits] = {}
         self.reconcilers: dict[str, Reconciler] = {}
         self._open_pipelines()
         self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
@@ -79,10 +81,11 @@ class Penstock(Pipelines, Operating):
             name = str(options.get("name") or getattr(function, "__qualname__", function))
             task = Task(self, function, TaskOptions().merged(read_options(name, options)))
             known = self.tasks.get(task.name)
-            if known is not None and not _same(known.function, function):
+            if known is not None and not same(known.function, function):
                 raise DefinitionError(
                     f"there are two tasks named {task.name!r}; give one of them another name="
                 )
+            limits.declare(self.limited, task.name, task.limits)
             self.tasks[task.name] = task
             return task
 
@@ -270,12 +273,6 @@ class Penstock(Pipelines, Operating):
 
     def __repr__(self) -> str:
         return f"<Penstock on {self.database.url.render_as_string(hide_password=True)}>"
-
-
-def _same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """The same function declared again, as when a module is loaded twice."""
-    origins = [(getattr(each, "__module__", ""), getattr(each, "__qualname__", each)) for each in (old, new)]
-    return origins[0] == origins[1]
 
 
 __all__ = ["Penstock", "UnknownTask"]

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from penstock.errors import ConfigurationError
 from penstock.schema.types import KEY_LENGTH, NAME_LENGTH
+from penstock.values.limits import Limit, read_limits
 from penstock.values.readers import nearest
 from penstock.values.retry import Retry
 from penstock.values.units import QueueLimit
@@ -33,6 +34,7 @@ class TaskOptions:
     timeout: float | None = None
     executor: str | None = None
     connection: object | None = None
+    limits: tuple[Limit, ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
@@ -74,6 +76,8 @@ def _read(name: str, value: object) -> object:
             return None if value is None else _seconds(value, 0.001)
         case "at":
             return None if value is None else _instant(value)
+        case "limits":
+            return read_limits(value)
         case "retries":
             return Retry.of(value)  # type: ignore[arg-type]
         case "max_crashes":

@@ -8,7 +8,7 @@ from functools import cached_property, update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.context import building
-from penstock.errors import ArgumentError, DefinitionError
+from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
 from penstock.queue.jobs import NewJob
@@ -16,6 +16,7 @@ from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.later import Later
+from penstock.values.limits import TaskLimits
 from penstock.values.signature import Signature
 
 P = ParamSpec("P")
@@ -91,6 +92,10 @@ class Task(Generic[P, R]):
 
     def options(self, **overrides: object) -> Task[P, R]:
         """The same task with other options, for this enqueue or this step."""
+        if "limits" in overrides:
+            raise ConfigurationError(
+                f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
+            )
         merged = dict(self.overrides) | overrides
         read_options(self.name, merged)
         other = Task(self.host, self.function, self.defaults, merged)
@@ -155,6 +160,12 @@ class Task(Generic[P, R]):
     @cached_property
     def codec(self) -> Signature:
         return Signature.of(self.function, self.name)
+
+    @cached_property
+    def limits(self) -> TaskLimits | None:
+        """How many of its jobs may run at a time or start in a while; None: as many as there are."""
+        found = self.defaults.limits
+        return TaskLimits(self.name, self.function, self.codec, found) if found else None
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -223,3 +234,9 @@ def split(
     raise ArgumentError(
         name, f"{verb} takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}"
     )
+
+
+def same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
+    """The same function declared again, as when a module is loaded twice."""
+    origins = [(getattr(each, "__module__", ""), getattr(each, "__qualname__", each)) for each in (old, new)]
+    return origins[0] == origins[1]

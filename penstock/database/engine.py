@@ -33,6 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TRIES = 12
+HINTS = ("lock", "lock_skip", "by_key", "delete_from", "gone")
 
 
 class Database:
@@ -187,7 +188,7 @@ class Database:
 
     def _words(self) -> dict[str, str]:
         names = {table: self.qualified(table) for table in self.tables}
-        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key")}
+        hints = {word: getattr(self.dialect, word) for word in HINTS}
         return names | {"now": self._clock} | hints
 
     def qualified(self, table: str) -> str:

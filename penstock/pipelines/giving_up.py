@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from penstock.database.transaction import Transaction
 from penstock.pipelines import steering, timers
 from penstock.pipelines.changes import RunMode
+from penstock.queue import slots
 from penstock.queue.jobs import Ended
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -49,6 +50,7 @@ def give_up(tx: Transaction, run: str, pause: str | None) -> list[Ended]:
         return []
     tx.run(GIVE_UP, ids=mine, reason=reason.value)
     tx.insert("executions", [_given_up(found[id], reason) for id in mine], finished_at="{now}")
+    slots.vacate(tx, mine)
     return [
         Ended(id, run, found[id][1], found[id][2] or "", JobStatus.CANCELLED, reason, None) for id in mine
     ]

@@ -33,7 +33,8 @@ RESUME = "UPDATE {runs} SET status = 'running', paused_at = NULL WHERE id = :id"
 CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL AND mode <> 'cancelled'"
 PARKED = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
-WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after ORDER BY j.id LIMIT 500
+WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
+  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) ORDER BY j.id LIMIT 500
 """
 FIRST = "00000000-0000-0000-0000-000000000000"
 

@@ -38,7 +38,8 @@ SELECT 1 FROM {timers} WHERE run_id = :run AND kind NOT IN ('deadline', 'sweep',
 LOST = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available'
-  AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id) LIMIT 500
+  AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id)
+  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) LIMIT 500
 """
 PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
 LOCK = "SELECT id FROM {runs} WHERE id = :id {lock}"

@@ -37,8 +37,8 @@ def claim(
             floors[lane] = seq
         if generation is not None and id not in met:
             met.add(id)
-            held = (id, token, generation, task, queue, tier, payload, options, retries, crashes, *place)
-            claims.append(Claim(*held))
+            described = (task, queue, tier, payload, options, retries, crashes, *place, None, seq)
+            claims.append(Claim(id, token, generation, *described))
     return claims, floors
 
 

@@ -53,8 +53,14 @@ class Claim(NamedTuple):
     max_crashes: int | None = None
     call: tuple[Sequence[object], Mapping[str, object]] | None = None
     """A step's arguments as raw values, gathered from the outputs it needs; else they are in the payload."""
+    seq: int = 0
+    """The place in the queue from which it was taken."""
     spreads: bool = False
     """What it returns will be expanded."""
+    slots: tuple[str, ...] = ()
+    """The keys of limits against which it counts."""
+    fault: Exception | None = None
+    """Why it cannot be run, although it is held: that is the error of this attempt."""
 
 
 class Attempt(NamedTuple):

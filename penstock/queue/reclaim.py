@@ -15,6 +15,7 @@ from pydantic_core import from_json
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
+from penstock.queue import slots
 from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -145,6 +146,7 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
     _move(tx, crashed, rows)
     if ended:
         follow(tx, ended)
+    slots.vacate(tx, [job.job_id for job in crashed])
     return crashed
 
 

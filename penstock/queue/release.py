@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic_core import from_json
 
 from penstock.database.transaction import Transaction
+from penstock.queue import slots
 from penstock.queue.jobs import tier_of
 
 LOCK_HELD = """
@@ -42,6 +43,7 @@ def release(
             for job_id, task, queue, priority in tx.rows(DESCRIBE, ids=ids)
         ]
         tx.insert("availabilities", places)
+        slots.vacate(tx, ids)
     if finished_tokens:
         tx.run(FORGET_CLAIMS, tokens=finished_tokens)
     return ids

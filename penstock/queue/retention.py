@@ -25,6 +25,7 @@ REMOVALS = (
     "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {markers} WHERE idempotency_key {among:ids:uuid}",
     "DELETE FROM {progress} WHERE job_id {among:ids:uuid}",
+    "DELETE FROM {parked} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {job_states} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {jobs} WHERE id {among:ids:uuid}",
 )

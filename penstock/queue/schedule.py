@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from penstock.database.transaction import Transaction
 
 DUE = """
@@ -16,7 +18,20 @@ WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
 PROMOTE = (
     "UPDATE {job_states} {by_key} SET status = 'available', due_at = {now} WHERE job_id {among:ids:uuid}"
 )
-NEXT_DUE = "SELECT MIN(due_at) - {now} FROM {scheduled}"
+LOOK = """
+SELECT MIN(due_at) - {now}, EXISTS (SELECT 1 FROM {parked}), EXISTS (SELECT 1 FROM {limits}) FROM {scheduled}
+"""
+
+
+class Look(NamedTuple):
+    """What there may be to do for jobs that nobody can claim, in one statement: most of the time it is nothing."""
+
+    due: float | None
+    """Seconds until something becomes due; None when nothing waits for its time."""
+    parked: bool
+    """Something waits for a limit."""
+    limited: bool
+    """Limits are in use, or were a while ago."""
 
 
 def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
@@ -39,7 +54,9 @@ def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
     return [(queue, tier) for _, _, queue, tier, _ in ready]
 
 
-def next_due(tx: Transaction) -> float | None:
-    """Seconds until something becomes due; None when nothing waits."""
-    row = tx.row(NEXT_DUE)
-    return None if row is None or row[0] is None else max(0.0, float(row[0]) / 1_000_000)
+def look(tx: Transaction) -> Look:
+    """Read only."""
+    row = tx.row(LOOK)
+    assert row is not None
+    due, parked, limited = row
+    return Look(None if due is None else max(0.0, float(due) / 1_000_000), bool(parked), bool(limited))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
+from penstock.queue import slots
 from penstock.queue.jobs import Attempt, Claim, Ended, Follow, Offer, nothing_follows
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -85,6 +86,8 @@ def settle(
     ]
     if ended:
         _follow(tx, ended, settled, follow, offer)
+    if any(attempt.claim.slots for attempt in settled.accepted):
+        slots.end(tx, settled.accepted)
     return settled
 
 

@@ -25,7 +25,7 @@ READY = "ready"
 ENDED = "ended"
 RUN_ENDED = "ended\truns"
 CHORES = "chores"
-"""There is something to look after for a run. Told in this process only."""
+"""There is something to look after, for a run or a limit. Told in this process only."""
 
 
 def ready(queue: str, tier: int) -> str:

@@ -13,6 +13,7 @@ from penstock.reconcile.definition import Reconciler
 from penstock.runtime.job_source import Hydrate
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
+from penstock.values.limits import TaskLimits
 
 
 class Host(Protocol):
@@ -25,6 +26,7 @@ class Host(Protocol):
     doors: Doors
     follow: Follow
     hydrate: Hydrate | None
+    limited: dict[str, TaskLimits]
     reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]
 

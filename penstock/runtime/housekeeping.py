@@ -15,6 +15,7 @@ from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.runtime.contact import Contact
+from penstock.runtime.limit_keeper import LimitKeeper
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
 
@@ -48,6 +49,7 @@ class Housekeeping(Service):
         self._called = threading.Event()
         self.settings = database.settings
         self.next_due: float | None = None
+        self.limits = LimitKeeper(database, wakeups)
         self.contact = Contact(self.settings.reap_after)
         self._reap_at = 0.0
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
@@ -72,14 +74,16 @@ class Housekeeping(Service):
         return Turn.WORKED if worked else Turn.IDLE
 
     def promote(self) -> bool:
-        """Give a place in the queue to what is due."""
-        self.next_due = self.database.read(schedule.next_due)
+        """Give a place in the queue to what is due, and to what has waited for a limit long enough."""
+        seen = self.database.read(schedule.look)
+        self.next_due = seen.due
+        worked = self.limits.turn(seen.parked, seen.limited)
         if self.next_due is None or self.next_due > 0:
-            return False
+            return worked
         lanes = self.database.in_transaction(schedule.promote, self.settings.batch)
         for queue, tier in sorted(set(lanes)):
             self.wakeups.tell(ready(queue, tier))
-        return bool(lanes)
+        return worked or bool(lanes)
 
     def reap(self) -> bool:
         """Declare silent processes dead, and take back what the dead held."""
@@ -129,7 +133,7 @@ class Housekeeping(Service):
         self._called.set()
 
     def pause(self) -> None:
-        due = [time for time in (self.next_due, self.next_chore()) if time is not None]
+        due = [time for time in (self.next_due, self.limits.next_due, self.next_chore()) if time is not None]
         self._called.wait(min([self.settings.housekeeping_interval, *[time + 0.001 for time in due]]))
         if not self.stopping.is_set():
             self._called.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
@@ -16,13 +16,16 @@ from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.lanes import Lanes
+from penstock.runtime.limiter import Limiter
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
 from penstock.values.failure import Failure
 from penstock.values.ids import new_token
+from penstock.values.limits import TaskLimits
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, Reason
 
 Hydrate = Callable[[Transaction, list[Claim]], list[Claim]]
+NO_LIMITS: Mapping[str, TaskLimits] = {}
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class JobSource:
         follow: Follow,
         hydrate: Hydrate | None = None,
         one_statement: bool = False,
+        limited: Mapping[str, TaskLimits] = NO_LIMITS,
     ) -> None:
         self.one_statement = one_statement
         self.process = process
@@ -96,7 +100,10 @@ class JobSource:
         self.stream = stream
         self.follow = follow
         self.hydrate = hydrate
+        self.limiter = Limiter(limited, process, wakeups, follow)
         self.holdings = Holdings()
+        self._touched: set[str] = set()
+        """Keys of limits against which something that was settled had counted."""
         self._settled: Settled | None = None
         self.met = False
         self._claimed: list[Claim] = []
@@ -106,6 +113,7 @@ class JobSource:
 
     def settle(self, tx: Transaction, finished: Sequence[Attempt], room: int = 0) -> list[Claim]:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
+        self._touched = {key for attempt in finished for key in attempt.claim.slots}
         offer = self._offer(room) if room > 0 else None
         self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow, offer)
         # Of steps nobody waits for the end: the run tells of its own.
@@ -115,8 +123,10 @@ class JobSource:
         return list(self._claimed)
 
     def _offer(self, room: int) -> Offer:
+        """What has limits is not held before it is admitted: it takes its place in the queue."""
         queues = self.lanes.left(self.holdings.busy)
-        return Offer(self.process(), new_token(), frozenset(self.tasks()), room, queues)
+        tasks = frozenset(self.tasks()) - self.limiter.limited.keys()
+        return Offer(self.process(), new_token(), tasks, room, queues)
 
     def claim(self, tx: Transaction, limit: int) -> list[Claim]:
         began = time.monotonic()
@@ -129,11 +139,16 @@ class JobSource:
         return claims
 
     def is_complete(self, claims: Sequence[Claim]) -> bool:
+        if self._touched or self.limiter.concerns(claims):
+            return False
         return self.hydrate is None or all(claim.run_id is None for claim in claims)
 
     def complete(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
-        assert self.hydrate is not None
-        kept = self.hydrate(tx, list(claims))
+        kept = list(claims)
+        if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
+            kept = self.hydrate(tx, kept)
+        if self._touched or self.limiter.concerns(kept):
+            kept = self.limiter.admit(tx, kept, self._touched)
         ids = {claim.job_id for claim in kept}
         self._dropped = [claim for claim in claims if claim.job_id not in ids]
         return kept
@@ -163,7 +178,7 @@ class JobSource:
         return claims
 
     def committed(self) -> None:
-        settled, self._settled = self._settled, None
+        settled, self._settled, self._touched = self._settled, None, set()
         claimed, self._claimed = self._claimed, []
         dropped, self._dropped = self._dropped, []
         floors, self._floors = self._floors, {}
@@ -179,6 +194,7 @@ class JobSource:
 
     def rolled_back(self) -> None:
         self._settled, self._claimed, self._dropped, self._floors = None, [], [], {}
+        self._touched = set()
 
     def heard(self, subjects: Set[str]) -> None:
         for subject in subjects:

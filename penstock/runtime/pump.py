@@ -56,6 +56,8 @@ class Pump(Service, Generic[C, F]):
         self._outbox: deque[F] = deque()
         self._empty_turns = 0
         self._doubtful = False
+        self._found = 0
+        """How many were claimed in this turn; not all of them need be something to run."""
         self._met = False
         """Something was claimed in this turn, although it need not be something to run."""
         self._satisfied = False
@@ -119,7 +121,7 @@ class Pump(Service, Generic[C, F]):
             self.hand_over(claims)
         elif not finished and not self._met:
             self._empty_turns += 1
-        self._satisfied = len(claims) < limit or limit <= 0
+        self._satisfied = self._found < limit or limit <= 0
         return Turn.WORKED if finished or self._met else Turn.IDLE
 
     def run(self) -> None:
@@ -137,7 +139,7 @@ class Pump(Service, Generic[C, F]):
         knows = self.source.leads_on and self._nothing_waits and just_now
         claims = self.source.settle(tx, finished, limit if knows else 0) if finished else []
         if knows or limit <= 0:
-            self._met = bool(claims)
+            self._met, self._found = bool(claims), len(claims)
         else:
             claims = self._look(tx, limit)
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
@@ -145,7 +147,7 @@ class Pump(Service, Generic[C, F]):
     def _look(self, tx: Transaction, limit: int) -> list[C]:
         self._nothing_waits = False
         claims = self.source.claim(tx, limit)
-        self._met = bool(claims) or self.source.met
+        self._met, self._found = bool(claims) or self.source.met, len(claims)
         self._nothing_waits, self._asked_at = len(claims) < limit, time.monotonic()
         return claims
 

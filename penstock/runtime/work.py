@@ -89,6 +89,8 @@ class Work:
         return self.timeout - (time.monotonic() - self.began) if self.started else self.timeout
 
     def arguments(self) -> Arguments:
+        if self.claim.fault is not None:
+            raise self.claim.fault
         if self.claim.call is not None:
             return self.task.codec.decode_call(*self.claim.call)  # type: ignore[no-any-return]
         return self.task.codec.decode_arguments(self.claim.payload)  # type: ignore[no-any-return]

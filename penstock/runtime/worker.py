@@ -131,6 +131,7 @@ class Worker:
             app.follow,
             app.hydrate,
             dialect.fuses,
+            app.limited,
         )
 
     def _make_crew(self) -> Crew:

@@ -26,7 +26,7 @@ from sqlalchemy import (
     text as sql,
 )
 
-from penstock.schema import audit_tables, pipeline_tables, reconcile_tables
+from penstock.schema import audit_tables, limit_tables, pipeline_tables, reconcile_tables
 from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, stored, text, word
 
 HOT_ROWS = {
@@ -53,6 +53,7 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     pipeline_tables.define(metadata, prefix)
     reconcile_tables.define(metadata, prefix)
     audit_tables.define(metadata, prefix)
+    limit_tables.define(metadata, prefix, QUEUE_ROWS)
     for table in metadata.tables.values():
         if "storage" in table.info:
             keep = DDL(stored(table)).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]

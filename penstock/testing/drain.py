@@ -90,7 +90,14 @@ class Hand:
         self._room = 1
         lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_in_order)
         self.source = JobSource(
-            self._name, lambda: app.task_names, lanes, app.wakeups, app.events, app.follow, app.hydrate
+            self._name,
+            lambda: app.task_names,
+            lanes,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.hydrate,
+            limited=app.limited,
         )
         self.housekeeping = Housekeeping(
             app.database, self._name, app.wakeups, app.events, app.follow, app.chores

@@ -75,6 +75,15 @@ class Signature:
         named, rest, extra = self._layout.bind(args, kwargs)
         return self._read_call(named, rest, extra, tagged=True)
 
+    def raw_arguments(
+        self, text: str, call: tuple[Sequence[object], Mapping[str, object]] | None = None
+    ) -> dict[str, object]:
+        """Raw values by parameter name, as they are stored in a text or given for a call; without defaults."""
+        if call is not None:
+            return self._layout.bind(*call)[0]
+        raw = loads(text)
+        return {name: raw[name] for name in self.parameters if name in raw} if isinstance(raw, dict) else {}
+
     def check_call(self, positional: int, keywords: Iterable[str] = ()) -> None:
         """Raise `ArgumentError` unless a call with so many positional and these keyword arguments fits."""
         self._layout.bind((None,) * positional, dict.fromkeys(keywords))
