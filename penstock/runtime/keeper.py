@@ -87,18 +87,37 @@ class Keeper(Service):
         self.dead.append((birth, released))
         self._told.set()
 
-    def rest(self) -> None:
-        """End the thread and close the connection: after this, the process may be forked."""
+    def rest(self, seconds: float | None = None) -> bool:
+        """End the thread and close the connection: after this, the process may be forked. False: not in time."""
         self.stop()
-        self.join()
+        self.join(seconds)
+        if self.alive:
+            return False
         self.link.close()
         self.database.close()
         self.stopping.clear()
+        return True
+
+    def resume(self) -> None:
+        """Go on, if a rest that was asked for has come about."""
+        if not self.alive:
+            self.stopping.clear()
+            self.start()
 
     def finish(self, seconds: float) -> None:
-        """Bury the last children and take leave. What cannot be done in time is left to other reapers."""
-        self.rest()
+        """Bury the last children and take leave. What cannot be done in time is left to other reapers.
+
+        In a thread that need not end: a database that does not answer must not hold up who is about to leave.
+        """
+        leaving = threading.Thread(
+            target=self._take_leave, args=(seconds,), name="penstock-last-rites", daemon=True
+        )
+        leaving.start()
+        leaving.join(seconds)
+
+    def _take_leave(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
+        self.rest()
         while self.dead and time.monotonic() < deadline:
             self.guarded_turn()
         with suppress(Exception), self.database.transaction(self.link) as tx:

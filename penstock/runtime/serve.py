@@ -2,7 +2,8 @@
 
 The first stop signal lets running work finish within `shutdown_timeout`; the second gives it back and
 leaves. Either way no budget is spent. A supervised child obeys its supervisor only, and stops when that is
-gone.
+gone. Nothing lasts for ever, not even if a handler holds the main thread or the database does not answer: a child is
+killed by its supervisor, and who has none leaves by itself.
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ if TYPE_CHECKING:
     from penstock.runtime.host import Host
 
 LAST_MOMENT = 3.0
-"""How long a process that must stop at once may take to do it in order."""
+"""How long a process that must stop at once may take to do it in order, and again to give back its work."""
+OVERTIME = 10.0
+"""What a process may take beyond `shutdown_timeout` to give back its work and leave."""
 HURRIED = 128 + signal.SIGTERM
 
 
 class Stop:
     """What was asked of this process so far. Its methods are signal handlers."""
 
-    def __init__(self, app: Host, worker: Worker) -> None:
+    def __init__(self, app: Host, worker: Worker, *, alone: bool) -> None:
         self.app = app
         self.worker = worker
+        self.alone = alone
+        """There is no supervisor to end what does not end by itself."""
         self.loop = asyncio.get_running_loop()
         self.requested = asyncio.Event()
         self.code = 0
@@ -50,6 +55,8 @@ class Stop:
             self.app.events.emit(StopRequested(signals.name_of(number), False))
             self.requested.set()
             self.loop.call_soon_threadsafe(lambda: None)
+            if self.alone:
+                self._leave_after(self.app.settings.shutdown_timeout + OVERTIME)
 
     def hurry(self, number: int) -> None:
         if not self.worker.hurried:
@@ -58,16 +65,24 @@ class Stop:
             self.worker.hurry()
             self.requested.set()
             self.loop.call_soon_threadsafe(lambda: None)
-            threading.Thread(target=self._leave_anyway, name="penstock-last-moment", daemon=True).start()
+            self._leave_after(LAST_MOMENT)
 
-    def _leave_anyway(self) -> None:
+    def _leave_after(self, seconds: float) -> None:
+        threading.Thread(
+            target=self._leave_anyway, args=(seconds,), name="penstock-last-moment", daemon=True
+        ).start()
+
+    def _leave_anyway(self, seconds: float) -> None:
         """A handler may hold the main thread: then nobody else is left to give the work back."""
-        threading.Event().wait(LAST_MOMENT)
-        try:
-            jobs = self.app.database.in_transaction(family.leave, [self.worker.identity.id])
-            self.app.events.emit(WorkReleased(len(jobs)))
-        finally:
-            os._exit(self.code)
+        threading.Event().wait(seconds)
+        giving_back = threading.Thread(target=self._give_back, name="penstock-give-back", daemon=True)
+        giving_back.start()
+        giving_back.join(LAST_MOMENT)  # should the database not answer, others will find this process dead
+        os._exit(self.code)
+
+    def _give_back(self) -> None:
+        jobs = self.app.database.in_transaction(family.leave, [self.worker.identity.id])
+        self.app.events.emit(WorkReleased(len(jobs)))
 
 
 def serve_alone(app: Host, options: WorkerOptions) -> int:
@@ -75,7 +90,7 @@ def serve_alone(app: Host, options: WorkerOptions) -> int:
 
     async def live() -> int:
         worker = Worker(app, options)
-        stop = Stop(app, worker)
+        stop = Stop(app, worker, alone=True)
         handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(signals.STOP_SIGNALS, stop.ask)
         with (
             signals.handling(handlers | {signals.HURRY: stop.hurry}),
@@ -92,7 +107,7 @@ def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Ca
 
     async def live() -> int:
         worker = Worker(app, options)
-        stop = Stop(app, worker)
+        stop = Stop(app, worker, alone=False)
         handlers: dict[signal.Signals, signals.Handler | None] = {
             signal.SIGTERM: stop.ask_once,
             signal.SIGINT: None,

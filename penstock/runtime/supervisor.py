@@ -24,7 +24,7 @@ from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockErr
 from penstock.runtime import signals
 from penstock.runtime.keeper import Keeper, Kin
 from penstock.runtime.nursery import Child, Place, bear
-from penstock.runtime.serve import serve_supervised
+from penstock.runtime.serve import OVERTIME, serve_supervised
 from penstock.runtime.worker import WorkerOptions
 from penstock.telemetry.events import (
     ChildEnded,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 WAIT = 1.0
-OVERTIME = 10.0
-"""What a child may take beyond `shutdown_timeout` to give back its work and leave."""
 AT_ONCE = 1.0
 LAST_RITES = 10.0
 
@@ -92,7 +90,9 @@ class Supervisor:
         self._collect_dead()
         self._kill_silent()
         self._enforce_deadline()
-        if not self._stopping:
+        if self._stopping:
+            self.keeper.resume()
+        else:
             self._fill_places()
         return bool(not self._stopping or self.children)
 
@@ -114,7 +114,8 @@ class Supervisor:
         empty = [place for place in self.places if place.child is None and place.due <= now]
         if not empty:
             return
-        self.keeper.rest()
+        if not self.keeper.rest(WAIT):
+            return  # it waits for the database; meanwhile a signal may come
         self.app.database.close()
         _wait_for_other_threads()
         for place in empty:

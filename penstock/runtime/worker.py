@@ -60,6 +60,7 @@ class Worker:
         self.settings = app.settings
         self.role = options.role or app.settings.role
         self.stopping = asyncio.Event()
+        self._stopped = asyncio.Event()
         details = dict(options.details)
         self.identity = Identity(app.database, app.events, self.role, options.supervisor_id, details)
         self.hurried = False
@@ -201,8 +202,15 @@ class Worker:
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
         if self.stopping.is_set():
+            await self._stopped.wait()  # somebody else's stop is under way: it is over when that is
             return
         self.stopping.set()
+        try:
+            await self._stop(timeout)
+        finally:
+            self._stopped.set()
+
+    async def _stop(self, timeout: float | None) -> None:
         limit = self.settings.shutdown_timeout if timeout is None else timeout
         self._stop_by = self.loop.time() + limit
         rows = asyncio.create_task(self.rows.stop(limit, lambda: self.hurried))

@@ -6,9 +6,10 @@ import os
 import time
 
 from penstock import Penstock, current
-from penstock.runtime import supervisor
+from penstock.runtime import serve, supervisor
 
-supervisor.OVERTIME = float(os.environ.get("PENSTOCK_TEST_OVERTIME", "10"))
+supervisor.OVERTIME = serve.OVERTIME = float(os.environ.get("PENSTOCK_TEST_OVERTIME", "10"))
+supervisor.LAST_RITES = float(os.environ.get("PENSTOCK_TEST_LAST_RITES", "10"))
 app = Penstock(
     heartbeat_interval=0.3,
     reap_after=3,

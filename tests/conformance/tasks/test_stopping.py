@@ -67,6 +67,30 @@ def test_a_graceful_stop_lets_running_work_finish(app: Penstock) -> None:
     assert asyncio.run(main()) == "finished"
 
 
+def test_who_stops_a_worker_that_is_stopping_waits_until_it_has_stopped(app: Penstock) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    @app.task
+    async def work() -> None:
+        begun.set()
+        await asyncio.to_thread(let_go.wait, 20)
+
+    async def main() -> int:
+        worker = app.worker()
+        await worker.start()
+        await work.enqueue_async()
+        await until(begun.is_set)
+        stopping = asyncio.create_task(worker.stop())
+        await until(worker.stopping.is_set)
+        let_go.set()
+        await worker.stop()
+        left = counts(app)["processes"]
+        await stopping
+        return left
+
+    assert asyncio.run(main()) == 0
+
+
 def test_a_handler_that_breaks_while_it_is_stopped_spends_nothing(app: Penstock) -> None:
     begun = threading.Event()
 
