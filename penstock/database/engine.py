@@ -220,6 +220,10 @@ class Database:
             write_through_the_gate(engine, self.dialect)
         return engine
 
+    def borrow(self) -> Any:
+        """A connection from the pool; whoever is done with it closes it, or invalidates what is broken."""
+        return self.engine.raw_connection()
+
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
         engine = self._engine
@@ -256,7 +260,7 @@ class Link:
     @contextmanager
     def checked_out(self) -> Iterator[Any]:
         fresh = self.kept is None
-        fairy = self.kept = self.kept or self.database.engine.raw_connection()
+        fairy = self.kept = self.kept or self.database.borrow()
         try:
             if fresh and self.dedicated:
                 self._unfit = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.fibers import Fiber
@@ -42,6 +42,12 @@ class Temper:
     commit: float
     hints: float
     """How likely another host hears of a commit."""
+    any: float = field(init=False)
+    """How likely anything is struck at a step."""
+
+    def __post_init__(self) -> None:
+        strikes = (self.crash, self.freeze, self.stall, self.stop, self.jump, self.delay, self.outage)
+        self.any = sum(strikes)
 
     @classmethod
     def of(cls, rng: random.Random) -> Temper:
@@ -83,20 +89,23 @@ class Fate(Faults):
             self._look_after(world)
         if self.calm:
             return
-        temper, draw = self.temper, world.rng.random()
-        for kind, rate in (
-            (self._crash, temper.crash),
-            (self._freeze, temper.freeze),
-            (self._stall, temper.stall),
-            (self._stop, temper.stop),
-            (self._jump, temper.jump),
-            (self._delay, temper.delay),
-            (self._outage, temper.outage),
-        ):
-            if draw < rate:
-                kind(world)
-                return
-            draw -= rate
+        draw = world.rng.random()
+        if draw < self.temper.any:
+            for kind, rate in self._strikes():
+                if draw < rate:
+                    kind(world)
+                    return
+                draw -= rate
+
+    def _strikes(self) -> Iterator[tuple[Callable[[World], None], float]]:
+        temper = self.temper
+        yield self._crash, temper.crash
+        yield self._freeze, temper.freeze
+        yield self._stall, temper.stall
+        yield self._stop, temper.stop
+        yield self._jump, temper.jump
+        yield self._delay, temper.delay
+        yield self._outage, temper.outage
 
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):

@@ -7,7 +7,7 @@ then gives the word back. So there is exactly one order of events per seed, and 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, Any
 
 from greenlet import greenlet
@@ -176,19 +176,20 @@ class Waker:
     def __init__(self, world: World) -> None:
         self.world = world
         self.woken = False
-        self.subjects: set[str] = set()
+        self.subjects: dict[str, None] = {}
+        """In the order in which they were told: that of a set is another in every process."""
 
     def wake(self, subject: str | None = None) -> None:
         self.woken = True
         if subject is not None:
-            self.subjects.add(subject)
+            self.subjects[subject] = None
 
-    def wait(self, timeout: float) -> set[str]:
+    def wait(self, timeout: float) -> Set[str]:
         if not self.woken:
             self.world.wait(lambda: self.woken, timeout)
         self.woken = False
-        subjects, self.subjects = self.subjects, set()
-        return subjects
+        subjects, self.subjects = self.subjects, {}
+        return subjects.keys()
 
     def close(self) -> None:
         """Nothing was opened."""

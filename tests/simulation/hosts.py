@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from copy import copy
 from types import SimpleNamespace as _Known
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import MetaData
 
@@ -29,7 +28,6 @@ from tests.simulation.wire import Server, WiredSqlite
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-T = TypeVar("T")
 SETTINGS: dict[str, Any] = {
     "heartbeat_interval": 3.0,
     "reap_after": 9.0,
@@ -55,12 +53,14 @@ class Machine:
         self.database = self.app.database
         self.database.dialect = self.dialect
         self.database.set_clock("sim_now()")
+        self.database.borrow = self.dialect.loan  # type: ignore[method-assign]
+        self.database.drop_connections = self.dialect.empty_pool  # type: ignore[method-assign]
         self.database.engine.connect().close()
         self.app._prepared = True
         for declaration in self.declare:
             declaration(self.app)
-        declared: list[Any] = [*self.app.tasks.values(), *self.app.pipelines.values()]
-        for known in declared:
+        self.declared: list[Any] = [*self.app.tasks.values(), *self.app.pipelines.values()]
+        for known in self.declared:
             _ = known.codec  # read once, for all lives
         for pipeline in self.app.pipelines.values():
             _ = pipeline.definition
@@ -72,8 +72,10 @@ class Machine:
         with replaced(app_module, known | {"catalog": _Known(describe=self._metadata)}):
             self.app = Penstock("sqlite://")
         self.app._prepared = True
-        self.app.tasks |= {name: _moved(task, self.app) for name, task in self.first.tasks.items()}
-        self.app.pipelines |= {name: _moved(one, self.app) for name, one in self.first.pipelines.items()}
+        for declared in self.declared:
+            declared.host = self.app  # declaring anew takes longer than all that is done in a short life
+        self.app.tasks |= self.first.tasks
+        self.app.pipelines |= self.first.pipelines
         self.app.reconcilers |= self.first.reconcilers
 
     # What takes long to make and never changes, for every further app of this machine.
@@ -88,16 +90,9 @@ class Machine:
         return self.first.metadata
 
     def shut(self) -> None:
-        if self.dialect.wires:
-            self.dialect.cut_all()
-            self.database.engine.dispose(close=False)
-
-
-def _moved(declared: T, app: Penstock) -> T:
-    """The same declaration in another app: declaring takes longer than all that is done in a short life."""
-    other = copy(declared)
-    other.host = app  # type: ignore[attr-defined]
-    return other
+        """No connection is left, not even one that an outage has cut and that nobody has noticed yet."""
+        self.dialect.cut_all()
+        self.dialect.empty_pool()
 
 
 class Host(Owner, ABC):

@@ -72,14 +72,18 @@ class Stage:
         for workload in workloads:
             workload.prepare(self.server.connection)
         self.server.connection.commit()
+        self.emptying = watching.emptying(self.server.connection)
 
     def play(self, seed: int) -> Verdict:
         """Run the schedule of a seed and judge it."""
         self.played += 1
         if not self.played % COLLECT_EVERY:
             gc.collect()
+        if self.played == COLLECT_EVERY:
+            gc.freeze()  # what the first schedules have made and left is there to stay, too
         self.server.begin_world(None, Faults())
-        watching.forget_all(self.server.connection)
+        for statement in self.emptying:
+            self.server.connection.execute(statement)
         world = World(seed)
         with living_in(world):
             try:
@@ -87,6 +91,7 @@ class Stage:
                 stuck = play.run()
                 if self.server.holder is not None:
                     self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
+                play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that nobody has cut
                 story = Story.of(world, self.server.connection, play.fate.hosts)
                 wrong = checker.check(story, stuck, self.workloads)
             finally:
@@ -119,6 +124,8 @@ class Play:
         for host in self.fate.hosts:
             host.start()
         self.trouble = rng.randint(40, 220)
+        self.looked_at = -1
+        """How much had been written when it was last found not to be over."""
 
     def _scripts(self, rng: random.Random) -> list[list[Act]]:
         workloads = self._chosen(rng)
@@ -196,9 +203,13 @@ class Play:
         return not any(worker is not None and worker.source.holdings.count for worker in workers)
 
     def _over(self) -> bool:
-        if any(self.left) or self.stage.server.holder is not None or self.world.steps % 8:
+        if self.world.steps % 8 or any(self.left) or self.stage.server.holder is not None:
             return False
-        execute = self.stage.server.connection.execute
+        connection = self.stage.server.connection
+        if connection.total_changes == self.looked_at:
+            return False  # nothing was written since the last look
+        self.looked_at = connection.total_changes
+        execute = connection.execute
         queries = [UNFINISHED, *(workload.unfinished for workload in self.stage.workloads)]
         return not any(execute(query).fetchone()[0] for query in queries)
 
@@ -209,11 +220,18 @@ def theatre(workloads: Sequence[Workload] = ALL) -> Iterator[Stage]:
     with virtual():
         with living_in(World(0)):
             stage = Stage(workloads)
-        gc.disable()
-        gc.collect()
-        gc.freeze()  # what is there now stays: nobody has to look at it again
-        try:
+        with quiet_collector():
             yield stage
-        finally:
-            gc.unfreeze()
-            gc.enable()
+
+
+@contextmanager
+def quiet_collector() -> Iterator[None]:
+    """Garbage is collected by the stage, between two schedules."""
+    gc.disable()
+    gc.collect()
+    gc.freeze()  # what is there now stays: nobody has to look at it again
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.enable()

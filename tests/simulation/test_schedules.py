@@ -44,13 +44,13 @@ def test_a_seed_replays_exactly(stage: Stage) -> None:
     assert {seed: trace.digest(stage.play(seed).world) for seed in reversed(seeds)} == first
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
+@pytest.mark.parametrize("hash_seed", ["0", "4"])
 def test_a_seed_replays_exactly_in_another_process(stage: Stage, hash_seed: str) -> None:
-    """Whatever the order of its sets."""
-    environment = os.environ | {"SEED": "3", "PYTHONHASHSEED": hash_seed}
+    """Whatever the order of its sets: this one once depended on it, and these two differed."""
+    environment = os.environ | {"SEED": "77", "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "tests.simulation"]
     done = subprocess.run(command, env=environment, cwd=FOLDER.parents[1], capture_output=True, text=True)
-    assert trace.digest(stage.play(3).world) in done.stdout, done.stdout[-2000:] + done.stderr
+    assert trace.digest(stage.play(77).world) in done.stdout, done.stdout[-2000:] + done.stderr
 
 
 def _demand_nothing_wrong(verdict: Verdict) -> None:

@@ -14,9 +14,15 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
+from functools import cache
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
+from sqlalchemy import Engine
+
+from penstock.reconcile import source
+from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.statements import Fetch
 from penstock.telemetry import points
 from penstock.values import failure, ids
 from tests.simulation import fibers
@@ -39,6 +45,7 @@ SLOWER = {
 
 world: World | None = None
 """The schedule that runs now."""
+_ident = threading.get_ident
 
 
 def here() -> World:
@@ -53,7 +60,10 @@ class Time:
         self.thread = threading.get_ident()
 
     def monotonic(self) -> float:
-        return here().monotonic() if threading.get_ident() == self.thread else time.monotonic()
+        if world is None or _ident() != self.thread:
+            return time.monotonic()
+        fiber = world.current
+        return (world.now + (fiber.owner.skew if fiber is not None else 0)) / SECOND
 
     perf_counter = time = monotonic
 
@@ -116,6 +126,20 @@ class Asyncio:
         return Answer(here(), asyncio.run_coroutine_threadsafe(coroutine, loop.as_loop))
 
 
+class Fetches:
+    """The statements of reconcilers, built once for all lives of a machine, as long as nobody breaks how."""
+
+    def __init__(self) -> None:
+        self.made: dict[tuple[Any, ...], Fetch] = {}
+
+    def __call__(self, reconciler: Reconciler, engine: Engine) -> Fetch:
+        code = tuple(made.__code__ for made in vars(Fetch).values() if isinstance(made, FunctionType))
+        key = (reconciler.name, engine, code)
+        if key not in self.made:
+            self.made[key] = Fetch(reconciler, engine)
+        return self.made[key]
+
+
 @contextmanager
 def virtual() -> Iterator[None]:
     """Everything in the package lives in the virtual world until this ends."""
@@ -144,6 +168,7 @@ def virtual() -> Iterator[None]:
                     put(module, name, stand_in)
         for name, value in SLOWER.get(module.__name__, {}).items():
             put(module, name, value)
+    put(source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
     put(ids, "os", Os())
     put(ids, "secrets", Secrets())
@@ -179,18 +204,24 @@ def living_in(new: World) -> Iterator[None]:
         yield
     finally:
         world = before
+        asyncio._set_running_loop(None)  # whoever comes after this has loops of their own
 
 
 def _reached(point: str) -> None:
     """A named point: statements come by the wire as well, the others are places of their own."""
     if world is None or world.current is None:
         return
-    if point.endswith((".committed", "hand_over")) or point.startswith("execute."):
+    if _is_a_place(point):
         if world.nemesis is not None:
             world.nemesis.linger(world, world.current)
         world.give_way(point)
     else:
         world.current.point = point
+
+
+@cache
+def _is_a_place(point: str) -> bool:
+    return point.endswith((".committed", "hand_over")) or point.startswith("execute.")
 
 
 def _modules() -> list[Any]:

@@ -60,9 +60,7 @@ def _trigger(connection: sqlite3.Connection, table: str, verb: str, facts: str) 
     connection.execute(f"CREATE TRIGGER {name} AFTER {verb} ON {table} BEGIN SELECT sim_log({facts}); END")
 
 
-def forget_all(connection: sqlite3.Connection) -> None:
-    """Empty every table, for the next schedule."""
+def emptying(connection: sqlite3.Connection) -> list[str]:
+    """The statements that empty every table, for the next schedule."""
     names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    for name in names:
-        if "schema_versions" not in name:
-            connection.execute(f"DELETE FROM {name}")
+    return [f"DELETE FROM {name}" for name in names if "schema_versions" not in name]

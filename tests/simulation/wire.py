@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.pool import QueuePool
+from sqlalchemy.pool import NullPool
 
 from penstock.database.sqlite import Sqlite
 from penstock.reconcile.columns import from_micros
@@ -49,9 +49,10 @@ class Server:
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-        self.connection.create_function("sim_now", 0, self._now)
-        self.connection.create_function("sim_host_now", 0, self._host_now)
-        self.connection.create_function("sim_calm", 0, self._calm)
+        # The same throughout a statement: SQLite need not ask again for every row.
+        self.connection.create_function("sim_now", 0, self._now, deterministic=True)
+        self.connection.create_function("sim_host_now", 0, self._host_now, deterministic=True)
+        self.connection.create_function("sim_calm", 0, self._calm, deterministic=True)
         self.connection.create_function("sim_log", -1, self._log)
         self.world: World | None = None
         self.faults = Faults()
@@ -111,9 +112,14 @@ class Wire:
 
     isolation_level = None
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, home: list[Wire]) -> None:
         self.server = server
+        self.home = home
+        """The pool that it goes back to; after that was emptied, nobody's."""
         self.cut_off = False
+
+    def give_back(self) -> None:
+        self.home.append(self)
 
     @property
     def in_transaction(self) -> bool:
@@ -228,8 +234,39 @@ class Cursor:
         self.real.executemany(sql, rows)
         return self
 
+    def fetchall(self) -> list[Any]:
+        return self.real.fetchall()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
+
+
+class Lent:
+    """A wire on loan, in the shape of what SQLAlchemy's pool lends; a tenth of a schedule was spent there."""
+
+    __slots__ = ("driver_connection",)
+
+    def __init__(self, wire: Wire) -> None:
+        self.driver_connection = wire
+
+    def close(self) -> None:
+        self.driver_connection.give_back()
+
+    def invalidate(self) -> None:
+        self.driver_connection.cut()
+
+
+class SharedPool(NullPool):
+    """Handlers that ask SQLAlchemy for a connection get wires from the same pool as everybody."""
+
+    def __init__(
+        self, creator: Any, pool_size: int = 0, max_overflow: int = 0, timeout: float = 0, **options: Any
+    ) -> None:
+        super().__init__(creator, **options)
+
+    def _do_return_conn(self, record: Any) -> None:
+        if record.dbapi_connection is not None:
+            record.dbapi_connection.give_back()
 
 
 class WiredSqlite(Sqlite):
@@ -241,11 +278,23 @@ class WiredSqlite(Sqlite):
         super().__init__("simulated", 10.0)
         self.server = server
         self.wires: list[Wire] = []
+        self.idle: list[Wire] = []
+        """Those that the host's pool has at hand."""
 
     def connect(self) -> Wire:
-        wire = Wire(self.server)
+        if self.idle:
+            return self.idle.pop(0)
+        wire = Wire(self.server, self.idle)
         self.wires.append(wire)
         return wire
+
+    def loan(self) -> Lent:
+        return Lent(self.connect())
+
+    def empty_pool(self) -> None:
+        idle, self.idle = self.idle, []
+        for wire in idle:
+            wire.cut()
 
     def cut_all(self) -> None:
         wires, self.wires = self.wires, []
@@ -253,10 +302,14 @@ class WiredSqlite(Sqlite):
             wire.cut()
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
-        return {"creator": self.connect, "poolclass": QueuePool}
+        return {"creator": self.connect, "poolclass": SharedPool}
 
     def connected(self, driver: Any) -> None:
         """All wires lead to the same connection."""
+
+    def execute(self, driver: Wire, opened: object, sql: str, parameters: Any) -> Any:
+        driver.passes()
+        return self.server.connection.execute(sql, parameters)
 
     def begin(self, driver: Wire, *_: object) -> None:
         driver.begin()

@@ -97,9 +97,9 @@ class World:
         ready = [
             fiber
             for fiber in self.fibers
-            if (fiber.need is None or now >= fiber.deadline or fiber.need())
-            and now >= fiber.stalled
+            if now >= fiber.stalled
             and not fiber.owner.frozen
+            and (fiber.need is None or now >= fiber.deadline or fiber.need())
         ]
         if not ready:
             self._advance()
@@ -184,10 +184,6 @@ class World:
         if not fiber.owner.alive:
             raise SimulatedCrash(fiber.point)
         return fiber
-
-    def monotonic(self) -> float:
-        owner = self.current.owner if self.current is not None else self.harness
-        return owner.clock(self) / SECOND
 
     # what happened
 

@@ -1,7 +1,8 @@
 """Mutants: the package with one thing broken. The checker has to notice every one of them.
 
 A mutant names a function or a statement, the text in it that matters, and what stands there instead. The text must
-be found exactly once: a mutant that no longer fits the code says so instead of passing unnoticed.
+be found exactly once: a mutant that no longer fits the code says so instead of passing unnoticed. Each has the seed
+of a schedule that shows it; when the code takes other steps, `python -m tests.simulation.mutants` finds another.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Code:
             made,
         )
         new = made[function.__name__]
-        function.__code__ = getattr(new, "fget", new).__code__
+        function.__code__ = inspect.unwrap(getattr(new, "fget", new)).__code__
         try:
             yield
         finally:
@@ -83,13 +84,20 @@ class Instead:
 Change = Code | Sql | Instead
 
 
-@contextmanager
-def applied(changes: tuple[Change, ...]) -> Iterator[None]:
-    """The package is broken in this way until the block ends."""
-    with ExitStack() as stack:
-        for change in changes:
-            stack.enter_context(change.applied())
-        yield
+class Mutant:
+    """The changes that break one thing, and the seed of a schedule that shows it."""
+
+    def __init__(self, seed: int, *changes: Change) -> None:
+        self.seed = seed
+        self.changes = changes
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The package is broken in this way until the block ends."""
+        with ExitStack() as stack:
+            for change in self.changes:
+                stack.enter_context(change.applied())
+            yield
 
 
 def _replaced(text: str, old: str, new: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from penstock.database.statements import Statements
 from penstock.reconcile import apply, claim, related, renew, statements
 from penstock.reconcile.statements import Fetch
-from tests.simulation.mutants import Change, Code, Instead
+from tests.simulation.mutants import Code, Instead, Mutant
 
 
 def _only_itself(item: Any, current: Any) -> bool:
@@ -16,14 +16,25 @@ def _only_itself(item: Any, current: Any) -> bool:
     return row is not None and row["lock_token"] == item.token
 
 
-MUTANTS: dict[str, tuple[Change, ...]] = {
-    "apply without the token": (Instead(apply, "_is_held", lambda *_: True),),
-    "apply without the tokens of related rows": (Instead(apply, "_is_held", _only_itself),),
-    "rows taken from the living": (Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),),
-    "children not all or nothing": (
+MUTANTS: dict[str, Mutant] = {
+    "apply without the token": Mutant(
+        5,
+        Instead(apply, "_is_held", lambda *_: True),
+    ),
+    "apply without the tokens of related rows": Mutant(
+        18,
+        Instead(apply, "_is_held", _only_itself),
+    ),
+    "rows taken from the living": Mutant(
+        116,
+        Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
+    ),
+    "children not all or nothing": Mutant(
+        2,
         Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
-    "lease renewed without the token": (
+    "lease renewed without the token": Mutant(
+        5,
         Code(
             statements.renew,
             'and_(target.among(keys), among(target["lock_token"], tokens))',
@@ -31,10 +42,20 @@ MUTANTS: dict[str, tuple[Change, ...]] = {
         ),
         Instead(renew.Holdings, "overdue", lambda *_: []),
     ),
-    "row tokens used again": (Instead(claim, "new_token", lambda: 7),),
-    "leases by the local clock": (Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),),
-    "a request for a visit forgotten": (
+    "row tokens used again": Mutant(
+        0,
+        Instead(claim, "new_token", lambda: 7),
+    ),
+    "leases by the local clock": Mutant(
+        0,
+        Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
+    ),
+    "a request for a visit forgotten": Mutant(
+        37,
         Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
     ),
-    "related rows stay locked": (Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),),
+    "related rows stay locked": Mutant(
+        0,
+        Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),
+    ),
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.pipelines import callbacks, closing, inputs, joins
+from penstock.pipelines import callbacks, closing, inputs, joins, signals
+from penstock.pipelines.run import Run
 from penstock.queue import settle
 from tests.simulation import virtual
-from tests.simulation.mutants import Change, Code, Instead
+from tests.simulation.mutants import Code, Instead, Mutant
 
 
 def advance_later(tx: Any, follow: Any, ended: Any) -> None:
@@ -27,20 +28,38 @@ def tell_later(desk: Any, tx: Any, *end: Any) -> None:
 
 LATER = "__import__('tests.simulation.mutants.runs', fromlist=['x']).advance_later(tx, follow, ended)"
 
-MUTANTS: dict[str, tuple[Change, ...]] = {
-    "settled before the advance": (Code(settle._follow, "follow(tx, ended, offer)", LATER),),
-    "callbacks outside of the terminal transaction": (Instead(callbacks, "enqueue", tell_later),),
-    "a step held at once without a receipt": (
+MUTANTS: dict[str, Mutant] = {
+    "settled before the advance": Mutant(
+        0,
+        Code(settle._follow, "follow(tx, ended, offer)", LATER),
+    ),
+    "callbacks outside of the terminal transaction": Mutant(
+        0,
+        Instead(callbacks, "enqueue", tell_later),
+    ),
+    "a step held at once without a receipt": Mutant(
+        2,
         Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
     ),
-    "an offer that outlives its receipt": (Code(closing.follow, "trace.offer = None", "pass"),),
-    "join counted down twice": (
+    "an offer that outlives its receipt": Mutant(
+        28,
+        Code(closing.follow, "trace.offer = None", "pass"),
+    ),
+    "join counted down twice": Mutant(
+        0,
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
     ),
-    "join counted down by nobody": (
+    "join counted down by nobody": Mutant(
+        0,
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
     ),
-    "elements collected in another order": (
+    "elements collected in another order": Mutant(
+        24,
         Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
+    ),
+    "signals delivered by their giver only": Mutant(
+        186,
+        Code(signals.record, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
+        Instead(Run, "_deliver", lambda *_: None),
     ),
 }

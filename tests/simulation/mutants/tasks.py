@@ -15,7 +15,7 @@ from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
-from tests.simulation.mutants import Change, Code, Instead, Sql
+from tests.simulation.mutants import Code, Instead, Mutant, Sql
 
 LOCAL = "sim_host_now()"
 """The clock of the host that asks, which may be an hour off."""
@@ -58,60 +58,135 @@ def _nothing(*_: object) -> None:
     """What should happen does not."""
 
 
-MUTANTS: dict[str, tuple[Change, ...]] = {
-    "fence removed": (
+MUTANTS: dict[str, Mutant] = {
+    "fence removed": Mutant(
+        33,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
     ),
-    "claim ignores the status": (Sql(portable, "HOLD", " AND status = 'available'", ""),),
-    "generation not incremented": (Sql(portable, "HOLD", "generation = generation + 1, ", ""),),
-    "tokens used again": (Instead(job_source, "new_token", lambda: 7),),
-    "claim without a receipt": (Code(ByCursor.take_ready, "if held:", "if False:"),),
-    "claims for a process that is gone": (
+    "claim ignores the status": Mutant(
+        0,
+        Sql(portable, "HOLD", " AND status = 'available'", ""),
+    ),
+    "generation not incremented": Mutant(
+        0,
+        Sql(portable, "HOLD", "generation = generation + 1, ", ""),
+    ),
+    "tokens used again": Mutant(
+        0,
+        Instead(job_source, "new_token", lambda: 7),
+    ),
+    "claim without a receipt": Mutant(
+        0,
+        Code(ByCursor.take_ready, "if held:", "if False:"),
+    ),
+    "claims for a process that is gone": Mutant(
+        45,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
-    "a job in the queue twice is claimed twice": (
+    "a job in the queue twice is claimed twice": Mutant(
+        1,
         Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
-    "reaper without a second look": (Instead(Housekeeping, "reap", _reap_in_two_steps),),
-    "reaper by the local clock": (
+    "reaper without a second look": Mutant(
+        5,
+        Instead(Housekeeping, "reap", _reap_in_two_steps),
+    ),
+    "reaper by the local clock": Mutant(
+        4,
         Sql(reclaim, "SILENT", "{now}", LOCAL),
         Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
     ),
-    "reclaim from the living": (Sql(reclaim, "ORPHANED", "NOT EXISTS", "EXISTS"),),
-    "reclaim keeps the receipts": (Code(reclaim.reclaim, "if tokens - locked:", "if False:"),),
-    "crash counted as a retry": (
+    "reclaim from the living": Mutant(
+        2,
+        Sql(reclaim, "ORPHANED", "NOT EXISTS", "EXISTS"),
+    ),
+    "reclaim keeps the receipts": Mutant(
+        2,
+        Code(reclaim.reclaim, "if tokens - locked:", "if False:"),
+    ),
+    "crash counted as a retry": Mutant(
+        2,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
     ),
-    "crash counted for nothing": (Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),),
-    "errors spend nothing": (Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),),
-    "release spends a crash": (
+    "crash counted for nothing": Mutant(
+        2,
+        Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),
+    ),
+    "errors spend nothing": Mutant(
+        0,
+        Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),
+    ),
+    "release spends a crash": Mutant(
+        118,
         Sql(
             release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
         ),
     ),
-    "a stop counts as an error": (
+    "a stop counts as an error": Mutant(
+        75,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
     ),
-    "retried with old budgets": (Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),),
-    "cancellation ignored by the settle": (Code(settle._through_the_fence, "if cancelled:", "if False:"),),
-    "settled before the effects": (
+    "retried with old budgets": Mutant(
+        7,
+        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+    ),
+    "cancellation ignored by the settle": Mutant(
+        1,
+        Code(settle._through_the_fence, "if cancelled:", "if False:"),
+    ),
+    "settled before the effects": Mutant(
+        2,
         Instead(TransactionScope, "__enter__", _settle_first),
         Instead(TransactionScope, "_settle", _nothing),
     ),
-    "settled after the effects": (Instead(TransactionScope, "__exit__", _settle_afterwards),),
-    "once() forgets": (Code(markers.find, "return None if row is None else str(row[0])", "return None"),),
-    "promotion leaves the schedule": (Code(schedule.promote, "tx.run(REMOVE, ", "dict(REMOVE=REMOVE, "),),
-    "promotion by the local clock": (Sql(schedule, "DUE", "{now}", LOCAL),),
-    "promotion of whatever is there": (Sql(schedule, "DUE", "due_at <= {now}", "due_at > 0"),),
-    "delays by the local clock": (Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),),
-    "signs of life by the local clock": (Sql(processes, "BEAT", "{now}", LOCAL),),
-    "lost answers not given again": (Code(control._counting_earlier_tries, "tried.update(done)", "pass"),),
-    "key not looked up": (Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),),
-    "hints instead of polling": (Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),),
-    "outcomes dropped after an error": (
+    "settled after the effects": Mutant(
+        2,
+        Instead(TransactionScope, "__exit__", _settle_afterwards),
+    ),
+    "once() forgets": Mutant(
+        186,
+        Code(markers.find, "return None if row is None else str(row[0])", "return None"),
+    ),
+    "promotion leaves the schedule": Mutant(
+        0,
+        Code(schedule.promote, "tx.run(REMOVE, ", "dict(REMOVE=REMOVE, "),
+    ),
+    "promotion by the local clock": Mutant(
+        2,
+        Sql(schedule, "DUE", "{now}", LOCAL),
+    ),
+    "promotion of whatever is there": Mutant(
+        3,
+        Sql(schedule, "DUE", "due_at <= {now}", "due_at > 0"),
+    ),
+    "delays by the local clock": Mutant(
+        0,
+        Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
+    ),
+    "signs of life by the local clock": Mutant(
+        22,
+        Sql(processes, "BEAT", "{now}", LOCAL),
+    ),
+    "lost answers not given again": Mutant(
+        118,
+        Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
+    ),
+    "key not looked up": Mutant(
+        3,
+        Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),
+    ),
+    "hints instead of polling": Mutant(
+        4,
+        Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
+    ),
+    "outcomes dropped after an error": Mutant(
+        8,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
     ),
-    "claims with a lost answer forgotten": (Instead(job_source.JobSource, "recover", _nothing),),
+    "claims with a lost answer forgotten": Mutant(
+        58,
+        Instead(job_source.JobSource, "recover", _nothing),
+    ),
 }
