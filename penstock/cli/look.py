@@ -13,7 +13,7 @@ from penstock.cli.output import instant, show_json, show_table, span, when
 from penstock.cli.show_run import show_run
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.gauges import gauges
-from penstock.operate.jobs import JobFilter, Story
+from penstock.operate.jobs import JobFilter, JobRow, Story
 from penstock.operate.overview import Overview, overview
 from penstock.operate.processes import ProcessRow, list_processes
 from penstock.operate.runs import find_run_or_job
@@ -34,11 +34,14 @@ def status(
     if as_json or prometheus:
         show_json(seen) if as_json else out.print(gauges(seen), markup=False, end="")
         return
-    columns = ["queue", "available #", "scheduled #", "running #", "failed #", "oldest waits #"]
+    columns = ["queue", "available #", "limited #", "scheduled #", "running #", "failed #", "oldest waits #"]
     rows = [
         (
             row.queue,
-            *(_bounded(n, seen) for n in (row.available, row.scheduled, row.running, row.failed)),
+            *(
+                _bounded(count, seen)
+                for count in (row.available, row.limited, row.scheduled, row.running, row.failed)
+            ),
             span(row.lag),
         )
         for row in seen.queues
@@ -69,7 +72,7 @@ def jobs(
         show_json(page)
         return
     rows = [
-        (job.id, job.task, job.queue, job.status.value, job.reason, job.attempt, when(job.created_at))
+        (job.id, job.task, job.queue, job.status.value, _why(job), job.attempt, when(job.created_at))
         for job in page.jobs
     ]
     show_table(
@@ -130,6 +133,10 @@ def _status(text: str | None) -> JobStatus | None:
         raise Refusal(f"there is no status {text!r}{nearest(text, list(JobStatus))}") from None
 
 
+def _why(job: JobRow) -> str | None:
+    return f"waits for {job.waits_for}" if job.waits_for else job.reason
+
+
 def _bounded(count: int, seen: Overview) -> str:
     return f"{count:,}+" if count >= seen.count_limit else f"{count:,}"
 
@@ -149,6 +156,7 @@ def _attempts_named(told: Story) -> dict[str, object]:
         "due_at": told.due_at,
         "progress": told.progress,
         "output": told.output,
+        "line": told.line,
         "attempts": attempts,
     }
 
@@ -183,6 +191,9 @@ def _lines(told: Story) -> list[tuple[str, str]]:
     lines = [("job", job.id), ("task", job.task), ("queue", f"{job.queue}, priority {job.priority}")]
     reason = f": {Reason(job.reason).explanation}" if job.reason else ""
     lines.append(("status", f"{job.status.value}{reason}"))
+    if job.waits_for:
+        most, used, before = told.line or ("?", "?", "?")
+        lines.append(("waits for", f"{job.waits_for} ({used} of {most} taken; {before} before it)"))
     if job.run_id:
         lines.append(("run", f"{job.run_id}, step {job.node}{f' [{job.path}]' if job.path else ''}"))
     if job.key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.operate.overview import Overview
 from penstock.telemetry.exposition import Family, expose, labelled
 
-STATES = ("available", "scheduled", "running", "failed")
+STATES = ("available", "limited", "scheduled", "running", "failed")
 
 
 def gauges(seen: Overview) -> str:

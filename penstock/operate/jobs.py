@@ -11,6 +11,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate.overview import claimed_ids
 from penstock.queue import read
+from penstock.queue.slots import USED
 from penstock.values.status import JobStatus
 
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -20,7 +21,8 @@ MOST_WALKED = 100_000
 
 COLUMNS = """
 SELECT j.id, j.task, j.queue, j.priority, s.status, s.reason, s.retry_count, s.crash_count, j.created_at,
-       s.claimed_at, s.finished_at, s.process_id, j.job_key, j.run_id, j.node, j.path, s.generation
+       s.claimed_at, s.finished_at, s.process_id, j.job_key, j.run_id, j.node, j.path, s.generation,
+       (SELECT MIN(p.limit_key) FROM {parked} p WHERE p.job_id = j.id AND s.status = 'available')
 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 """
 WALK = " WHERE j.id < :before AND j.id >= :low"
@@ -31,6 +33,12 @@ FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_
 WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 3"
 PAYLOAD = "SELECT payload, options, max_crashes FROM {jobs} WHERE id = :id"
 DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
+LINE = f"""
+SELECT l.most, {USED}, (SELECT COUNT(*) FROM {{parked}} p JOIN {{parked}} me ON me.job_id = :id
+    AND me.limit_key = p.limit_key WHERE p.limit_key = l.limit_key
+    AND (p.tier < me.tier OR (p.tier = me.tier AND p.place < me.place)))
+FROM {{limits}} l WHERE l.limit_key = :key
+"""
 HOLDER = "SELECT host, pid, role, {now} - heartbeat_at FROM {processes} WHERE id = :id"
 
 
@@ -55,6 +63,8 @@ class JobRow:
     node: str | None
     path: str | None
     attempt: int
+    waits_for: str | None
+    """The key of the limit that has no room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,8 @@ class Story:
     attempts: list[Row] = field(default_factory=list)
     """(number, process, started_at, finished_at, outcome, error_type, error, traceback)"""
     output: str | None = None
+    line: Row | None = None
+    """Of the limit that it waits for: (how many it allows, how many it has, how many come before this job)"""
 
 
 def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> Page:
@@ -130,6 +142,7 @@ def story(tx: Transaction, id: str) -> Story | None:
         tx.row(read.PROGRESS, id=id),
         tx.rows(read.ATTEMPTS, id=id),
         output[0] if output else None,
+        tx.row(LINE, id=id, key=job.waits_for) if job.waits_for else None,
     )
 
 

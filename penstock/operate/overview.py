@@ -25,6 +25,9 @@ FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
 SCHEDULED = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted GROUP BY queue
 """
+LIMITED = """
+SELECT queue, COUNT(*) FROM (SELECT queue FROM {parked} LIMIT :limit) counted GROUP BY queue
+"""
 DEAD = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {dead_letters} LIMIT :limit) counted GROUP BY queue
 """
@@ -51,6 +54,8 @@ class QueueCounts:
     running: int = 0
     failed: int = 0
     lag: float | None = None
+    limited: int = 0
+    """Available, but waiting until their limits have room for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Ov
         counts[queue]["available"] = int(_one(tx, READY, queue=queue, limit=limit))
     for name, found in (
         ("scheduled", tx.rows(SCHEDULED, limit=limit)),
+        ("limited", tx.rows(LIMITED, limit=limit)),
         ("failed", tx.rows(DEAD, limit=limit)),
         ("running", running(tx).items()),
     ):
