@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import Any
@@ -24,6 +25,11 @@ from penstock.values.outcome import Event, Released
 
 TURN = 0.02
 """About what a turn of the pump takes: so much work may wait here as is done in that time."""
+
+
+BREATH = 32
+"""After so many short handlers the loop's thread lets others have the interpreter. The pump, back from the database,
+would else wait five milliseconds for it, several times a turn."""
 
 
 class Crew:
@@ -55,6 +61,7 @@ class Crew:
         self.leaving = False
         self._accepted = 0
         self._average = 0.05
+        self._breathless = 0
         self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
         self.executors: dict[str, Executor] = {
             "async": LoopExecutor(around, self._done, self._done_elsewhere, self._vacated, stream),
@@ -93,6 +100,10 @@ class Crew:
             attempt = work.attempt(event, random.random)
             self._average += (attempt.began_ago / 1_000_000 - self._average) * 0.05
             self.finished(attempt)
+            self._breathless += 1
+            if self._breathless >= BREATH:
+                self._breathless = 0
+                time.sleep(0)
         if self.waiting:
             self._start_waiting()
 
