@@ -20,7 +20,12 @@ PenstockError
 ├── ActionRefused                 the job or run is not in a state that allows the action
 │   ├── ReviveError
 │   ├── DefinitionsDiffer         a run cannot go on with another definition
-│   └── CancelConflict
+│   ├── CancelConflict
+│   └── TokenError                a resume token cannot be used; nothing was changed
+│       ├── TokenForged           ... it was not signed by this installation
+│       ├── TokenExpired          ... its time is over
+│       ├── TokenSpent            ... what it was for has been answered, or did not wait for longer
+│       └── RunOver               ... the run has ended, or is about to
 └── DatabaseError
     ├── DatabaseUnavailable       no connection, or it was lost and the retries are spent
     ├── SchemaOutdated            the tables are older than this version of Penstock
@@ -227,6 +232,26 @@ class DefinitionsDiffer(ActionRefused):
 
 class CancelConflict(ActionRefused):
     """The job or run cannot be cancelled, because it has ended or something else is ending it."""
+
+
+class TokenError(ActionRefused):
+    """A resume token cannot be used; nothing was changed."""
+
+
+class TokenForged(TokenError):
+    """The token was not signed with a secret of this installation, or was changed."""
+
+
+class TokenExpired(TokenError):
+    """The token's time is over."""
+
+
+class TokenSpent(TokenError):
+    """The wait that the token was for was answered before, or did not wait for longer."""
+
+
+class RunOver(TokenError):
+    """The run that the token was for has ended, or is about to."""
 
 
 class DatabaseError(PenstockError):

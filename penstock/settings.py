@@ -71,6 +71,13 @@ class Settings:
         90 * _DAY, "How long the trail of what people did is kept; none: for ever.", optional(seconds(0))
     )
 
+    secret: tuple[str, ...] | None = _setting(
+        None,
+        "What resume tokens are signed with, at least 16 characters; several: the first signs, all are accepted.",
+        optional(readers.secrets),
+        secret=True,
+    )
+
     queues: tuple[QueueLimit, ...] | None = _setting(
         None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(readers.queues)
     )

@@ -17,7 +17,8 @@ from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
 from penstock.cli.producing import enqueue
 from penstock.cli.reconcilers import reconcilers
-from penstock.cli.runs import pause, resume, revive, run, runs, signal, then
+from penstock.cli.runs import pause, resume, revive, run, runs, then
+from penstock.cli.signals import signal, token
 from penstock.cli.steer import cancel, retry
 from penstock.cli.upkeep import check, doctor, migrate, prune
 from penstock.cli.worker import worker
@@ -40,6 +41,7 @@ COMMANDS: list[Callable[..., None]] = [
     rerun,
     retry,
     signal,
+    token,
     then,
     diff,
     migrate_run,

@@ -1,4 +1,4 @@
-"""Commands about runs: run, runs, pause, resume, revive, signal, then."""
+"""Commands about runs: run, runs, pause, resume, revive, then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.cli.producing import trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
 from penstock.errors import ResultTimeout, RunFailed
-from penstock.operate.runs import RunRow, find_run, list_runs, signals_of
+from penstock.operate.runs import RunRow, find_run, list_runs
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
 from penstock.pipelines.steerable import CURRENT, OWN
@@ -159,31 +159,6 @@ def revive(
         )
 
 
-def signal(
-    run: RunId,
-    name: Annotated[str, typer.Argument(help="the signal")],
-    value: Annotated[str | None, typer.Argument(help="its value, as JSON or plain text")] = None,
-    by: By = None,
-    why: Why = None,
-    app: App = None,
-    database: DatabaseUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give a signal that a step waits for, now or later."""
-    given = None if value is None else _value(value)
-    with steered(app, database, by, why) as found:
-        waiting = the_run(found, run)
-        known = found.database.read(signals_of, waiting.id)
-        if name not in known:
-            others = f"; it waits for {', '.join(sorted(known))}" if known else ", nor for any other signal"
-            raise Refusal(f"no step of run {waiting.id} waits for {name!r}{others}{nearest(name, known)}")
-        done = waiting.signal(name, given)
-    word = f"has the signal {name}" if done else f"had the signal {name} before, and that one stands"
-    show_json({waiting.id: done}) if as_json else out.print(f"{waiting.id} {word}", markup=False)
-    if not done:
-        raise typer.Exit(BAD)
-
-
 def then(
     run: RunId,
     target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
@@ -232,9 +207,9 @@ def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
     for text in given:
         name, equals, value = text.partition("=")
         if equals and name.isidentifier():
-            kwargs[name] = _value(value)
+            kwargs[name] = read_value(value)
         else:
-            args.append(_value(text))
+            args.append(read_value(text))
     return args, kwargs
 
 
@@ -251,7 +226,7 @@ def _await(run: Run, timeout: float | None) -> RunStatus:
     return run.status
 
 
-def _value(text: str) -> Any:
+def read_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

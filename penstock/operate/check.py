@@ -55,4 +55,13 @@ def check_reconcilers(app: Any) -> Iterable[Problem]:
         yield Problem(lack.table, f"lacks {lack.what}. Add it: {lack.sql}")
 
 
-CHECKS: list[Check] = [check_tasks, check_reconcilers]
+def check_pipelines(app: Any) -> Iterable[Problem]:
+    """Every definition can be built, and does not ask for what the settings do not give."""
+    for name, pipeline in sorted(app.pipelines.items()):
+        try:
+            _ = pipeline.runnable
+        except PenstockError as error:
+            yield Problem(name, str(error))
+
+
+CHECKS: list[Check] = [check_tasks, check_pipelines, check_reconcilers]

@@ -21,6 +21,7 @@ from penstock.operate import dead_letters, overview
 from penstock.operate.processes import list_processes
 from penstock.operate.reconcilers import lacks, look
 from penstock.pipelines import stuck
+from penstock.pipelines.timers import REMIND_SIGNED
 from penstock.queue import claim
 from penstock.queue.retention import FIRST_ID
 from penstock.reconcile.definition import Reconciler
@@ -37,6 +38,7 @@ SELECT COUNT(*) FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WH
   AND c.claimed_at < {now} - :age
 """
 OVERDUE = "SELECT {now} - MIN(due_at) FROM {scheduled}"
+OVERDUE_TIMERS = "SELECT kind, {now} - MIN(due_at) FROM {timers} WHERE due_at <= {now} GROUP BY kind"
 TASKS = """
 SELECT task, COUNT(*) FROM (
   SELECT task FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT :limit) head
@@ -173,6 +175,19 @@ def waiting(patient: Patient) -> Iterable[Finding]:
         yield Finding("scheduled", Level.PROBLEM, message, "Start a worker: every worker promotes due work.")
 
 
+def timers(patient: Patient) -> Iterable[Finding]:
+    """What is to be done for runs at a time, and for how long nobody has done it."""
+    rows = patient.database.read(lambda tx: tx.rows(OVERDUE_TIMERS))
+    late = {str(kind): float(micros) / 1e6 for kind, micros in rows if float(micros) > LAG * 1e6}
+    for kind, seconds in sorted(late.items()):
+        advice = "Start a worker: every worker looks after runs."
+        if kind == REMIND_SIGNED:
+            advice = "These reminders hold a token: give the workers the secret (PENSTOCK_SECRET)."
+        yield Finding("timers", Level.PROBLEM, f"timers of kind {kind!r} are due for {seconds:.0f} s", advice)
+    if not late:
+        yield Finding("timers", Level.OK, f"no timer of a run is due for more than {LAG:.0f} s")
+
+
 def unknown_tasks(patient: Patient) -> Iterable[Finding]:
     """Work that no process of this app can run. Looks at the head of each lane only."""
     if not patient.tasks:
@@ -265,6 +280,7 @@ CHECKS: list[Check] = [
     processes,
     claims,
     waiting,
+    timers,
     unknown_tasks,
     runs,
     letters,

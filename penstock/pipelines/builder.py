@@ -12,12 +12,13 @@ from dataclasses import replace
 from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import argument, check_call, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee
-from penstock.pipelines.definition import Kind, Node, StepOptions, Wait
+from penstock.pipelines.definition import Kind, Node, StepOptions
 from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, short_name
 from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Output, Param, outputs_in, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
 from penstock.pipelines.options import StepSettings, read_settings, step_settings
+from penstock.pipelines.wait import Wait
 
 
 class Builder(Drafting):

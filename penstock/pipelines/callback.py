@@ -9,7 +9,7 @@ from typing import cast
 
 from penstock.pipelines.expressions import JsonValue
 
-ALIASES = {"run": "run_id", "id": "run_id"}
+ALIASES = {"run": "run_id", "id": "run_id", "name": "signal"}
 
 
 @dataclass(frozen=True, slots=True)

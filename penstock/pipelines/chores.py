@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
+from pydantic_core import from_json
+
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.pipelines import (
     chains,
     deadline,
     giving_up,
+    reminders,
     retention,
     signals,
     steering,
@@ -67,8 +70,8 @@ class Chores:
     def turn(self) -> bool:
         """True if there was something to do."""
         database = self.host.database
-        due, expands = database.read(timers.look)
-        worked = due == 0 and database.in_transaction(self.timer)
+        due, expands = database.read(timers.look, self._left)
+        worked = due == 0 and self.take_timer()
         if expands:
             worked |= database.in_transaction(self.advancer.turn)
         worked |= self._rounds()
@@ -125,10 +128,22 @@ class Chores:
             removed += gone
         return removed
 
+    @property
+    def _left(self) -> str:
+        """The kind of timers that others must take: without a secret nothing can be signed."""
+        return timers.REMIND_SIGNED if self.desk.host.settings.secret is None else ""
+
+    def take_timer(self) -> bool:
+        """Take a timer that is due, in a transaction of its own. False: there is none."""
+        try:
+            return self.host.database.in_transaction(self.timer)
+        except signals.Overtaken:
+            return True
+
     def timer(self, tx: Transaction) -> bool:
         """One timer that is due."""
         tx.stage("timer")
-        row = tx.row(timers.NEXT)
+        row = tx.row(timers.NEXT, left=self._left)
         if row is None:
             return False
         due, id, kind, run, job, data = row
@@ -138,8 +153,14 @@ class Chores:
                 trigger.start(self.desk, tx, run)
             case timers.SIGNAL:
                 self._follow(tx, signals.deliver(self.desk, tx, run, data))
+            case timers.ELEMENT_SIGNAL:
+                self._follow(tx, signals.deliver(self.desk, tx, run, *from_json(data)))
             case timers.WAIT:
-                self._follow(tx, signals.time_out(self.desk, tx, run, job, data))
+                ended = signals.time_out(self.desk, tx, run, job, data)
+                self._follow(tx, ended)
+                signals.confirm(self.desk, tx, run, data, ended)
+            case timers.REMIND | timers.REMIND_SIGNED:
+                reminders.remind(self.desk, tx, run, job, data, int(due))
             case timers.DEADLINE:
                 deadline.exceed(self.desk, tx, run)
             case timers.INTERRUPT:

@@ -8,8 +8,11 @@ from typing import Any, cast, overload
 from penstock.errors import DefinitionError
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
+from penstock.pipelines.resuming import Use
+from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
 from penstock.task import Task
+from penstock.values.codec import encode
 
 
 class Pipelines:
@@ -66,6 +69,23 @@ class Pipelines:
             name = f"then.{target.name}"
             return self.pipelines.get(name) or self.flow(name).start(target)
         raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
+
+    def resume(self, token: str, value: object = None) -> Run:
+        """Give the signal that a token allows (see `run.token`), in the name of whoever is `acting`; its run.
+
+        Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
+        """
+        host = cast(Host, self)
+        text = encode(value, limit=host.settings.payload_limit, name="the value given to resume()")
+        use = Use(self.engine.desk, token, text)
+        host.prepare()
+        host.database.in_transaction(use)
+        resumed = Run(host, use.ticket.run)
+        resumed.delivered(use.ticket.signal, use.ticket.path)
+        return resumed
+
+    async def resume_async(self, token: str, value: object = None) -> Run:
+        return await cast(Host, self).doors.run(self.resume, token, value)
 
     def next_chore(self) -> float | None:
         """Seconds until there is something to look after for a run, as far as is known."""

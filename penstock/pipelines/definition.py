@@ -25,6 +25,7 @@ from penstock.pipelines.expressions import (
     outputs_in,
     to_json,
 )
+from penstock.pipelines.wait import Wait
 
 FORMAT = 2
 RESERVED = "@"
@@ -95,14 +96,6 @@ class StepOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """How long a step waits for its signal, and the value it has if none comes (`default` is JSON text)."""
-
-    timeout: float | None = None
-    default: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """One place in the graph.
 
@@ -151,7 +144,7 @@ class Node:
             if value:
                 stored[name] = list(value)
         if self.wait is not None:
-            stored["wait"] = [self.wait.timeout, self.wait.default]
+            stored["wait"] = self.wait.to_json()
         if options := self.options.to_json():
             stored["options"] = options
         return stored
@@ -171,7 +164,7 @@ class Node:
             scope=cast("tuple[str, ...]", tuple(raw.get("scope", []))),
             arm=cast("tuple[str, int]", tuple(arm)) if arm else None,
             arms=cast("tuple[str | None, ...]", tuple(raw.get("arms", []))),
-            wait=Wait(*cast("list[float]", raw["wait"])) if "wait" in raw else None,  # type: ignore[arg-type]
+            wait=Wait.from_json(raw["wait"]) if "wait" in raw else None,
             options=StepOptions.from_json(cast("dict[str, JsonValue]", stored.get("options", {}))),
         )
 
@@ -214,6 +207,12 @@ class Definition:
     def hash(self) -> str:
         """The identity of this definition, equal on every boot and host."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def signs(self) -> bool:
+        """Whether somebody is reminded with a token, for which there must be a secret."""
+        waits = [node.wait for node in self.nodes if node.wait is not None]
+        return any(wait.remind is not None and wait.remind.signs for wait in waits)
 
     @classmethod
     def from_text(cls, text: str) -> Definition:

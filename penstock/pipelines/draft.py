@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import DefinitionError
-from penstock.pipelines.definition import RESERVED, Kind, Node, StepOptions, Wait
+from penstock.pipelines.definition import RESERVED, Kind, Node, StepOptions
 from penstock.pipelines.expressions import Expr, renamed
+from penstock.pipelines.wait import Wait
 
 Scope = tuple[str, ...]
 Arm = tuple[str, int]

@@ -66,7 +66,7 @@ class Engine:
     def work_off(self, most: int = 1000) -> None:
         """Do what is due for runs now, instead of leaving it to the workers."""
         for _ in range(most):
-            if not self.host.database.in_transaction(self.chores.timer):
+            if not self.chores.take_timer():
                 break
         if self.host.inline is not None:
             self.host.inline([])

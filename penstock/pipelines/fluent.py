@@ -97,10 +97,17 @@ class Verbs(ABC):
         return self._then("barrier", lambda growth: growth.barrier())
 
     def wait_for(
-        self, signal: str, *, timeout: float | None = None, default: object = MISSING, key: str | None = None
+        self,
+        signal: str,
+        *,
+        timeout: float | None = None,
+        default: object = MISSING,
+        remind: Callee | None = None,
+        remind_every: float | None = None,
+        key: str | None = None,
     ) -> Self:
         """Pause until the signal comes; its value goes on."""
-        wait = wait_options(signal, timeout, default)
+        wait = wait_options(signal, timeout, default, remind, remind_every)
         return self._then("wait_for", lambda growth: growth.wait_for(signal, wait, key))
 
     def _then(self, name: str, play: Callable[[Growth], None]) -> Self:

@@ -13,11 +13,13 @@ from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import constant_text, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee, Fragment
 from penstock.pipelines.builder import Builder
-from penstock.pipelines.definition import Definition, Wait
+from penstock.pipelines.definition import Definition
 from penstock.pipelines.drafting import Frame
 from penstock.pipelines.handles import Handle, label_of, scope_of
 from penstock.pipelines.options import seconds
+from penstock.pipelines.reminding import read_reminder
 from penstock.pipelines.settings import PipelineSettings, finish, plain_parameters
+from penstock.pipelines.wait import Wait
 
 
 class Missing:
@@ -104,17 +106,23 @@ def wait_for(
     *,
     timeout: float | None = None,
     default: object = MISSING,
+    remind: Callee | None = None,
+    remind_every: float | None = None,
     after: Sequence[object] = (),
     key: str | None = None,
 ) -> Any:
     """A step that waits, without holding a worker, until `run.signal(signal, value)`; the value is its own.
 
-    After `timeout` seconds it has the `default` as its value, or fails if there is none.
+    After `timeout` seconds it has the `default` as its value, or fails if there is none. Meanwhile the task `remind`
+    is enqueued every `remind_every` seconds.
     """
-    return _builder("wait_for").wait_for(signal, wait_options(signal, timeout, default), after, key)
+    wait = wait_options(signal, timeout, default, remind, remind_every)
+    return _builder("wait_for").wait_for(signal, wait, after, key)
 
 
-def wait_options(signal: object, timeout: object, default: object) -> Wait:
+def wait_options(
+    signal: object, timeout: object, default: object, remind: object = None, remind_every: object = None
+) -> Wait:
     """Check the arguments of a wait."""
     if not isinstance(signal, str) or not signal or len(signal) > 120:
         raise DefinitionError(
@@ -123,7 +131,11 @@ def wait_options(signal: object, timeout: object, default: object) -> Wait:
     limit = seconds(f"wait_for({signal!r})", "timeout", timeout)
     if default is not MISSING and limit is None:
         raise DefinitionError(f"wait_for({signal!r}): a default needs a timeout after which it is taken")
-    return Wait(limit, None if default is MISSING else constant_text(f"wait_for({signal!r})", default))
+    return Wait(
+        limit,
+        None if default is MISSING else constant_text(f"wait_for({signal!r})", default),
+        read_reminder(f"wait_for({signal!r})", remind, remind_every),
+    )
 
 
 def arm_labels(arms: Mapping[Any, object], otherwise: object) -> tuple[list[str | None], list[object]]:

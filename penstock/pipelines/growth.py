@@ -15,10 +15,10 @@ from penstock.errors import DefinitionError
 from penstock.pipelines.arguments import accepts
 from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.builder import Builder
-from penstock.pipelines.definition import Wait
 from penstock.pipelines.draft import Draft
 from penstock.pipelines.drafting import Frame
 from penstock.pipelines.handles import Handle, node_of
+from penstock.pipelines.wait import Wait
 
 
 class BlockKind(StrEnum):

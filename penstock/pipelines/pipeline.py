@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, cast
 from penstock.errors import ConfigurationError
 from penstock.options import read_options
 from penstock.pipelines.blueprint import Blueprint
+from penstock.pipelines.definition import Definition
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.fluent import FlowBlueprint
@@ -71,6 +72,17 @@ class Pipeline(Blueprint):
         ids = await self.host.engine.trigger_many_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
+    @property
+    def runnable(self) -> Definition:
+        """The definition, if this app can do all that it says."""
+        definition = self.definition
+        if definition.signs and self.host.settings.secret is None:
+            raise ConfigurationError(
+                f"pipeline {self.name!r} reminds somebody with a token, and there is no secret to sign it with: set "
+                "Penstock(..., secret=...) or PENSTOCK_SECRET, or let the reminder do without `token`"
+            )
+        return definition
+
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a run as stored: every parameter by name, defaults included."""
         given = cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs)))
@@ -97,7 +109,7 @@ class Pipeline(Blueprint):
         given = read_options(self.name, self.overrides)
         new = NewRun(
             new_id(),
-            self.definition,
+            self.runnable,
             self.encode(args, kwargs),
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),

@@ -22,6 +22,7 @@ STEPS = "SELECT id FROM {jobs} WHERE run_id = :run LIMIT :limit"
 OF_A_RUN = (
     "DELETE FROM {joins} WHERE run_id = :run",
     "DELETE FROM {signals} WHERE run_id = :run",
+    "DELETE FROM {element_signals} WHERE run_id = :run",
     "DELETE FROM {tuples} WHERE run_id = :run",
     "DELETE FROM {chains} WHERE downstream_id = :run OR upstream_id = :run",
     "DELETE FROM {advancements} WHERE run_id = :run",

@@ -41,6 +41,10 @@ COPY_SIGNALS = """
 INSERT INTO {signals} (run_id, name, value, signalled_at)
 SELECT :new, name, value, signalled_at FROM {signals} WHERE run_id = :old
 """
+COPY_ELEMENT_SIGNALS = """
+INSERT INTO {element_signals} (run_id, name, path, value, signalled_at)
+SELECT :new, name, path, value, signalled_at FROM {element_signals} WHERE run_id = :old
+"""
 COPY_CONTEXT = """
 INSERT INTO {tuples} (run_id, tuple_key, value, setter, set_at)
 SELECT :new, tuple_key, value, setter, set_at FROM {tuples} WHERE run_id = :old
@@ -101,6 +105,7 @@ def _adapted(run: str, stored: str, current: Current | None) -> str:
 def inherit(tx: Transaction, old: str, new: str, context: bool) -> None:
     """What a revived run is given of the old one beside its outputs: its signals and, if wished, its context."""
     tx.run(COPY_SIGNALS, new=new, old=old)
+    tx.run(COPY_ELEMENT_SIGNALS, new=new, old=old)
     if context:
         tx.run(COPY_CONTEXT, new=new, old=old)
 

@@ -7,28 +7,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from penstock.errors import PenstockError, ResultTimeout, RunFailed
+from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, Patience, instant
-from penstock.pipelines import reading, results, signals
+from penstock.pipelines import answers, reading, results, signals
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Origin
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.engine import Host as EngineHost
-from penstock.pipelines.paths import path_of
+from penstock.pipelines.paths import Path, path_of, path_text
 from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.redefining import Redefinable
+from penstock.pipelines.resuming import issue, secrets_of
 from penstock.pipelines.runs import view, wiring_for
 from penstock.pipelines.steerable import Steerable
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.run_context import RunContext
 from penstock.values.codec import decode, encode
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.units import parse_seconds
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
 
+DAY = 86_400.0
 FIRST_LOOK = 0.02
 """Runs take a while: the end is told, and looked for by polling only where nobody can be told."""
 
@@ -133,21 +136,51 @@ class Run(Steerable, Redefinable):
 
     # steering
 
-    def signal(self, name: str, value: object = None) -> bool:
-        """Give a signal that a step waits for, now or later. False: it was given before, and that one stands."""
+    def signal(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
+        """Give a signal that a step waits for, now or later. False: it was given before, and that one stands.
+
+        `path`: only to the wait of this element, by its index in each enclosing expand.
+        """
         text = encode(value, limit=self._host.settings.payload_limit, name=f"the signal {name!r}")
-        given = self._host.database.in_transaction(signals.record, self.id, name, text)
-        self._host.database.in_transaction(self._deliver, name)
-        if self._host.inline is not None:
-            self._host.inline([])
+        where = answers.read_path(path)
+
+        def record(tx: Transaction) -> bool:
+            if where:
+                answers.check_place(self._host.engine.desk, tx, self.id, name, where)
+            return signals.record(tx, self.id, name, text, where)
+
+        given = self._host.database.in_transaction(record)
+        self.delivered(name, where)
         return given
 
-    async def signal_async(self, name: str, value: object = None) -> bool:
-        return await self._host.doors.run(self.signal, name, value)
+    async def signal_async(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
+        return await self._host.doors.run(self.signal, name, value, path)
 
-    def _deliver(self, tx: Transaction, name: str) -> None:
+    def token(self, name: str, expires: float | str = DAY, path: Sequence[int] | None = None) -> str:
+        """A signed text with which `app.resume(token, value)` gives this signal, once, within `expires` seconds.
+
+        `path`: only to the wait of this element. It can be sent by mail or as a link: whoever has it may use it.
+        """
+        seconds, where = _seconds(expires), answers.read_path(path)
+        secrets_of(self._host.settings)
+        self._host.prepare()
+        issued = self._host.database.read
+        return issued(lambda tx: issue(self._host.engine.desk, tx, self.id, name, where, seconds))
+
+    async def token_async(
+        self, name: str, expires: float | str = DAY, path: Sequence[int] | None = None
+    ) -> str:
+        return await self._host.doors.run(self.token, name, expires, path)
+
+    def delivered(self, name: str, path: Path) -> None:
+        """After a signal was recorded: do now what its timer would do later."""
+        self._host.database.in_transaction(self._deliver, name, path_text(path))
+        if self._host.inline is not None:
+            self._host.inline([])
+
+    def _deliver(self, tx: Transaction, name: str, path: str) -> None:
         desk = self._host.engine.desk
-        ended = signals.deliver(desk, tx, self.id, name)
+        ended = signals.deliver(desk, tx, self.id, name, path)
         if ended:
             follow(desk, tx, ended)
 
@@ -204,6 +237,16 @@ class Run(Steerable, Redefinable):
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
+
+
+def _seconds(expires: object) -> float:
+    try:
+        found = parse_seconds(expires)  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError):
+        found = 0.0
+    if found <= 0:
+        raise ConfigurationError(f"expires={expires!r}: give a number of seconds, or a text such as '2d'")
+    return found
 
 
 def _step(row: Sequence[Any], attempts: list[Sequence[Any]]) -> Step:

@@ -3,6 +3,10 @@
 Recording a signal and beginning to wait both lock the run's row, so one of the two sees the other. The signal is
 recorded in a transaction that locks nothing else, together with a timer that says it is to be delivered; delivery is
 a transaction of its own, done at once by whoever gave the signal and, should that process die, by the timer.
+
+A wait that has lasted long enough has its default, unless a signal was given. It ends the step first, as the order of
+locks wants it, and looks last, under the run's lock, whether it was overtaken; if so, it takes everything back. So who
+was told that a signal was taken, while the step waited, has given it.
 """
 
 from __future__ import annotations
@@ -11,26 +15,30 @@ from collections.abc import Mapping, Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
-from penstock.pipelines import lineage, timers
+from penstock.pipelines import answers, lineage, reminders, timers
 from penstock.pipelines.apply import Application
-from penstock.pipelines.definition import Kind
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.paths import path_text
+from penstock.pipelines.paths import TOP, Path, path_text
 from penstock.pipelines.runs import RunView, views
 from penstock.pipelines.steps import NewStep
+from penstock.pipelines.wait import Wait
 from penstock.pipelines.waiting import Conclusion, conclude
 from penstock.queue import audit
 from penstock.queue.jobs import Ended
 from penstock.queue.read import LAST_ERROR
 from penstock.values.status import JobStatus, Reason
 
-SIGNALS = "SELECT run_id, name, value FROM {signals} WHERE run_id {among:ids:uuid}"
 LOCK_RUN = "SELECT ended_at FROM {runs} WHERE id = :id {lock}"
-KNOWN = "SELECT value FROM {signals} WHERE run_id = :run AND name = :name"
 WAITING = """
-SELECT j.id FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+SELECT j.id, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND j.node {among:nodes:text} AND s.status = 'waiting'
 """
+AT_PATH = " AND j.path = :path"
+PATH = "SELECT path FROM {jobs} WHERE id = :job"
+
+
+class Overtaken(Exception):
+    """A signal was recorded while a wait was timing out: nothing of that counts, and the timer is still there."""
 
 
 def arrange(application: Application, waits: Mapping[str, Sequence[NewStep]]) -> list[Ended]:
@@ -38,7 +46,9 @@ def arrange(application: Application, waits: Mapping[str, Sequence[NewStep]]) ->
     if not waits:
         return []
     tx = application.tx
-    given = {(run, name): value for run, name, value in tx.rows(SIGNALS, ids=sorted(waits))}
+    given = answers.given(
+        tx, list(waits), [path_text(step.path) for steps in waits.values() for step in steps]
+    )
     concluded: dict[str, Conclusion] = {}
     for run, steps in waits.items():
         places = application.runs[run].wiring.places
@@ -47,12 +57,23 @@ def arrange(application: Application, waits: Mapping[str, Sequence[NewStep]]) ->
             node = places[step.node].node
             if step.id in over:
                 concluded[step.id] = over[step.id]
-            elif (run, node.target) in given:
-                concluded[step.id] = Conclusion(JobStatus.SUCCEEDED, given[run, node.target])
-            elif node.wait is not None and node.wait.timeout is not None:
-                timers.set(tx, timers.WAIT, run, after=node.wait.timeout, job=step.id, data=step.node)
-                application.desk.tell_chores(tx)
+                continue
+            own, general = (run, node.target, path_text(step.path)), (run, node.target, "")
+            if own in given or general in given:
+                value = given[own] if own in given else given[general]
+                concluded[step.id] = Conclusion(JobStatus.SUCCEEDED, value)
+            elif node.wait is not None:
+                _set_timers(application, step, node.wait)
     return conclude(tx, concluded)
+
+
+def _set_timers(application: Application, step: NewStep, wait: Wait) -> None:
+    if wait.timeout is not None:
+        timers.set(application.tx, timers.WAIT, step.run_id, after=wait.timeout, job=step.id, data=step.node)
+    if wait.remind is not None:
+        reminders.begin(application.tx, step.run_id, step.id, step.node, wait.remind)
+    if wait.timeout is not None or wait.remind is not None:
+        application.desk.tell_chores(application.tx)
 
 
 def _over_before(application: Application, run: RunView, steps: Sequence[NewStep]) -> dict[str, Conclusion]:
@@ -77,40 +98,42 @@ def _over_before(application: Application, run: RunView, steps: Sequence[NewStep
     return over
 
 
-def record(tx: Transaction, run: str, name: str, value: str) -> bool:
+def record(tx: Transaction, run: str, name: str, value: str, path: Path = TOP) -> bool:
     """Write a signal down. False: it was given before, and the first one stands."""
     tx.stage("signal")
     row = tx.row(LOCK_RUN, id=run)
     if row is None:
         raise ActionRefused(f"there is no run {run}")
-    if tx.row(KNOWN, run=run, name=name) is not None:
+    if answers.find(tx, run, name, path_text(path)) is not None:
         return False
     if row[0] is not None:
         raise ActionRefused(f"run {run} has ended: nothing in it waits for a signal any more")
-    tx.insert("signals", [{"run_id": run, "name": name, "value": value}], signalled_at="{now}")
-    timers.set(tx, timers.SIGNAL, run, data=name)
-    audit.of_run(tx, "signal", run, signal=name)
+    answers.write(tx, run, name, value, path)
+    audit.of_run(tx, "signal", run, signal=name, path=list(path) or None)
     return True
 
 
-def deliver(desk: Desk, tx: Transaction, run: str, name: str) -> list[Ended]:
+def deliver(desk: Desk, tx: Transaction, run: str, name: str, path: str = "") -> list[Ended]:
     """End the steps that wait for a signal which has been recorded; what is to follow."""
     tx.stage("deliver")
-    known = tx.row(KNOWN, run=run, name=name)
-    view = views(desk, tx, [run]).get(run)
-    if known is None or view is None:
-        return []
-    nodes = [
-        node.key for node in view.wiring.definition.nodes if node.kind is Kind.WAIT and node.target == name
-    ]
+    nodes = [node.key for node in answers.waits_for(desk, tx, run, name)]
     if not nodes:
         return []
-    ids = [id for (id,) in tx.rows(WAITING, run=run, nodes=nodes)]
-    return conclude(tx, {id: Conclusion(JobStatus.SUCCEEDED, known[0]) for id in ids})
+    if path:
+        found = tx.rows(WAITING + AT_PATH, run=run, nodes=nodes, path=path)
+    else:
+        found = tx.rows(WAITING, run=run, nodes=nodes)
+    given = answers.given(tx, [run], [path or "" for _, path in found])
+    concluded = {}
+    for id, at in found:
+        value = given.get((run, name, at or ""), given.get((run, name, "")))
+        if value is not None:
+            concluded[id] = Conclusion(JobStatus.SUCCEEDED, value)
+    return conclude(tx, concluded)
 
 
 def time_out(desk: Desk, tx: Transaction, run: str, job: str, node: str) -> list[Ended]:
-    """A step has waited long enough: it has its default, or fails.
+    """A step has waited long enough: it has its default, or fails. To be followed by `confirm`.
 
     Unless the signal was given in time and nobody came to deliver it, as after an outage: then that counts.
     """
@@ -118,12 +141,28 @@ def time_out(desk: Desk, tx: Transaction, run: str, job: str, node: str) -> list
     view = views(desk, tx, [run]).get(run)
     if view is None:
         return []
-    wait = view.wiring.places[node].node.wait
+    name, wait = view.wiring.places[node].node.target, view.wiring.places[node].node.wait
     assert wait is not None
-    given = tx.row(KNOWN, run=run, name=view.wiring.places[node].node.target)
+    given = _given_to(tx, run, job, name)
     if given is not None:
-        return conclude(tx, {job: Conclusion(JobStatus.SUCCEEDED, given[0])})
+        return conclude(tx, {job: Conclusion(JobStatus.SUCCEEDED, given)})
     if wait.default is not None:
         return conclude(tx, {job: Conclusion(JobStatus.SUCCEEDED, wait.default)})
-    error = f"no signal {view.wiring.places[node].node.target!r} within {wait.timeout:g} s"
+    error = f"no signal {name!r} within {wait.timeout:g} s"
     return conclude(tx, {job: Conclusion(JobStatus.FAILED, None, Reason.WAIT_TIMED_OUT, error)})
+
+
+def confirm(desk: Desk, tx: Transaction, run: str, node: str, ended: Sequence[Ended]) -> None:
+    """The last statements of a timeout: whoever gives a signal holds the run's row, so it has, or comes too late."""
+    tx.stage("confirm_timeout")
+    view = views(desk, tx, [run]).get(run)
+    if view is None or not ended or tx.row(LOCK_RUN, id=run) is None:
+        return
+    given = _given_to(tx, run, ended[0].job_id, view.wiring.places[node].node.target)
+    if given is not None and given != ended[0].output:
+        raise Overtaken
+
+
+def _given_to(tx: Transaction, run: str, job: str, name: str) -> str | None:
+    row = tx.row(PATH, job=job)
+    return answers.find(tx, run, name, str(row[0] or "")) if row is not None else None

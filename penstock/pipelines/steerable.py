@@ -189,7 +189,7 @@ class Following:
 
     def _new(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun:
         pipeline = self._host.as_pipeline(target)
-        return NewRun(new_id(), pipeline.definition, pipeline.encode(args, kwargs), waits=True)
+        return NewRun(new_id(), pipeline.runnable, pipeline.encode(args, kwargs), waits=True)
 
     def __iter__(self) -> Any:
         return iter(self.runs)

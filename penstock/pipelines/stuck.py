@@ -33,7 +33,8 @@ WHERE j.run_id = :run AND s.status IN ('available', 'scheduled', 'running', 'wai
 """
 EXPANDING = "SELECT 1 FROM {advancements} WHERE run_id = :run LIMIT 1"
 TIMED = """
-SELECT 1 FROM {timers} WHERE run_id = :run AND kind NOT IN ('deadline', 'sweep', 'give_up') LIMIT 1
+SELECT 1 FROM {timers} WHERE run_id = :run AND kind NOT IN ('deadline', 'sweep', 'give_up', 'remind', 'remind_signed')
+LIMIT 1
 """
 LOST = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id

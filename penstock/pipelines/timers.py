@@ -18,6 +18,12 @@ START = "start"
 """A delayed run is due."""
 SIGNAL = "signal"
 """A signal was recorded and is to be delivered."""
+ELEMENT_SIGNAL = "element_signal"
+"""A signal for one element was recorded and is to be delivered."""
+REMIND = "remind"
+"""Somebody is to be reminded that a step waits."""
+REMIND_SIGNED = "remind_signed"
+"""The same, with a token: a process that has no secret leaves it to one that has."""
 SWEEP = "sweep"
 """A run starts nothing more: what has not started is to be skipped."""
 
@@ -37,10 +43,12 @@ CHAIN = "chain"
 
 NEXT = """
 SELECT due_at, id, kind, run_id, job_id, data FROM {timers} {by_key}
-WHERE due_at <= {now} ORDER BY due_at, id LIMIT 1 {lock_skip}
+WHERE due_at <= {now} AND kind <> :left ORDER BY due_at, id LIMIT 1 {lock_skip}
 """
 REMOVE = "DELETE FROM {timers} WHERE due_at = :due AND id = :id"
-LOOK = "SELECT (SELECT MIN(due_at) FROM {timers}) - {now}, EXISTS (SELECT 1 FROM {advancements})"
+LOOK = """
+SELECT (SELECT MIN(due_at) FROM {timers} WHERE kind <> :left) - {now}, EXISTS (SELECT 1 FROM {advancements})
+"""
 """What there may be to do for runs, in one statement: most of the time it is nothing."""
 
 
@@ -62,9 +70,12 @@ def set(  # noqa: A001 - one sets a timer
         tx.insert("timers", [row | {"due_at": at}])
 
 
-def look(tx: Transaction) -> tuple[float | None, bool]:
-    """Seconds until a timer is due, None when there is none; and whether a large expand is under way."""
-    row = tx.row(LOOK)
+def look(tx: Transaction, left: str = "") -> tuple[float | None, bool]:
+    """Seconds until a timer is due, None when there is none; and whether a large expand is under way.
+
+    `left`: the kind that is left to others.
+    """
+    row = tx.row(LOOK, left=left)
     assert row is not None
     due, expands = row
     return None if due is None else max(0.0, float(due) / 1_000_000), bool(expands)

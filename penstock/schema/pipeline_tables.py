@@ -132,6 +132,15 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("signalled_at", micros(), nullable=False),
     )
     Table(
+        f"{prefix}element_signals",
+        metadata,
+        Column("run_id", identifier(), primary_key=True),
+        Column("name", name(), primary_key=True),
+        Column("path", path(), primary_key=True),
+        Column("value", text(), nullable=False),
+        Column("signalled_at", micros(), nullable=False),
+    )
+    Table(
         f"{prefix}tuples",
         metadata,
         Column("run_id", identifier(), primary_key=True),

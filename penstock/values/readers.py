@@ -29,6 +29,7 @@ URL_FORMS = {
 }
 """The accepted beginnings of a database URL, and the kind of database each names."""
 
+SHORTEST_SECRET = 16
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
 _NONE = frozenset({"", "none", "null"})
@@ -115,6 +116,19 @@ def queues(value: object) -> tuple[QueueLimit, ...]:
     if isinstance(value, Iterable):
         return parse_queues(",".join(str(queue) for queue in value))
     raise ValueError('give queues such as "mail:10,default"')
+
+
+def secrets(value: object) -> tuple[str, ...]:
+    """One secret or several; as text, with commas between. What was given stays out of the message."""
+    given = value.split(",") if isinstance(value, str) else value
+    if isinstance(given, list | tuple) and all(isinstance(one, str) for one in given):
+        found = tuple([one.strip() for one in given])
+        if found and min(map(len, found)) >= SHORTEST_SECRET:
+            return found
+    raise ValueError(
+        f"give texts of at least {SHORTEST_SECRET} characters each (in one text, a comma parts two of them), such as "
+        'python -c "import secrets; print(secrets.token_urlsafe(32))" makes'
+    )
 
 
 def database_url(value: object) -> str:

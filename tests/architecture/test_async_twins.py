@@ -7,7 +7,7 @@ import pytest
 from tests.architecture.source import Function, modules
 
 TWINS = {
-    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "run", "runs"},
+    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "resume", "run", "runs"},
     "Task": {"enqueue", "enqueue_many"},
     "Job": {"attempts", "cancel", "result", "retry"},
     "Pipeline": {"trigger", "trigger_many"},
@@ -24,6 +24,7 @@ TWINS = {
         "signal",
         "steps",
         "then",
+        "token",
     },
 }
 

@@ -12,9 +12,34 @@ from penstock.testing import drain
 from penstock.values.acting import this_process
 from tests.conformance.operate.test_run_commands import Cli, cli  # noqa: F401 - a fixture
 
-CHANGING = {"cancel", "enqueue", "pause", "prune", "resume", "retry", "revive", "run", "signal", "then"}
+CHANGING = {
+    "cancel",
+    "enqueue",
+    "migrate-run",
+    "pause",
+    "prune",
+    "rerun",
+    "resume",
+    "retry",
+    "revive",
+    "run",
+    "signal",
+    "then",
+}
 LETTERS = {"retry", "discard"}
-LOOKING = {"audit", "check", "doctor", "jobs", "processes", "reconcilers", "runs", "show", "status"}
+LOOKING = {
+    "audit",
+    "check",
+    "diff",
+    "doctor",
+    "jobs",
+    "processes",
+    "reconcilers",
+    "runs",
+    "show",
+    "status",
+    "token",
+}
 OTHERS = {"dead-letters", "demo", "migrate", "worker"}
 
 
@@ -98,3 +123,25 @@ def test_a_name_that_cannot_be_stored_is_refused_and_nothing_done(cli: Cli) -> N
     run = cli.trigger("approve", 1)
     cli.on("pause", run.id, "--by", "").refused(2, "acting(by='')")
     assert run.status == "running"
+
+
+def test_a_token_is_made_and_used_on_the_command_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    run = cli.trigger("approve", 1)
+    drain(cli.app)
+    cli.on("token", run.id, "approve").refused(2, "PENSTOCK_SECRET")
+    monkeypatch.setenv("PENSTOCK_SECRET", "a secret of sixteen and more")
+    cli.on("token", run.id, "aprove").refused(1, "Did you mean 'approve'")
+    token = cli.on("token", run.id[:-4], "approve", "--expires", "2h").text.strip()
+    told = cli.on("token", run.id, "approve", "--json").json
+    assert (told["run"], told["signal"]) == (run.id, "approve")
+    cli.on("signal", "--token", token + "x").refused(1, "not made by this installation")
+    cli.on("signal", run.id, "approve", "--token", token).refused(2, "says itself what it is for")
+    cli.on("signal", run.id).refused(2, "which signal?")
+    answer = cli.on("signal", "--token", token, '{"fine": true}', "--by", "ann", "--why", "looks good")
+    assert answer.text == f"{run.id} goes on\n"
+    cli.on("signal", "--token", told["token"]).refused(1, "was answered before")
+    drain(cli.app)
+    assert run.result(0)[1] == {"fine": True}
+    (act,) = [act for act in cli.on("audit", "--subject", run.id, "--json").json if act["act"] == "signal"]
+    assert (act["by"], act["why"]) == ("ann", "looks good")
+    assert "a secret of sixteen" not in cli.on("doctor", "--json").text

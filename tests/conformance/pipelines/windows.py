@@ -73,6 +73,14 @@ class Stage:
         def waiting(value: int) -> Any:
             return same(wait_for("go", timeout=60, default="by itself"))
 
+        @app.task(name="nudge")
+        def nudge(run_id: str, count: int) -> str:
+            return f"{run_id} {count}"
+
+        @app.pipeline(name="reminding")
+        def reminding(value: int) -> Any:
+            return same(wait_for("go", timeout=600, remind=nudge, remind_every=50))
+
         @app.pipeline(name="child")
         def child(value: int) -> Any:
             return [wait_for("never"), same(value)]
@@ -191,11 +199,23 @@ def signal(stage: Stage, key: str) -> None:
     assert run.result(0) == "given"
 
 
-@window("wait_timeout", "timer")
+@window("wait_timeout", "confirm_timeout", "timer")
 def timeout_of_a_wait(stage: Stage, key: str) -> None:
     run = stage.run("waiting", key)
     stage.work(LATER)
     assert run.result(0) == "by itself"
+
+
+@window("remind", "timer")
+def reminder(stage: Stage, key: str) -> None:
+    run = stage.run("reminding", key)
+    stage.work(LATER)
+    query = "SELECT job_key FROM {jobs} WHERE task = 'nudge' AND payload LIKE :run"
+    assert len(rows(stage.app, query, run=f"%{run.id}%")) == 1
+    run.signal("go", 7)
+    stage.work(2 * LATER)
+    assert run.result(0) == 7
+    assert len(rows(stage.app, query, run=f"%{run.id}%")) == 1
 
 
 @window("cancel_run", "cancel_children", "sweep", "give_up", "cancel", "timer")
