@@ -16,7 +16,7 @@ from penstock.values.units import QueueLimit
 
 LONGEST = 100 * 366 * 86_400.0
 EXECUTORS = ("async", "thread", "process")
-STEP_ONLY = ("after", "on_failure", "optional")
+STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
 
 
 @dataclass(frozen=True, slots=True)

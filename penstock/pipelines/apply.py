@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines import expand, joins, runs, steps
+from penstock.pipelines import budget, expand, joins, runs, steps
 from penstock.pipelines.changes import (
     Ask,
     Contribution,
@@ -54,6 +54,7 @@ class RunChange:
     mode: RunMode | None = None
     result: str | None = None
     waits: list[NewStep] = field(default_factory=list)
+    reserved: int = 0
     ended: bool = False
 
 
@@ -186,6 +187,7 @@ class Application:
         self.values.marks[run.id, decided.node, decided.path] = (decided.winner, None)
 
     def _fan(self, run: RunView, fan: Fan, value: object) -> None:
+        budget.reserve(run, self.change, fan)
         if fan.width > self.desk.host.settings.inline_fanout:
             expand.begin(self.tx, run, fan)
             self.desk.tell_chores(self.tx)
@@ -209,6 +211,7 @@ class Application:
         self._write_joins()
         wanted = [(run.id, inputs_of(run.wiring, ask.node, ask.path)) for run, ask in asks]
         fetch(self.desk, self.tx, self.values, wanted)
+        budget.look(self.tx, [run for run, _ in asks])
         for run, ask in asks:
             value = asked_value(run.wiring, ask.node, ask.path, self.values.of(run))
             switch = run.wiring.places[ask.node].node.kind is Kind.SWITCH

@@ -41,6 +41,10 @@ class Builder(Drafting):
         step = short_name(callee.name)
         check_call(step, callee.signature, args, kwargs)
         settings = step_settings(step, callee)
+        if settings.options.max_fanout is not None:
+            raise DefinitionError(
+                f"step {step!r}: max_fanout limits an expand: {step}.options(max_fanout=...).map(...)"
+            )
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
         return self._step(callee, settings, args, kwargs, scope, after)
@@ -62,9 +66,10 @@ class Builder(Drafting):
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
         over = self._add(Kind.EXPAND, step, args=(expression_of(step, args[0]),), scope=scope)
         over.after, over.after_keys = _nodes(after), _keys(settings)
-        over.options = StepOptions(on_failure=settings.options.on_failure)
+        own = settings.options
+        over.options = StepOptions(on_failure=own.on_failure, max_fanout=own.max_fanout)
         element = Handle(self, Element(), (*scope, over.id), f"an element of {step}")
-        inner = replace(settings, after=())
+        inner = replace(settings, after=(), options=replace(own, max_fanout=None))
         entry = self._step(callee, inner, [element, *args[1:]], kwargs, (*scope, over.id), [])
         over.base = node_of(entry) or step
         return entry

@@ -178,7 +178,7 @@ class Chores:
             case timers.CHILDREN:
                 steering.cancel_children(tx, run, data)
             case timers.GIVE_UP:
-                self._follow(tx, giving_up.give_up(tx, run, data))
+                self._follow(tx, giving_up.give_up(self.desk, tx, run, data))
             case timers.REQUEUE:
                 steering.requeue(self.desk, tx, run, data)
             case timers.CHAIN:

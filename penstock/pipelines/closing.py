@@ -12,10 +12,10 @@ from functools import partial
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines import callbacks, signals, timers
+from penstock.pipelines import budget, callbacks, signals, stopping, timers
 from penstock.pipelines.apply import Application, RunChange
 from penstock.pipelines.changes import RunMode
-from penstock.pipelines.definition import Strategy
+from penstock.pipelines.definition import Running, Strategy
 from penstock.pipelines.desk import Desk, Mode
 from penstock.pipelines.ending import RunState, status_of
 from penstock.pipelines.results import result_text
@@ -27,16 +27,17 @@ from penstock.values.jsontext import dumps, loads
 from penstock.values.status import JobStatus, Reason, RunStatus
 
 LOCK = """
-SELECT id, mode, failed, halted, reasons, paused_at, ended_at, parent_job_id FROM {runs} {by_key}
+SELECT id, mode, failed, halted, reasons, paused_at, ended_at, parent_job_id, reserved FROM {runs} {by_key}
 WHERE id {among:ids:uuid} ORDER BY id {lock}
 """
 WRITE = """
-UPDATE {runs} {by_key} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons
+UPDATE {runs} {by_key} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons,
+  reserved = :reserved
 WHERE id {among:ids:uuid}
 """
 CLOSE = """
 UPDATE {runs} {by_key} SET mode = :mode, status = :status, failed = :failed, halted = :halted, reasons = :reasons,
-  ended_at = {now}
+  reserved = :reserved, ended_at = {now}
 WHERE id {among:ids:uuid}
 """
 KEEP_RESULT = "UPDATE {runs} SET result = :result WHERE id = :id"
@@ -59,6 +60,7 @@ class _Row(NamedTuple):
     paused: bool
     ended: bool
     parent_job: str | None
+    reserved: int | None
 
     def status(self, ended: bool) -> RunStatus:
         cancelled = self.mode is RunMode.CANCELLED
@@ -108,7 +110,7 @@ def _settle_runs(application: Application) -> list[Ended]:
         row, change, run = _read(stored), changes[id], application.runs[id]
         if row.ended:
             continue
-        after = _changed(row, change)
+        after = _within_budget(_changed(row, change), run)
         _note_mode(application, row, after, id, change)
         status = after.status(change.ended)
         groups[after._replace(parent_job=None), status, change.ended].append(id)
@@ -121,7 +123,7 @@ def _settle_runs(application: Application) -> list[Ended]:
 
 
 def _read(stored: Sequence[object]) -> _Row:
-    mode, failed, halted, reasons, paused, ended, parent = stored
+    mode, failed, halted, reasons, paused, ended, parent, reserved = stored
     known = loads(str(reasons))
     assert isinstance(known, list)
     return _Row(
@@ -132,6 +134,7 @@ def _read(stored: Sequence[object]) -> _Row:
         paused is not None,
         ended is not None,
         None if parent is None else str(parent),
+        None if reserved is None else int(str(reserved)),
     )
 
 
@@ -143,17 +146,33 @@ def _changed(row: _Row, change: RunChange) -> _Row:
         failed=row.failed + len(counted),
         halted=row.halted or any(failed.strategy is Strategy.HALT for failed in counted),
         reasons=tuple(dict.fromkeys([*row.reasons, *[failed.reason.value for failed in counted]])),
+        reserved=(row.reserved or 0) + change.reserved if change.reserved else row.reserved,
     )
+
+
+def _within_budget(row: _Row, run: RunView) -> _Row:
+    """Here, under the lock, it is decided: expands at the same moment may each have seen that there was room."""
+    reason = Reason.MAX_STEPS_EXCEEDED.value
+    if not budget.is_exceeded(run, row.reserved) or reason in row.reasons:
+        return row
+    mode = RunMode.HALTED if row.mode is RunMode.RUNNING else row.mode
+    return row._replace(mode=mode, failed=row.failed + 1, halted=True, reasons=(*row.reasons, reason))
 
 
 def _note_mode(application: Application, before: _Row, after: _Row, id: str, change: RunChange) -> None:
     if after.mode is before.mode:
         return
+    tx, desk, run = application.tx, application.desk, application.runs[id]
+    run.mode = after.mode
+    desk.trace(tx).modes[id] = Mode(after.mode.value, after.paused, run.definition)
     if change.result is not None:
-        application.tx.run(KEEP_RESULT, id=id, result=change.result)
-    if not change.ended:
-        timers.set(application.tx, timers.SWEEP, id)
-        application.desk.tell_chores(application.tx)
+        tx.run(KEEP_RESULT, id=id, result=change.result)
+    if change.ended:
+        return
+    timers.set(tx, timers.SWEEP, id)
+    if after.mode is RunMode.HALTED and run.wiring.definition.halt_running is Running.CANCEL:
+        stopping.tell(tx, id)
+    desk.tell_chores(tx)
 
 
 def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequence[str]) -> None:
@@ -164,6 +183,7 @@ def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequ
         failed=row.failed,
         halted=row.halted,
         reasons=dumps(list(row.reasons)),
+        reserved=row.reserved,
         ids=ids,
     )
 

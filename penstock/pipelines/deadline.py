@@ -9,16 +9,13 @@ from __future__ import annotations
 from functools import partial
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines import timers
+from penstock.pipelines import stopping, timers
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.runs import wiring_for
 from penstock.queue.control import cancel
 from penstock.values.jsontext import dumps, loads
 from penstock.values.status import Reason
-
-GRACE = 10.0
-"""Seconds that a step has, past the deadline of its run, to stop by itself."""
 
 LOCK = """
 SELECT mode, reasons, definition, {now} - started_at FROM {runs} WHERE id = :id AND ended_at IS NULL {lock}
@@ -48,9 +45,7 @@ def exceed(desk: Desk, tx: Transaction, run: str) -> None:
         reasons=dumps([*known, Reason.DEADLINE_EXCEEDED.value]),
     )
     timers.set(tx, timers.SWEEP, run)
-    timers.set(tx, timers.INTERRUPT, run)
-    timers.set(tx, timers.CHILDREN, run, data=f"{GRACE:g}")
-    timers.set(tx, timers.GIVE_UP, run, after=GRACE)
+    stopping.tell(tx, run)
 
 
 def interrupt(desk: Desk, tx: Transaction, run: str) -> None:

@@ -57,6 +57,13 @@ class Kind(StrEnum):
 _STEPS = frozenset({Kind.TASK, Kind.WAIT, Kind.CHILD})
 
 
+class Running(StrEnum):
+    """What a halt does to the steps that are running: let them finish, or tell them to stop."""
+
+    FINISH = "finish"
+    CANCEL = "cancel"
+
+
 class Strategy(StrEnum):
     """What a failed step does to the rest of the run."""
 
@@ -69,10 +76,12 @@ class Strategy(StrEnum):
 @dataclass(frozen=True, slots=True)
 class StepOptions:
     """How one step runs. `job`: what the queue understands, such as priority, as JSON; where `.options()` says
-    nothing, as its task said when the pipeline was defined, so that it is the same wherever the step is made."""
+    nothing, as its task said when the pipeline was defined, so that it is the same wherever the step is made.
+    `max_fanout` is an expand's."""
 
     delay: float | None = None
     on_failure: Strategy | None = None
+    max_fanout: int | None = None
     job: Mapping[str, JsonValue] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, JsonValue]:
@@ -81,6 +90,8 @@ class StepOptions:
             stored["delay"] = self.delay
         if self.on_failure is not None:
             stored["on_failure"] = self.on_failure.value
+        if self.max_fanout is not None:
+            stored["max_fanout"] = self.max_fanout
         if self.job:
             stored["job"] = dict(self.job)
         return stored
@@ -91,6 +102,7 @@ class StepOptions:
         return cls(
             delay=cast("float | None", stored.get("delay")),
             on_failure=Strategy(strategy) if strategy else None,
+            max_fanout=cast("int | None", stored.get("max_fanout")),
             job=cast("dict[str, JsonValue]", stored.get("job", {})),
         )
 
@@ -181,6 +193,8 @@ class Definition:
     max_fanout: int | None = None
     deadline: float | None = None
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
+    max_steps: int | None = None
+    halt_running: Running = Running.FINISH
 
     @cached_property
     def by_key(self) -> Mapping[str, Node]:
@@ -189,19 +203,23 @@ class Definition:
     @cached_property
     def text(self) -> str:
         """The canonical JSON that is stored."""
-        return canonical(
-            {
-                "format": FORMAT,
-                "name": self.name,
-                "params": list(self.params),
-                "nodes": [node.to_json() for node in self.nodes],
-                "result": to_json(self.result),
-                "on_failure": self.on_failure.value,
-                "max_fanout": self.max_fanout,
-                "deadline": self.deadline,
-                "callbacks": {event: [one.to_json() for one in told] for event, told in self.callbacks},
-            }
-        )
+        stored: dict[str, JsonValue] = {
+            "format": FORMAT,
+            "name": self.name,
+            "params": list(self.params),
+            "nodes": [node.to_json() for node in self.nodes],
+            "result": to_json(self.result),
+            "on_failure": self.on_failure.value,
+            "max_fanout": self.max_fanout,
+            "deadline": self.deadline,
+            "callbacks": {event: [one.to_json() for one in told] for event, told in self.callbacks},
+        }
+        # What came later is written only where it is used: definitions from before keep their hashes.
+        if self.max_steps is not None:
+            stored["max_steps"] = self.max_steps
+        if self.halt_running is not Running.FINISH:
+            stored["halt_running"] = self.halt_running.value
+        return canonical(stored)
 
     @cached_property
     def hash(self) -> str:
@@ -234,6 +252,8 @@ class Definition:
                     for event, told in sorted(stored["callbacks"].items())
                 ]
             ),
+            max_steps=stored.get("max_steps"),
+            halt_running=Running(stored.get("halt_running", Running.FINISH)),
         )
 
 

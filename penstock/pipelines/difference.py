@@ -164,7 +164,9 @@ def _settings(definition: Definition) -> dict[str, str]:
         "result": shown(definition.result),
         "on_failure": definition.on_failure.value,
         "max_fanout": str(definition.max_fanout or ""),
+        "max_steps": str(definition.max_steps or ""),
         "deadline": str(definition.deadline or ""),
+        "halt_running": definition.halt_running.value,
         **{
             f"tasks of {event}" if event == "on_failure" else event: told for event, told in callbacks.items()
         },

@@ -1,4 +1,4 @@
-"""The grace of a cancellation, or of a deadline, is over: what still runs is no longer waited for.
+"""The grace of a cancellation, a deadline or a halt is over: what still runs is no longer waited for.
 
 Its claim is taken away, so that whatever it still returns is refused by the fence. This is done again, with growing
 pauses, until the run has ended: a claim or a child that was under way when the run was cancelled may have been
@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from penstock.database.transaction import Transaction
 from penstock.pipelines import steering, timers
 from penstock.pipelines.changes import RunMode
+from penstock.pipelines.definition import Running
+from penstock.pipelines.desk import Desk
+from penstock.pipelines.runs import wiring_for
 from penstock.queue import slots
 from penstock.queue.jobs import Ended
 from penstock.values.jsontext import loads
@@ -19,7 +22,7 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
-RUN = "SELECT mode, reasons FROM {runs} WHERE id = :id AND ended_at IS NULL"
+RUN = "SELECT mode, reasons, definition FROM {runs} WHERE id = :id AND ended_at IS NULL"
 HELD = """
 SELECT j.id, j.node, j.path, s.generation, s.claimed_at, s.process_id FROM {jobs} j
 JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running' ORDER BY j.id LIMIT 500
@@ -34,10 +37,10 @@ WHERE job_id {among:ids:uuid}
 """
 
 
-def give_up(tx: Transaction, run: str, pause: str | None) -> list[Ended]:
+def give_up(desk: Desk, tx: Transaction, run: str, pause: str | None) -> list[Ended]:
     """Give up on what still runs; what is to follow. The timer is set anew until the run has ended."""
     tx.stage("give_up")
-    reason = _reason(tx, run)
+    reason = _reason(desk, tx, run)
     if reason is None:
         return []
     wait = float(pause or FIRST_PAUSE)
@@ -56,7 +59,7 @@ def give_up(tx: Transaction, run: str, pause: str | None) -> list[Ended]:
     ]
 
 
-def _reason(tx: Transaction, run: str) -> Reason | None:
+def _reason(desk: Desk, tx: Transaction, run: str) -> Reason | None:
     """Why nobody waits any longer; None: the run has ended, or nobody has asked for that."""
     row = tx.row(RUN, id=run)
     if row is None:
@@ -65,12 +68,15 @@ def _reason(tx: Transaction, run: str) -> Reason | None:
         return Reason.CANCELLED
     known = loads(row[1])
     late = isinstance(known, list) and Reason.DEADLINE_EXCEEDED.value in known
-    return Reason.DEADLINE_EXCEEDED if late else None
+    if late:
+        return Reason.DEADLINE_EXCEEDED
+    strict = wiring_for(desk, tx, row[2]).definition.halt_running is Running.CANCEL
+    return Reason.RUN_HALTED if strict and row[0] == RunMode.HALTED else None
 
 
 def _given_up(held: Sequence[object], reason: Reason) -> dict[str, object]:
     job, _node, _path, generation, claimed_at, process = held
-    what = "cancellation" if reason is Reason.CANCELLED else "deadline"
+    what = {Reason.CANCELLED: "cancellation", Reason.RUN_HALTED: "halt"}.get(reason, "deadline")
     return {
         "job_id": job,
         "generation": generation,

@@ -32,6 +32,7 @@ _KNOWN = (
     "executor",
     "on_failure",
     "optional",
+    "max_fanout",
 )
 
 
@@ -65,7 +66,13 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     if key is not None and not isinstance(key, str):
         raise DefinitionError(f"step {step!r}: key={key!r} must be a string")
     delay = seconds(step, "delay", given.get("delay"))
-    options = StepOptions(delay=delay, on_failure=_strategy(step, given), job=_job_options(step, given))
+    widest = given.get("max_fanout")
+    options = StepOptions(
+        delay=delay,
+        on_failure=_strategy(step, given),
+        max_fanout=None if widest is None else whole(step, "max_fanout", widest, least=0),
+        job=_job_options(step, given),
+    )
     return StepSettings(key=key, after=_after(step, given.get("after", ())), options=options)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, Self, cast
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, DefinitionError
 from penstock.options import read_options
 from penstock.pipelines.blueprint import Blueprint
 from penstock.pipelines.definition import Definition
@@ -19,6 +19,8 @@ from penstock.pipelines.graph import GraphBlueprint
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import PipelineSettings
 from penstock.pipelines.trigger import NewRun
+from penstock.pipelines.validate import check_widths
+from penstock.pipelines.wiring import wiring_of
 from penstock.task import Calls, split
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads
@@ -46,6 +48,16 @@ class Pipeline(Blueprint):
     @abstractmethod
     def codec(self) -> Signature:
         """The arguments of a run, as typed JSON."""
+
+    def build(self) -> Definition:
+        """The definition; what the app forbids is refused as well."""
+        definition = super().build()  # type: ignore[safe-super]
+        if definition.max_fanout is None:
+            try:
+                check_widths(wiring_of(definition.text), self.host.settings.max_fanout)
+            except DefinitionError as error:
+                raise DefinitionError(f"pipeline {self.name!r}: {error}") from None
+        return definition
 
     def trigger(self, *args: Any, **kwargs: Any) -> Run:
         """Start a run; durable from the moment this returns."""

@@ -26,10 +26,11 @@ from penstock.values.status import JobStatus, Reason
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a plan must know of the run: how it goes on, and how wide an expand may be."""
+    """What a plan must know of the run: how it goes on, how wide an expand may be, how many steps may still come."""
 
     mode: RunMode = RunMode.RUNNING
     max_fanout: int | None = None
+    steps_left: int | None = None
 
 
 GOING_ON = RunFacts()
@@ -75,8 +76,7 @@ def resolve(wiring: Wiring, facts: RunFacts, ask: Ask, measure: Measure) -> Plan
     elif node.kind is Kind.SWITCH:
         _choose(cascade, node, ask, measure)
     else:
-        limit = wiring.definition.max_fanout
-        _expand(cascade, node, ask, measure, facts.max_fanout if limit is None else limit)
+        _expand(cascade, node, ask, measure, facts)
     return cascade.plan()
 
 
@@ -107,14 +107,21 @@ def _choose(cascade: Cascade, node: Node, ask: Ask, measure: Measure) -> None:
         cascade.pass_on(node.key, ask.path, Token.BLOCKED)
 
 
-def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, limit: int | None) -> None:
+def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: RunFacts) -> None:
     problem: tuple[Reason, str] | None = None
+    limits = (node.options.max_fanout, cascade.wiring.definition.max_fanout, facts.max_fanout)
+    limit = next((one for one in limits if one is not None), None)
+    steps = (measure.width or 0) * cascade.wiring.inside(node.key)
     if measure.width is None:
         detail = f"cannot expand over a value of type {measure.type}: return a list or a dict"
         problem = Reason.NOT_ITERABLE, detail
     elif limit is not None and measure.width > limit:
         detail = f"{measure.width:,} elements are more than max_fanout={limit:,} allows"
         problem = Reason.MAX_FANOUT_EXCEEDED, detail
+    elif facts.steps_left is not None and steps > facts.steps_left:
+        most = cascade.wiring.definition.max_steps
+        detail = f"{steps:,} steps more than there are would exceed max_steps={most:,}"
+        problem = Reason.MAX_STEPS_EXCEEDED, detail
     if problem is None:
         cascade.open(node.key, ask.path, measure.width or 0)
         return

@@ -40,11 +40,15 @@ class RunView:
     revived_from: str | None = None
     only: str | None = None
     redefined: bool = False
+    reserved: int | None = None
+    """Steps that expands have been granted; known once it was asked for (see `budget`)."""
     _params: Mapping[str, object] | None = None
 
     @property
     def facts(self) -> RunFacts:
-        return RunFacts(self.mode, self.max_fanout)
+        most = self.wiring.definition.max_steps
+        left = None if most is None else most - self.wiring.inside(None) - (self.reserved or 0)
+        return RunFacts(self.mode, self.max_fanout, left)
 
     def param(self, name: str) -> object:
         if self._params is None:

@@ -10,7 +10,7 @@ from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.builder import Builder
 from penstock.pipelines.callback import Callback
-from penstock.pipelines.definition import Definition, Strategy
+from penstock.pipelines.definition import Definition, Running, Strategy
 from penstock.pipelines.expressions import Expr
 from penstock.pipelines.options import queue_options, seconds, strategy, whole
 from penstock.pipelines.validate import check
@@ -26,6 +26,8 @@ class PipelineSettings:
     max_fanout: int | None = None
     deadline: float | None = None
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
+    max_steps: int | None = None
+    halt_running: Running = Running.FINISH
 
     def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
         """The same settings with more tasks for an event."""
@@ -61,8 +63,12 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
                 settings = replace(settings, max_fanout=whole(pipeline, name, value, least=0))
             case "deadline":
                 settings = replace(settings, deadline=seconds(pipeline, name, value))
+            case "max_steps":
+                settings = replace(settings, max_steps=whole(pipeline, name, value, least=1))
+            case "halt_running":
+                settings = replace(settings, halt_running=_running(pipeline, value))
             case _:
-                known = ", ".join([*EVENTS, "max_fanout", "deadline"])
+                known = ", ".join([*EVENTS, "max_fanout", "max_steps", "deadline", "halt_running"])
                 raise DefinitionError(f"pipeline {pipeline!r}: unknown option {name!r}; known are {known}")
     return settings
 
@@ -81,6 +87,8 @@ def finish(
         max_fanout=settings.max_fanout,
         deadline=settings.deadline,
         callbacks=settings.callbacks,
+        max_steps=settings.max_steps,
+        halt_running=settings.halt_running,
     )
     check(definition)
     return definition
@@ -95,6 +103,12 @@ def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspec
                 "Take one list or one dict instead"
             )
     return list(signature.parameters.values())
+
+
+def _running(pipeline: str, value: object) -> Running:
+    if isinstance(value, str) and value in list(Running):
+        return Running(value)
+    raise DefinitionError(f"pipeline {pipeline!r}: halt_running={value!r} must be 'finish' or 'cancel'")
 
 
 def _callback(pipeline: str, event: str, task: object) -> Callback:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
-from penstock.pipelines import callbacks, timers
+from penstock.pipelines import callbacks, stopping, timers
 from penstock.pipelines.apply import Application
 from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
@@ -59,9 +59,7 @@ def begin_to_cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool
         return True
     tx.run(CANCEL, id=run)
     timers.set(tx, timers.SWEEP, run)
-    timers.set(tx, timers.INTERRUPT, run)
-    timers.set(tx, timers.CHILDREN, run, data=f"{grace:g}")
-    timers.set(tx, timers.GIVE_UP, run, after=grace)
+    stopping.tell(tx, run, grace)
     return mode != "cancelled"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from penstock.errors import DefinitionError
-from penstock.pipelines.definition import Definition, Node
+from penstock.pipelines.definition import Definition, Kind, Node
 from penstock.pipelines.wiring import Wiring, wire
 
 DEEPEST = 28
+CLOSING = frozenset({Kind.COLLECT, Kind.MERGE, Kind.CLOSE, Kind.END})
 
 
 def check(definition: Definition) -> Wiring:
@@ -18,9 +19,32 @@ def check(definition: Definition) -> Wiring:
             _check_after(definition, node)
             if node.depth > DEEPEST:
                 raise DefinitionError(f"step {node.key!r} is inside more than {DEEPEST} expands")
-        return wire(definition)
+        wiring = wire(definition)
+        check_widths(wiring, definition.max_fanout)
+        _check_steps(wiring)
+        return wiring
     except DefinitionError as error:
         raise DefinitionError(f"pipeline {definition.name!r}: {error}") from None
+
+
+def check_widths(wiring: Wiring, limit: int | None) -> None:
+    """Refuse divides that are wider than an expand may be; also at the beginning."""
+    if limit is None:
+        return
+    for key, place in wiring.places.items():
+        if place.node.kind is Kind.SWITCH:
+            continue
+        behind = {edge.target for edge in place.out if wiring.places[edge.target].node.kind not in CLOSING}
+        if len(behind) > max(limit, 1):
+            raise DefinitionError(f"step {key!r} is divided into {len(behind)}; max_fanout is {limit}")
+    if len(wiring.roots) > max(limit, 1):
+        raise DefinitionError(f"it begins with {len(wiring.roots)} steps at once; max_fanout is {limit}")
+
+
+def _check_steps(wiring: Wiring) -> None:
+    most, least = wiring.definition.max_steps, wiring.inside(None)
+    if most is not None and least > most:
+        raise DefinitionError(f"it has {least} steps outside of expands alone; max_steps is {most}")
 
 
 def _check_after(definition: Definition, node: Node) -> None:

@@ -76,6 +76,11 @@ class Wiring:
     order: tuple[str, ...]
     ranks: Mapping[str, int]
 
+    def inside(self, expand: str | None) -> int:
+        """How many steps every element of an expand has, without those in expands further inside; None: the run."""
+        scope = () if expand is None else (*self.places[expand].node.scope, expand)
+        return sum(node.scope == scope and node.kind.is_step for node in self.definition.nodes)
+
 
 def wire(definition: Definition) -> Wiring:
     """The wiring of a definition; raises DefinitionError for a cycle."""

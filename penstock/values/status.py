@@ -73,6 +73,7 @@ class Reason(StrEnum):
     UNKNOWN_TASK = "unknown_task"
     NOT_ITERABLE = "not_iterable"
     MAX_FANOUT_EXCEEDED = "max_fanout_exceeded"
+    MAX_STEPS_EXCEEDED = "max_steps_exceeded"
     CONDITION_UNMATCHED = "condition_unmatched"
     TRANSITION_INVALID = "transition_invalid"
     ADVANCEMENT_FAILED = "advancement_failed"
@@ -104,6 +105,7 @@ _EXPLANATIONS = {
     Reason.UNKNOWN_TASK: "no process knows a task of that name",
     Reason.NOT_ITERABLE: "the value to expand over is not a list or a dict",
     Reason.MAX_FANOUT_EXCEEDED: "the value to expand over has more elements than max_fanout allows",
+    Reason.MAX_STEPS_EXCEEDED: "the run would have more steps than max_steps allows",
     Reason.CONDITION_UNMATCHED: "no arm of the switch matches the value and there is no otherwise",
     Reason.TRANSITION_INVALID: "the run's definition does not allow this move",
     Reason.ADVANCEMENT_FAILED: "creating the following steps failed",

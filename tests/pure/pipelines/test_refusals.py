@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import DefinitionError
+from penstock.pipelines.definition import Definition
 from penstock.pipelines.fluent import flow
 from penstock.pipelines.graph import barrier, first, switch, wait_for
 from tests.pure.pipelines.fakes import app_flow, graph, task
@@ -191,3 +192,33 @@ def test_an_async_function_is_refused() -> None:
 def test_a_pipeline_is_not_called_outside_of_another() -> None:
     with pytest.raises(DefinitionError, match=r"\.trigger\("):
         app_flow("p").start(START)(1)
+
+
+def test_limits_of_width_and_number_hold_for_what_is_defined() -> None:
+    a, b = task("a"), task("b")
+
+    def divided(x: Any) -> Any:
+        first = a(x)
+        return [b(first), b(first), b(first)]
+
+    graph(divided, max_fanout=3, max_steps=4)
+    with pytest.raises(DefinitionError, match="'a' is divided into 3; max_fanout is 2"):
+        graph(divided, max_fanout=2)
+    with pytest.raises(DefinitionError, match="begins with 3 steps at once; max_fanout is 2"):
+        graph(lambda x: [a(x), a(x), b(x)], max_fanout=2)
+    with pytest.raises(DefinitionError, match="4 steps outside of expands alone; max_steps is 3"):
+        graph(divided, max_steps=3)
+    with pytest.raises(DefinitionError, match=r"max_fanout limits an expand.*\.map"):
+        graph(lambda x: b.options(max_fanout=3)(a(x)))
+    with pytest.raises(DefinitionError, match="'finish' or 'cancel'"):
+        graph(divided, halt_running="stop")
+
+
+def test_what_is_not_used_does_not_change_a_hash() -> None:
+    a = task("a")
+    plain = graph(lambda x: a(x))
+    assert "max_steps" not in plain.text
+    assert "halt_running" not in plain.text
+    other = graph(lambda x: a(x), max_steps=3, halt_running="cancel")
+    assert Definition.from_text(other.text) == other
+    assert other.hash != plain.hash
