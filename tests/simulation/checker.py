@@ -18,6 +18,7 @@ LEFT_OVER = {
     "claims": "SELECT token FROM penstock_claims",
     "availabilities": "SELECT job_id FROM penstock_availabilities",
     "scheduled": "SELECT job_id FROM penstock_scheduled",
+    "parked": "SELECT job_id FROM penstock_parked",
     "cancellations of the dead": f"SELECT job_id {CANCELLATIONS_OF_THE_DEAD}",
 }
 STANDING = "SELECT job_id, status FROM penstock_job_states"

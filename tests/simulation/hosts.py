@@ -75,6 +75,7 @@ class Machine:
         for declared in self.declared:
             declared.host = self.app  # declaring anew takes longer than all that is done in a short life
         self.app.tasks |= self.first.tasks
+        self.app.limited |= self.first.limited
         self.app.pipelines |= self.first.pipelines
         self.app.reconcilers |= self.first.reconcilers
 

@@ -56,6 +56,8 @@ class Model:
     states: dict[str, State] = field(default_factory=dict)
     queued: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     due: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    parked: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """The keys of limits that each job waits for."""
     claims: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
     processes: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
@@ -157,6 +159,10 @@ class Model:
                 self.due[rest[0]].remove(rest[1])
                 if rest[1] > self.at and self.states[rest[0]].status != "cancelled":
                     self.say(f"{rest[0]} left the schedule before it was due [8]")
+            case "parked+":
+                self.parked[rest[0]].append(rest[1])
+            case "parked-":
+                self.parked[rest[0]].remove(rest[1])
             case "claims+":
                 self.claims[rest[0]] = (rest[1], from_json(rest[2]))
             case "claims-":
@@ -213,6 +219,10 @@ class Model:
         claimed = new.token is not None and new.token != old.token
         if old.status == "waiting" and new.generation == old.generation + 1:
             return  # what it waited for has ended it: an attempt without a claim
+        if (new.status, new.generation) == ("available", old.generation - 1) and old.status == "running":
+            if (job_id, old.generation) in self.began:
+                self.say(f"{job_id} was refused by a limit, and has run [2]")
+            return  # of this claim nobody has heard
         if new.generation - old.generation != int(claimed):
             self.say(f"{job_id} goes from generation {old.generation} to {new.generation} [2]")
         if claimed and self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
@@ -275,7 +285,7 @@ class Model:
             case "available" | "scheduled" if staged:
                 pass
             case "available":
-                if not self.queued[job_id]:
+                if not self.queued[job_id] and not self.parked[job_id]:
                     self.say(f"{job_id} is available and in no queue: it is lost")
             case "scheduled":
                 if not self.due[job_id]:

@@ -19,13 +19,14 @@ from tests.simulation.story import Story
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.wire import Faults, Server
 from tests.simulation.workloads import Act, Workload, row_tables
+from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import Stuck, World
 
-ALL: tuple[Workload, ...] = (Tasks(), Runs(), Shapes(), Rows())
+ALL: tuple[Workload, ...] = (Tasks(), Runs(), Shapes(), Rows(), Limits())
 
 WORKERS = 3
 CLIENTS = 2

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, rows, runs, tasks
+from tests.simulation.mutants import Mutant, limits, rows, runs, tasks
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
+from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.shapes import Shapes
@@ -15,11 +16,10 @@ from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import World
 
 MOST_SEEDS = 1000
-STAGES = {"tasks": (Tasks(),), "runs": (Runs(), Shapes()), "rows": (Rows(),)}
+STAGES = {"tasks": (Tasks(),), "runs": (Runs(), Shapes()), "rows": (Rows(),), "limits": (Limits(),)}
+KINDS = {"tasks": tasks.MUTANTS, "runs": runs.MUTANTS, "rows": rows.MUTANTS, "limits": limits.MUTANTS}
 MUTANTS: dict[tuple[str, str], Mutant] = {
-    (about, name): mutant
-    for about, known in (("tasks", tasks.MUTANTS), ("runs", runs.MUTANTS), ("rows", rows.MUTANTS))
-    for name, mutant in known.items()
+    (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()
 }
 
 

@@ -35,14 +35,14 @@ def script(rng: random.Random) -> Sequence[Act]:
     for number in range(rng.randint(2, 8)):
         acts += _enqueues(rng, number, ids)
         if rng.random() < 0.15:
-            acts += [_steer("cancel", number, ids), _steer("retry", number, ids)]
+            acts += [steer("cancel", number, ids), steer("retry", number, ids)]
         if rng.random() < 0.3:
-            acts.append(_steer(rng.choice(["cancel", "cancel", "retry"]), rng.randint(0, number), ids))
+            acts.append(steer(rng.choice(["cancel", "cancel", "retry"]), rng.randint(0, number), ids))
     acts += [
-        _steer(rng.choice(["cancel", "retry"]), rng.randint(0, 10), ids) for _ in range(rng.randint(0, 3))
+        steer(rng.choice(["cancel", "retry"]), rng.randint(0, 10), ids) for _ in range(rng.randint(0, 3))
     ]
     gaps = [rng.choice([0.0, 0.0, 0.1, 0.5, 2.0]) for _ in acts]
-    return [_after(gap, act) for gap, act in zip(gaps, acts, strict=True)]
+    return [after(gap, act) for gap, act in zip(gaps, acts, strict=True)]
 
 
 def _enqueues(rng: random.Random, number: int, ids: Ids) -> list[Act]:
@@ -57,16 +57,16 @@ def _enqueues(rng: random.Random, number: int, ids: Ids) -> list[Act]:
     way = rng.random()
     if way < 0.3:
         options["key"] = f"key-{rng.randint(0, 3)}"
-        act = _enqueue(kind, args, options, ids)
+        act = enqueue(kind, args, options, ids)
         return [act] * rng.choice([1, 1, 2])
     if way < 0.45:
         return [_enqueue_within(kind, args, options, ids, regret=rng.random() < 0.3)]
     if way < 0.55:
         return [_enqueue_many(kind, args, options, ids)]
-    return [_enqueue(kind, args, options, ids)]
+    return [enqueue(kind, args, options, ids)]
 
 
-def _after(gap: float, act: Act) -> Act:
+def after(gap: float, act: Act) -> Act:
     def later(client: ClientHost) -> None:
         if gap:
             client.world.sleep(gap)
@@ -78,7 +78,7 @@ def _after(gap: float, act: Act) -> Act:
     return later
 
 
-def _enqueue(kind: str, args: tuple[int, int, float], options: dict[str, Any], ids: Ids) -> Act:
+def enqueue(kind: str, args: tuple[int, int, float], options: dict[str, Any], ids: Ids) -> Act:
     def act(client: ClientHost) -> None:
         task = client.app.tasks[kind].options(**options)
         client.world.record("asks", kind, args[0], options.get("key"))
@@ -124,7 +124,7 @@ def _enqueue_within(
     return act
 
 
-def _steer(verb: str, number: int, ids: Ids) -> Act:
+def steer(verb: str, number: int, ids: Ids) -> Act:
     def act(client: ClientHost) -> None:
         if number not in ids:
             return
