@@ -65,12 +65,11 @@ class Heartbeat(Service):
     def _beat(self) -> None:
         with self.contact.exchange(), self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
-        if alive:
-            self.last_beat = time.monotonic()
-            return
-        self.stream.emit(ProcessDeclaredDead(self.identity.id))
-        self.declared_dead()
-        self.identity.register()
+        if not alive:
+            self.stream.emit(ProcessDeclaredDead(self.identity.id))
+            self.declared_dead()
+            self.identity.register()
+        self.contact.heard(self.interval)
         self.last_beat = time.monotonic()
 
     def _look_around(self) -> None:

@@ -85,3 +85,27 @@ def test_whoever_is_new_waits_until_the_living_can_have_been_heard(wait: Callabl
     assert not touch.may_judge
     wait(1)
     assert touch.may_judge
+
+
+def test_whoever_was_stopped_itself_gives_the_others_time_to_be_heard(wait: Callable[[float], None]) -> None:
+    """A machine that slept, or has no processor left: whoever wakes first must not find all others dead."""
+    touch = Contact(SILENCE)
+    touch.heard(heartbeat=5)
+    wait(SILENCE)
+    assert not touch.may_judge, "nobody has heard of us, either"
+    touch.heard(heartbeat=5)
+    wait(5)
+    touch.heard(heartbeat=5)
+    assert not touch.may_judge, "just back"
+    for _ in range(5):
+        wait(5)
+        touch.heard(heartbeat=5)
+    assert touch.may_judge
+
+
+def test_whoever_is_heard_of_as_seldom_as_it_may_be_can_judge(wait: Callable[[float], None]) -> None:
+    touch = Contact(SILENCE)
+    for _ in range(3):
+        touch.heard(heartbeat=SILENCE / 2)
+        wait(SILENCE / 2 + 1)
+        assert touch.may_judge

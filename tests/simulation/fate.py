@@ -182,13 +182,14 @@ class Fate(Faults):
 
     def _delay(self, world: World) -> None:
         self.struck["delay"] += 1
-        world.record("delayed")
-        world.now += int(REAP_AFTER * world.rng.choice([0.02, 0.2, 1.2]))
+        micros = int(REAP_AFTER * world.rng.choice([0.02, 0.2, 1.2]))
+        world.record("delayed", micros)
+        world.now += micros
 
     def _outage(self, world: World) -> None:
         """The database is away, for everybody."""
         self.struck["outage"] += 1
-        micros = int(REAP_AFTER * world.rng.choice([0.1, 0.6, 1.3, 2.5]))
+        micros = int(REAP_AFTER * world.rng.choice([0.1, 0.6, 1.3]))
         self.away_until = world.now + micros
         world.record("outage", self.away_until)
         for host in self.hosts:
@@ -196,8 +197,9 @@ class Fate(Faults):
 
     def calm_down(self, world: World) -> None:
         """No more trouble; from now on everything has to come to its end, by polling alone."""
-        self.calm = True
-        self.away_until = 0
+        self.calm = (
+            True  # an outage that is under way lasts as long as it lasts: what comes after it is the point
+        )
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:

@@ -79,7 +79,8 @@ class Model:
     back_at: int = 0
     """When the database was last away, until then."""
     delayed_at: int = 0
-    """When everybody was last stopped at once: nobody can tell that from an outage that nobody has met."""
+    """When everybody was last stopped at once, and for how long."""
+    delayed_by: int = 0
 
     frozen_at: dict[str, int] = field(default_factory=dict)
     """When each host was last stopped: its silence since then is its own."""
@@ -123,6 +124,7 @@ class Model:
                 self.back_at = facts[0]
             case "delayed":
                 self.delayed_at = self.at
+                self.delayed_by = facts[0]
             case "froze":
                 self.frozen_at[facts[0]] = self.at
 
@@ -187,12 +189,21 @@ class Model:
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")
-        elif max(self.delayed_at, self.frozen_at.get(self.hosts[process], 0)) > heard_at:
+        elif self.frozen_at.get(self.hosts[process], 0) > heard_at:
             return
+        elif self.delayed_at > heard_at:
+            self._check_delayed(process, heard_at)
         elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
             self.say(
                 f"process {process} was taken for dead after an outage, before it could be heard of [11]"
             )
+
+    def _check_delayed(self, process: str, heard_at: int) -> None:
+        """Who was stopped like everybody else must not judge; after a short stop nobody can tell."""
+        just_now = self.at - self.delayed_at - self.delayed_by < REAP_AFTER / 2
+        was_heard = self.delayed_at - heard_at < REAP_AFTER
+        if just_now and was_heard and self.delayed_by >= REAP_AFTER and self.hosts[process] not in self.dead:
+            self.say(f"process {process} was taken for dead by one who was stopped with it [11]")
 
     def _change(self, job_id: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
         old = State(*before) if before[0] is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.pipelines import callbacks, closing, inputs, joins, signals
+from penstock.pipelines import answers, callbacks, closing, inputs, joins
 from penstock.pipelines.run import Run
 from penstock.queue import settle
 from tests.simulation import virtual
@@ -59,7 +59,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "signals delivered by their giver only": Mutant(
         186,
-        Code(signals.record, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
+        Code(answers.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
         Instead(Run, "_deliver", lambda *_: None),
     ),
 }

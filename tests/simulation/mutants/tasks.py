@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from penstock.database import portable
@@ -10,6 +11,7 @@ from penstock.effects import TransactionScope
 from penstock.queue import claim, control, enqueue, markers, processes, reclaim, release, schedule, settle
 from penstock.queue.jobs import Attempt
 from penstock.runtime import job_source
+from penstock.runtime.contact import Contact
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
@@ -168,6 +170,20 @@ MUTANTS: dict[str, Mutant] = {
     "signs of life by the local clock": Mutant(
         22,
         Sql(processes, "BEAT", "{now}", LOCAL),
+    ),
+    "newcomers judge at once": Mutant(
+        149,
+        Instead(Contact, "arrive", _nothing),
+    ),
+    "who was cut off judges at once": Mutant(
+        100,
+        Code(inspect.unwrap(Contact.exchange), "self._judge_from = time.monotonic() + self.silence", "pass"),
+        # Who is cut off is not heard of, either: that is a second reason, behind the first.
+        Instead(Contact, "_was_stopped", lambda *_: False),
+    ),
+    "who was stopped judges at once": Mutant(
+        6,
+        Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "lost answers not given again": Mutant(
         118,
