@@ -17,7 +17,7 @@ from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, s
 from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Output, Param, outputs_in, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
-from penstock.pipelines.options import StepSettings, read_settings, step_settings
+from penstock.pipelines.options import StepSettings, quorum_of, read_settings, step_settings
 from penstock.pipelines.wait import Wait
 
 
@@ -74,8 +74,8 @@ class Builder(Drafting):
         over.base = node_of(entry) or step
         return entry
 
-    def first(self, handles: Sequence[object]) -> Handle:
-        """The value of whichever succeeds first."""
+    def first(self, handles: Sequence[object], count: int | None = None) -> Handle:
+        """The value of whichever succeeds first; with a count, a list of so many."""
         inputs = self._steps_only("first", handles)
         scope = self._place("first()", inputs)
         for handle in inputs:
@@ -85,7 +85,9 @@ class Builder(Drafting):
                     "first() takes steps of one expand; collect() those that are inside"
                 )
         sources = tuple([Output(self._in_arm(handle, self.frame)) for handle in inputs])
-        return self._handle(self._add(Kind.FIRST, sources[0].node, args=sources, scope=scope), "first()")
+        draft = self._add(Kind.FIRST, sources[0].node, args=sources, scope=scope)
+        draft.quorum = quorum_of(count, len(set(sources)))
+        return self._handle(draft, "first()")
 
     def barrier(self, handles: Sequence[object]) -> Handle:
         """A point that is passed when all of them have ended well; it has no value."""

@@ -113,7 +113,7 @@ class Node:
 
     `target` is the task, the pipeline or the signal it stands for; `scope` are the expands it is inside,
     outermost first; `arm` is the innermost arm it belongs to, as (switch, number); `arms` are a switch's
-    labels, None standing for `otherwise`.
+    labels, None standing for `otherwise`; `quorum` is how many inputs a `first` waits for.
     """
 
     key: str
@@ -127,6 +127,7 @@ class Node:
     arms: tuple[str | None, ...] = ()
     wait: Wait | None = None
     options: StepOptions = StepOptions()
+    quorum: int = 1
 
     @property
     def depth(self) -> int:
@@ -159,6 +160,8 @@ class Node:
             stored["wait"] = self.wait.to_json()
         if options := self.options.to_json():
             stored["options"] = options
+        if self.quorum > 1:
+            stored["quorum"] = self.quorum
         return stored
 
     @classmethod
@@ -178,6 +181,7 @@ class Node:
             arms=cast("tuple[str | None, ...]", tuple(raw.get("arms", []))),
             wait=Wait.from_json(raw["wait"]) if "wait" in raw else None,
             options=StepOptions.from_json(cast("dict[str, JsonValue]", stored.get("options", {}))),
+            quorum=cast(int, stored.get("quorum", 1)),
         )
 
 

@@ -138,6 +138,7 @@ def _shape(node: Node) -> dict[str, str]:
         "arguments": f"({', '.join(arguments)})",
         "after": ", ".join(node.after),
         "inside": " in ".join(node.scope),
+        "count": "" if node.quorum == 1 else str(node.quorum),
         "arm": "" if node.arm is None else f"{node.arm[0]} {node.arm[1]}",
         "arms": ", ".join(["otherwise" if label is None else repr(label) for label in node.arms]),
         "timeout of the wait": "" if wait is None else f"{wait.timeout}",

@@ -36,6 +36,7 @@ class Draft:
     arms: tuple[str | None, ...] = ()
     wait: Wait | None = None
     options: StepOptions = field(default_factory=StepOptions)
+    quorum: int = 1
 
 
 def short_name(name: str) -> str:
@@ -81,6 +82,7 @@ def finished(draft: Draft, names: Mapping[str, str]) -> Node:
         arms=draft.arms,
         wait=draft.wait,
         options=draft.options,
+        quorum=draft.quorum,
     )
 
 

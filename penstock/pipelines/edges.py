@@ -116,7 +116,8 @@ def _causes(
             return frozenset().union(*[known[tail] - {(node.target, number)} for number, tail in arms])
         case Kind.FIRST:
             each = [known[source] for source in node.reads]
-            return frozenset().union(*each) if all(each) else frozenset()
+            needed = len(each) - node.quorum + 1
+            return frozenset().union(*each) if len([one for one in each if one]) >= needed else frozenset()
     found: set[Arm] = set()
     for edge in into:
         if edge.kind is EdgeKind.GATE:

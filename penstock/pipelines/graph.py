@@ -91,9 +91,13 @@ def switch(value: object, arms: Mapping[Any, object], otherwise: object = MISSIN
     return builder.merge(decision, tails)
 
 
-def first(*steps: object) -> Any:
-    """The value of whichever of the steps succeeds first."""
-    return _builder("first").first(steps)
+def first(*steps: object, count: int | None = None) -> Any:
+    """The value of whichever of the steps succeeds first.
+
+    With `count`, a list of the values of so many of them, in the order of the definition, as soon as they have
+    succeeded; it is skipped when that has become impossible and all have ended.
+    """
+    return _builder("first").first(steps, count)
 
 
 def barrier(*steps: object) -> Any:

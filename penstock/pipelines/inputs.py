@@ -13,6 +13,7 @@ from typing import Protocol
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate, outputs_in
 from penstock.pipelines.paths import TOP, Path
+from penstock.pipelines.tokens import winners
 from penstock.pipelines.wiring import Wiring
 
 
@@ -98,6 +99,10 @@ def _node_value(wiring: Wiring, node: Node, path: Path, stored: Stored) -> objec
             return [value_of(wiring, node.args[0], (*path, index), stored) for index in range(width)]
         case Kind.FIRST | Kind.MERGE:
             winner = stored.winner(node.key, path)
+            if winner is not None and node.quorum > 1:
+                chosen = [node.reads[number] for number in winners(winner, node.quorum)]
+                enough = len(chosen) == node.quorum
+                return [value_of(wiring, Output(key), path, stored) for key in chosen] if enough else None
             return None if winner is None else value_of(wiring, Output(winner), path, stored)
         case Kind.PASS:
             return value_of(wiring, node.args[0], path, stored)

@@ -15,6 +15,8 @@ from penstock.pipelines.expressions import JsonValue
 from penstock.values.retry import Retry
 
 USUAL = TaskOptions()
+MOST_INPUTS = 40
+"""Of a `first()` with a count: which ones came is kept in one short text."""
 _ELSEWHERE = {
     "connection": "pass it where the run is triggered: pipeline.options(connection=...).trigger(...)",
     "at": "a step's time is relative to the step before it: use delay=",
@@ -88,6 +90,22 @@ def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
         }
         job |= {name: value for name, value in own.items() if value != getattr(USUAL, name)}
     return job
+
+
+def quorum_of(count: object, inputs: int) -> int:
+    """Read how many of its inputs a `first()` waits for."""
+    if count is None:
+        return 1
+    if isinstance(count, bool) or not isinstance(count, int) or not 2 <= count <= min(inputs, MOST_INPUTS):
+        raise DefinitionError(
+            f"first(count={count!r}): of {inputs} steps, it can wait for 2 to {min(inputs, MOST_INPUTS)}. "
+            "Without count= it waits for one"
+        )
+    if inputs > MOST_INPUTS:
+        raise DefinitionError(
+            f"first(count={count}): it has {inputs} steps; with a count, at most {MOST_INPUTS}"
+        )
+    return count
 
 
 def strategy(where: str, value: object) -> Strategy:

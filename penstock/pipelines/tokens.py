@@ -14,6 +14,8 @@ from enum import StrEnum
 from penstock.pipelines.edges import EdgeKind
 from penstock.pipelines.wiring import Place, Rule
 
+SEVERAL = ","
+
 
 class Token(StrEnum):
     """`empty` is a failure that is ignored: those behind go on and read None."""
@@ -26,14 +28,25 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What has arrived at a node so far. `winner` is the input whose value a first or a merge has."""
+    """What has arrived at a node so far. `winner` is the input whose value a first or a merge has.
+
+    Of a first that waits for several, it is the numbers of those that succeeded, in the order in which they came, such
+    as ",2,0": only ever added to, and the first so many count.
+    """
 
     blocked: int = 0
     pruned: int = 0
     winner: str | None = None
 
     def plus(self, other: Tally) -> Tally:
-        return Tally(self.blocked + other.blocked, self.pruned + other.pruned, self.winner or other.winner)
+        winner = self.winner or other.winner
+        if self.winner is not None and other.winner is not None and self.winner.startswith(SEVERAL):
+            winner = self.winner + other.winner
+        return Tally(self.blocked + other.blocked, self.pruned + other.pruned, winner)
+
+    def numbers(self, most: int) -> list[int]:
+        """The inputs that a first which waits for several has, in the order of the definition."""
+        return winners(self.winner, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ def counted(place: Place, token: Token, source: str) -> Tally:
         case Token.EMPTY:
             # An ignored failure is not a success: it never wins a first().
             return Tally(winner=source if place.rule is Rule.MERGE else None)
+    if place.node.quorum > 1:
+        return Tally(winner=f"{SEVERAL}{place.node.reads.index(source)}")
     return Tally(winner=source if place.rule in (Rule.MERGE, Rule.FIRST) else None)
 
 
@@ -70,7 +85,7 @@ def due(place: Place, state: JoinState) -> bool:
     if state.fired:
         return False
     match place.rule:
-        case Rule.FIRST if state.tally.winner is not None:
+        case Rule.FIRST if _has_enough(place, state.tally):
             return True
         case Rule.ALL if state.tally.pruned:
             return True
@@ -89,6 +104,17 @@ def verdict(place: Place, tally: Tally) -> Token:
             return Token.BLOCKED if tally.blocked else Token.PASS
         case Rule.CLOSE:
             return Token.PASS
-    if tally.winner is None and tally.blocked + tally.pruned == place.count:
+    if place.count - tally.blocked - tally.pruned < place.node.quorum:
         return Token.BLOCKED if tally.blocked else Token.PRUNED
     return Token.PASS
+
+
+def winners(text: str | None, most: int) -> list[int]:
+    """The numbers of the first inputs that succeeded, sorted."""
+    return sorted(map(int, (text or "").split(SEVERAL)[1 : most + 1]))
+
+
+def _has_enough(place: Place, tally: Tally) -> bool:
+    if place.node.quorum == 1:
+        return tally.winner is not None
+    return len(tally.numbers(place.node.quorum)) == place.node.quorum

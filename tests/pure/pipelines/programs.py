@@ -132,7 +132,9 @@ class Writer:
         if steps:
             scope = scope_of(self.choose.choice(steps))
             alike = [handle for handle in steps if scope_of(handle) == scope]
-            known.append(first(*self.choose.sample(alike, min(len(alike), self.choose.randrange(1, 4)))))
+            some = self.choose.sample(alike, min(len(alike), self.choose.randrange(1, 4)))
+            count = self.choose.randrange(1, len(some) + 1)
+            known.append(first(*some, count=count if 1 < count <= len(set(map(repr, some))) else None))
 
     def gate(self, known: list[Any], depth: int) -> None:
         steps = self.steps(known)

@@ -162,9 +162,23 @@ class Reference:
             return End(BLOCKED)
         return End(RAN, [end.value for end in ends])
 
+    def _several(self, node: Node, path: Path, ends: dict[str, End], good: list[str]) -> End:
+        hows = [end.how for end in ends.values()]
+        if hows.count(RAN) + hows.count(IGNORED) < node.quorum:
+            return End(BLOCKED if BLOCKED in hows else PRUNED)
+        if len(good) < node.quorum:
+            return End(RAN)
+        told = [node.reads[int(number)] for number in (self.winner(node.key, path) or "").split(",")[1:]]
+        assert set(told) <= set(good)
+        # A halted run may never have got to decide it.
+        chosen = (told if len(told) >= node.quorum else good)[: node.quorum]
+        return End(RAN, [ends[key].value for key in node.reads if key in chosen])
+
     def _first(self, node: Node, path: Path) -> End:
         ends = {key: self.end(key, path) for key in node.reads}
         good = [key for key, end in ends.items() if end.how == RAN]
+        if node.quorum > 1:
+            return self._several(node, path, ends, good)
         if good:
             winner = self.winner(node.key, path) if len(ends) > 1 else good[0]
             # A halted run may never have got to decide it.
