@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -210,6 +211,40 @@ def test_many_who_look_at_the_same_time_tell_it_once(office: Office) -> None:
         assert len(rows(office.app, "SELECT id FROM {jobs} WHERE task = 'nudge'")) == 1
         drain(office.app)
     assert len(office.told) == 1
+
+
+@pytest.mark.parametrize("steer", ["signal", "cancel_run", "pause"])
+def test_who_steers_a_run_is_waited_for_before_anybody_is_reminded(
+    office: Office, database_kind: str, steer: str
+) -> None:
+    """It has written, and not committed: so it is not known yet whether somebody is still to be reminded."""
+    if database_kind == "sqlite":
+        pytest.skip("there is one writer at a time")
+    app, run = office.app, office.waits("patient")
+    deeds = {"signal": lambda: run.signal("approve", 1), "cancel_run": run.cancel, "pause": run.pause}
+    held, decided, go_on = threading.Event(), threading.Event(), threading.Event()
+    steering = threading.Thread(target=deeds[steer])
+    reminding = threading.Thread(target=app.engine.chores.take_timer)
+
+    def watch(point: str) -> None:
+        if threading.current_thread() is steering and point == f"{steer}.commit":
+            held.set()
+            go_on.wait(60)
+        elif threading.current_thread() is reminding and point == "remind.4":
+            decided.set()  # the run's row is its own
+
+    with travel(app, 610), points.watching(watch):
+        try:
+            steering.start()
+            assert held.wait(60)
+            reminding.start()
+            assert not decided.wait(0.3)
+        finally:
+            go_on.set()
+            steering.join(60)
+            reminding.join(60)
+    assert decided.is_set()
+    assert rows(app, "SELECT id FROM {jobs} WHERE task = 'nudge'") == []
 
 
 def test_a_revived_run_begins_its_reminders_anew_and_the_old_one_has_none(office: Office) -> None:

@@ -259,14 +259,16 @@ def test_a_timeout_that_is_overtaken_by_a_token_takes_everything_back(
             go_on.wait(60)
 
     with travel(app, 3700), points.watching(stop):
-        late.start()
-        assert held.wait(60)
         user = threading.Thread(target=lambda: app.resume(token, "yes"))
-        user.start()
-        eventually(lambda: rows(app, "SELECT 1 FROM {signals} WHERE run_id = :run", run=run.id))
-        go_on.set()
-        late.join(60)
-        user.join(60)
+        try:
+            late.start()
+            assert held.wait(60)
+            user.start()
+            eventually(lambda: rows(app, "SELECT 1 FROM {signals} WHERE run_id = :run", run=run.id))
+        finally:
+            go_on.set()
+            late.join(60)
+            user.join(60)
         drain(app)
     assert results == [True]
     assert run.result(0) == "yes"
