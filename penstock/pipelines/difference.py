@@ -147,7 +147,11 @@ def _shape(node: Node) -> dict[str, str]:
 
 
 def _options(node: Node) -> dict[str, str]:
-    return {name: str(value) for name, value in _flat(node.options.to_json())}
+    told = {name: str(value) for name, value in _flat(node.options.to_json())}
+    remind = node.wait.remind if node.wait is not None else None
+    return (
+        told if remind is None else {**told, "reminder": f"{remind.callback.task} every {remind.every:g} s"}
+    )
 
 
 def _flat(options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
