@@ -62,7 +62,7 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        33,
+        808,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
@@ -84,7 +84,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        45,
+        212,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
     "a job in the queue twice is claimed twice": Mutant(
@@ -168,7 +168,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        22,
+        26,
         Sql(processes, "BEAT", "{now}", LOCAL),
     ),
     "newcomers judge at once": Mutant(
