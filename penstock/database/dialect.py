@@ -51,9 +51,6 @@ class Dialect(Protocol):
     lock: str
     lock_skip: str
     by_key: str
-    delete_from: str
-    gone: str
-    """`{delete_from} {table} {gone} WHERE gone.id ...`: a DELETE that goes by the table's key."""
     fuses: bool
     """A claim is one statement, and so is the settling of jobs that simply succeeded."""
     pushes_wakeups: bool

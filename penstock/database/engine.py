@@ -33,7 +33,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 TRIES = 12
-HINTS = ("lock", "lock_skip", "by_key", "delete_from", "gone")
 
 
 class Database:
@@ -188,7 +187,7 @@ class Database:
 
     def _words(self) -> dict[str, str]:
         names = {table: self.qualified(table) for table in self.tables}
-        hints = {word: getattr(self.dialect, word) for word in HINTS}
+        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key")}
         return names | {"now": self._clock} | hints
 
     def qualified(self, table: str) -> str:

@@ -49,8 +49,6 @@ class MySql(ByCursor):
     # By its statistics a queue is empty, and a scan of the empty is cheap: it would wait for every row others hold.
     by_key = "FORCE INDEX (PRIMARY)"
     remove = REMOVE
-    delete_from = "DELETE FROM gone USING"
-    gone = "AS gone FORCE INDEX (PRIMARY)"
     pushes_wakeups = False
     keeps_dead_rows = True
     one_writer = False

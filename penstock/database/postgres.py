@@ -90,8 +90,6 @@ class Postgres:
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
-    delete_from = "DELETE FROM"
-    gone = "AS gone"
     fuses = True
     pushes_wakeups = True
     keeps_dead_rows = True

@@ -99,8 +99,6 @@ class Sqlite(ByCursor):
     lock = ""
     lock_skip = ""
     by_key = ""
-    delete_from = "DELETE FROM"
-    gone = "AS gone"
     pushes_wakeups = False
     keeps_dead_rows = False
     one_writer = True

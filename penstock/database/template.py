@@ -6,7 +6,6 @@ A template is portable SQL with a few marks, rendered once per database and cach
     {now}               the database's clock, in microseconds since 1970 (or the instant a test has set)
     {lock} {lock_skip}  row locks, where the database has them
     {by_key}            after a table's name: go by its key, where the database might not
-    {delete_from} {gone}  around a table's name: the same for a DELETE, whose table is then called `gone`
     {among:ids:uuid}    "is one of" a list parameter
     :name               a parameter
 """

@@ -35,8 +35,8 @@ SELECT tier, place, job_id, queue, task, demands FROM {parked} {by_key}
 WHERE limit_key = :key ORDER BY tier, place, job_id LIMIT :limit {lock_skip}
 """
 LEAVE = """
-{delete_from} {parked} {gone} WHERE gone.limit_key = :key AND gone.tier = :tier
-  AND gone.place >= :first AND gone.place <= :last AND gone.job_id {among:ids:uuid}
+DELETE FROM {parked} WHERE limit_key = :key AND tier = :tier
+  AND place >= :first AND place <= :last AND job_id {among:ids:uuid}
 """
 ALIVE = "SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'available'"
 

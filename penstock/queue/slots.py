@@ -43,11 +43,11 @@ UNTIL = "CASE WHEN :wait = 0 THEN 4611686018427387904 ELSE {now} + :wait END"
 RESERVATIONS = """
 SELECT job_id, limit_key, place, until > {now} FROM {slots} {by_key} WHERE job_id {among:ids:uuid} AND token = 0
 """
-USE_UP = "{delete_from} {slots} {gone} WHERE gone.job_id {among:ids:uuid} AND gone.token = 0"
+USE_UP = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND token = 0"
 VACATE = """
-{delete_from} {slots} {gone} WHERE gone.job_id {among:ids:uuid} AND gone.until = 4611686018427387904
+DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND until = 4611686018427387904
 """
-TAKE_BACK = "{delete_from} {slots} {gone} WHERE gone.job_id {among:ids:uuid} AND gone.token = :token"
+TAKE_BACK = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND token = :token"
 
 
 @dataclass(slots=True)

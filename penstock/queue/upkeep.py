@@ -6,10 +6,11 @@ any time, again and again.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.queue.slots import USED
+from penstock.queue.slots import TAKE_BACK, USED
 
 BATCH = 500
 FAR = 86_400_000_000
@@ -22,25 +23,22 @@ WHERE l.limit_key > :after AND EXISTS (SELECT 1 FROM {{parked}} p WHERE p.limit_
 ORDER BY l.limit_key LIMIT :limit
 """
 EXPIRED = "SELECT job_id FROM {slots} WHERE until <= {now} LIMIT :limit"
-REMOVE_EXPIRED = "{delete_from} {slots} {gone} WHERE gone.job_id {among:ids:uuid} AND gone.until <= {now}"
+REMOVE_EXPIRED = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND until <= {now}"
 # Of claims that are over, whoever ended them: they do not count, and need not lie about.
 ORPHANED = """
-SELECT s.job_id FROM {slots} s WHERE s.until = 4611686018427387904
+SELECT s.token, s.job_id FROM {slots} s WHERE s.until = 4611686018427387904
   AND NOT EXISTS (SELECT 1 FROM {job_states} j WHERE j.job_id = s.job_id AND j.token = s.token) LIMIT :limit
 """
-REMOVE_ORPHANED = """
-{delete_from} {slots} {gone} WHERE gone.job_id {among:ids:uuid} AND gone.until = 4611686018427387904
-  AND NOT EXISTS (SELECT 1 FROM {job_states} j WHERE j.job_id = gone.job_id AND j.token = gone.token)
-"""
 AT_REST = """
-NOT EXISTS (SELECT 1 FROM {slots} s WHERE s.limit_key = gone.limit_key)
-  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.limit_key = gone.limit_key)
+NOT EXISTS (SELECT 1 FROM {slots} s WHERE s.limit_key = {limits}.limit_key)
+  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.limit_key = {limits}.limit_key)
 """
-RESTING = f"SELECT gone.limit_key FROM {{limits}} gone WHERE {AT_REST} LIMIT :limit"
+RESTING = f"SELECT limit_key FROM {{limits}} WHERE {AT_REST} LIMIT :limit"
 LOCK = """
 SELECT limit_key FROM {limits} {by_key} WHERE limit_key {among:keys:text} ORDER BY limit_key {lock_skip}
 """
-REMOVE_RESTING = f"{{delete_from}} {{limits}} {{gone}} WHERE gone.limit_key {{among:keys:text}} AND {AT_REST}"
+STILL_RESTING = f"SELECT limit_key FROM {{limits}} WHERE limit_key {{among:keys:text}} AND {AT_REST}"
+REMOVE_RESTING = "DELETE FROM {limits} WHERE limit_key {among:keys:text}"
 # A job may have gone over to the line of a key that was tidied away in that moment.
 FORGOTTEN = """
 SELECT DISTINCT p.limit_key FROM {parked} p
@@ -66,16 +64,29 @@ def look(tx: Transaction, after: str = "") -> Prospect:
 
 
 def tidy(tx: Transaction) -> None:
-    """Remove what counts no more, and the rows of keys at rest."""
+    """Remove what counts no more, and the rows of keys at rest.
+
+    What is to go is read first, and then removed by its key: a DELETE that asks other tables would lock what it reads
+    there, on some databases, and wait for whoever is being admitted.
+    """
     tx.stage("limits_tidy")
-    for found, removal in ((EXPIRED, REMOVE_EXPIRED), (ORPHANED, REMOVE_ORPHANED)):
-        ids = sorted({str(row[0]) for row in tx.rows(found, limit=BATCH)})
-        if ids:
-            tx.run(removal, ids=ids)
-    resting = sorted(row[0] for row in tx.rows(RESTING, limit=BATCH))
-    # Looked at again once they are locked: somebody may just have been admitted.
-    keys = [row[0] for row in tx.rows(LOCK, keys=resting)] if resting else []
-    if keys:
-        tx.run(REMOVE_RESTING, keys=keys)
+    expired = sorted({str(row[0]) for row in tx.rows(EXPIRED, limit=BATCH)})
+    if expired:
+        tx.run(REMOVE_EXPIRED, ids=expired)
+    orphaned: dict[int, list[str]] = defaultdict(list)
+    for token, job_id in tx.rows(ORPHANED, limit=BATCH):
+        orphaned[token].append(str(job_id))
+    for token, ids in sorted(orphaned.items()):
+        tx.run(TAKE_BACK, token=token, ids=sorted(ids))
+    _tidy_keys(tx)
     forgotten = [{"limit_key": key, "most": 1} for (key,) in tx.rows(FORGOTTEN)]
     tx.insert("limits", forgotten, ignore_duplicates=True)
+
+
+def _tidy_keys(tx: Transaction) -> None:
+    """Looked at again once they are locked: somebody may just have been admitted."""
+    resting = sorted(row[0] for row in tx.rows(RESTING, limit=BATCH))
+    locked = [row[0] for row in tx.rows(LOCK, keys=resting)] if resting else []
+    keys = sorted(row[0] for row in tx.rows(STILL_RESTING, keys=locked)) if locked else []
+    if keys:
+        tx.run(REMOVE_RESTING, keys=keys)

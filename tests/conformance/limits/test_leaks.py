@@ -13,6 +13,7 @@ import pytest
 from penstock import Concurrency, Penstock, Rate, current
 from penstock.job import Job
 from penstock.queue import slots, upkeep
+from penstock.runtime.job_source import JobSource
 from penstock.telemetry import points
 from penstock.testing import crash_at, drain, travel
 from tests.conformance.limits.crowd import held_slots, parked, together
@@ -207,3 +208,41 @@ def test_a_poisoned_job_in_the_line_does_not_stop_it(app: Penstock) -> None:
         assert drain(app) == 1
     assert jobs[2].result(timeout=0) == 2
     assert [job for _, job in parked(app)] == [jobs[3].id]
+
+
+@pytest.fixture
+def claims_stand_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an idle worker on PostgreSQL does it: the claim is committed, and then it is decided who may run."""
+    always = property(lambda _: True, lambda _self, _value: None)
+    monkeypatch.setattr(JobSource, "one_statement", always, raising=False)
+
+
+@pytest.mark.usefixtures("claims_stand_alone")
+def test_killed_between_the_claim_and_the_admission_a_job_holds_no_slot(app: Penstock) -> None:
+    ran: list[int] = []
+    work = declare(app, ran)
+    for point in ("claim.committed", "limits.1", "limits.commit", "limits.committed"):
+        job = work.enqueue("a", 1)
+        with crash_at(point) as crash:
+            drain(app)
+        assert crash.crashed, point
+        assert set(used(app).values()) <= ({1} if point == "limits.committed" else {0}), point
+        drain(app)
+        assert job.status == "succeeded", point
+        assert set(used(app).values()) == {0}, point
+
+
+@pytest.mark.usefixtures("claims_stand_alone")
+def test_cancelled_between_the_claim_and_the_admission_a_job_need_not_wait_first(app: Penstock) -> None:
+    ran: list[int] = []
+    work = declare(app, ran)
+    job = work.enqueue("a", 1)
+
+    def cancel(point: str) -> None:
+        if point == "claim.committed" and job.status == "running":
+            job.cancel()
+
+    with points.watching(cancel):
+        drain(app)
+    assert (job.status, ran) == ("cancelled", [])
+    assert (held_slots(app), parked(app), count(app, "claims")) == (0, [], 0)
