@@ -39,11 +39,11 @@ def check(
     target: Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="default: $PENSTOCK_APP")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check an app without starting anything: imports, settings, every task's signature. Needs no database."""
+    """Check an app without starting anything: imports, settings, every signature and definition, without a database."""
     found = load_app(target)
     problems = check_app(found)
     if as_json:
-        show_json({"tasks": sorted(found.tasks), "problems": problems})
+        show_json({"tasks": sorted(found.tasks), "pipelines": sorted(found.pipelines), "problems": problems})
     else:
         for problem in problems:
             out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")

@@ -62,6 +62,8 @@ def check_pipelines(app: Any) -> Iterable[Problem]:
             _ = pipeline.runnable
         except PenstockError as error:
             yield Problem(name, str(error))
+        except Exception as error:
+            yield Problem(name, f"{type(error).__name__}: {error}")
 
 
 CHECKS: list[Check] = [check_tasks, check_pipelines, check_reconcilers]
