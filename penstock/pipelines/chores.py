@@ -1,7 +1,8 @@
 """Looking after runs: timers that are due, and large expands. Every process does it; each piece is done once.
 
 Each piece of work is a row that is locked, worked on and removed or moved on in one transaction, and skipped by
-everybody else meanwhile. Whoever dies in the middle has done nothing.
+everybody else meanwhile. Whoever dies in the middle has done nothing. A piece that raises is reported and put off, so
+that it does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines import (
     chains,
     deadline,
+    expand,
     giving_up,
     reminders,
     retention,
@@ -73,7 +75,7 @@ class Chores:
         due, expands = database.read(timers.look, self._left)
         worked = due == 0 and self.take_timer()
         if expands:
-            worked |= database.in_transaction(self.advancer.turn)
+            worked |= self._advance()
         worked |= self._rounds()
         self.next_due = None if worked else due
         return worked
@@ -135,18 +137,33 @@ class Chores:
 
     def take_timer(self) -> bool:
         """Take a timer that is due, in a transaction of its own. False: there is none."""
+        taken: list[tuple[int, str]] = []
         try:
-            return self.host.database.in_transaction(self.timer)
+            return self.host.database.in_transaction(self.timer, taken)
         except signals.Overtaken:
             return True
+        except Exception as error:
+            if taken and not self.host.database.is_outage(error):
+                self.host.database.in_transaction(timers.postpone, *taken[-1])
+            raise
 
-    def timer(self, tx: Transaction) -> bool:
-        """One timer that is due."""
+    def _advance(self) -> bool:
+        try:
+            return self.host.database.in_transaction(self.advancer.turn)
+        except Exception as error:
+            at = self.advancer.at
+            if at is not None and not self.host.database.is_outage(error):
+                self.host.database.in_transaction(expand.postpone, at, f"{type(error).__name__}: {error}")
+            raise
+
+    def timer(self, tx: Transaction, taken: list[tuple[int, str]]) -> bool:
+        """One timer that is due; `taken` is told which."""
         tx.stage("timer")
         row = tx.row(timers.NEXT, left=self._left)
         if row is None:
             return False
         due, id, kind, run, job, data = row
+        taken.append((due, id))
         tx.run(timers.REMOVE, due=due, id=id)
         match kind:
             case timers.START:

@@ -33,12 +33,16 @@ STAGE = "stage"
 RELEASE = "release"
 
 NEXT = """
-SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} {by_key} ORDER BY id LIMIT 1 {lock_skip}
+SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} {by_key}
+WHERE problem IS NULL OR updated_at < {now} - :put_off ORDER BY id LIMIT 1 {lock_skip}
 """
 MOVE = """
-UPDATE {advancements} SET phase = :phase, next_index = :next, updated_at = {now}
+UPDATE {advancements} SET phase = :phase, next_index = :next, problem = NULL, updated_at = {now}
 WHERE id = :id AND phase = :before AND next_index = :at
 """
+POSTPONE = "UPDATE {advancements} SET problem = :problem, updated_at = {now} WHERE id = :id"
+PUT_OFF = 60.0
+"""Seconds before an expand that raised is tried again."""
 DONE = "DELETE FROM {advancements} WHERE id = :id"
 STAGED = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
@@ -60,6 +64,11 @@ def begin(tx: Transaction, run: RunView, fan: Fan) -> None:
         "next_index": 0,
     }
     tx.insert("advancements", [row], created_at="{now}", updated_at="{now}")
+
+
+def postpone(tx: Transaction, id: str, problem: str) -> None:
+    """This expand cannot go on now; others first."""
+    tx.run(POSTPONE, id=id, problem=problem)
 
 
 def first_steps(
@@ -99,16 +108,20 @@ class Advancer:
     def __init__(self, desk: Desk, chunk: int = CHUNK) -> None:
         self.desk = desk
         self.chunk = chunk
+        self.at: str | None = None
+        """The expand that the last turn was about."""
         self._value: tuple[str, object] | None = None
 
     def turn(self, tx: Transaction) -> bool:
         """One chunk of one expand; False if there is none to work on."""
         tx.stage("expand")
-        row = tx.row(NEXT)
+        self.at = None
+        row = tx.row(NEXT, put_off=int(PUT_OFF * 1_000_000))
         if row is None:
             self._value = None
             return False
         id, run_id, node, path, width, phase, index = row
+        self.at = str(id)
         run = runs.views(self.desk, tx, [run_id]).get(run_id)
         if run is None:
             tx.run(DONE, id=id)

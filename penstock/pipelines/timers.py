@@ -45,6 +45,9 @@ NEXT = """
 SELECT due_at, id, kind, run_id, job_id, data FROM {timers} {by_key}
 WHERE due_at <= {now} AND kind <> :left ORDER BY due_at, id LIMIT 1 {lock_skip}
 """
+POSTPONE = "UPDATE {timers} SET due_at = {now} + :wait WHERE due_at = :due AND id = :id"
+PUT_OFF = 60.0
+"""Seconds before a timer that raised is tried again."""
 REMOVE = "DELETE FROM {timers} WHERE due_at = :due AND id = :id"
 LOOK = """
 SELECT (SELECT MIN(due_at) FROM {timers} WHERE kind <> :left) - {now}, EXISTS (SELECT 1 FROM {advancements})
@@ -68,6 +71,11 @@ def set(  # noqa: A001 - one sets a timer
         tx.insert("timers", [row | {"wait": int(after * 1_000_000)}], due_at="{now} + :wait")
     else:
         tx.insert("timers", [row | {"due_at": at}])
+
+
+def postpone(tx: Transaction, due: int, id: str) -> None:
+    """What this timer asks for cannot be done now; others first."""
+    tx.run(POSTPONE, due=due, id=id, wait=int(PUT_OFF * 1_000_000))
 
 
 def look(tx: Transaction, left: str = "") -> tuple[float | None, bool]:
