@@ -23,7 +23,7 @@ _STAGE = re.compile(r'\.stage\("([a-z_]+)"\)')
 _SINGLE = re.compile(r'points\.reach\("([a-z_.]+)"\)')
 
 watched = False
-_watchers: list[Watcher] = []
+_watchers: tuple[Watcher, ...] = ()
 
 
 class SimulatedCrash(BaseException):
@@ -36,7 +36,7 @@ class SimulatedCrash(BaseException):
 
 def reach(point: str) -> None:
     """Pass a point: whoever watches may stop us here."""
-    for watcher in tuple(_watchers):
+    for watcher in _watchers:
         watcher(point)
 
 
@@ -62,13 +62,14 @@ def check(point: str) -> None:
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    global watched  # noqa: PLW0603 - one truth test per point is the whole price in production
-    _watchers.append(watcher)
+    global watched, _watchers  # noqa: PLW0603 - one truth test per point is the whole price in production
+    _watchers = (*_watchers, watcher)
     watched = True
     try:
         yield
     finally:
-        _watchers.remove(watcher)
+        first = _watchers.index(watcher)
+        _watchers = _watchers[:first] + _watchers[first + 1 :]
         watched = bool(_watchers)
 
 
@@ -76,8 +77,8 @@ def watch_environment() -> None:
     """Obey PENSTOCK_CRASH_AT=`point[:visit][:kill|stop|exit|raise]` for as long as the process lives."""
     wanted = os.environ.get("PENSTOCK_CRASH_AT")
     if wanted:
-        global watched  # noqa: PLW0603 - as above
-        _watchers.append(crasher(wanted))
+        global watched, _watchers  # noqa: PLW0603 - as above
+        _watchers = (*_watchers, crasher(wanted))
         watched = True
 
 

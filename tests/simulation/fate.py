@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from tests.simulation.fibers import Fiber
 from tests.simulation.hosts import SETTINGS, Host, WorkerHost
 from tests.simulation.wire import Disconnected, Faults, Wire
-from tests.simulation.world import SECOND, World
+from tests.simulation.world import LOOKED_AFTER, SECOND, World
 
 ENOUGH = 2
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
@@ -85,7 +85,7 @@ class Fate(Faults):
     """How often each kind of trouble has really happened."""
 
     def act(self, world: World) -> None:
-        if not world.steps % 4:
+        if not world.steps % LOOKED_AFTER:
             self._look_after(world)
         if self.calm:
             return

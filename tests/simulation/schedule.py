@@ -35,7 +35,7 @@ ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
 CLOSES = 0.15
 """How often the last workers are stopped in order at the end."""
-COLLECT_EVERY = 100
+COLLECT_EVERY = 25
 """Schedules between two collections: a third of the time would be spent looking for garbage."""
 UNFINISHED = f"""
 SELECT (SELECT COUNT(*) FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
@@ -83,8 +83,10 @@ class Stage:
         if self.played == COLLECT_EVERY:
             gc.freeze()  # what the first schedules have made and left is there to stay, too
         self.server.begin_world(None, Faults())
+        self.server.connection.execute("BEGIN")
         for statement in self.emptying:
             self.server.connection.execute(statement)
+        self.server.connection.execute("COMMIT")
         world = World(seed)
         with living_in(world):
             try:

@@ -20,6 +20,8 @@ from tests.simulation.fibers import NEVER, Fiber, Owner
 START = 1_800_000_000_000_000
 """When every schedule begins, in microseconds."""
 SECOND = 1_000_000
+LOOKED_AFTER = 4
+"""Every so many steps the hosts are looked after, also when it is calm."""
 
 
 class Nemesis(Protocol):
@@ -91,8 +93,9 @@ class World:
 
     def step(self) -> None:
         self.steps += 1
-        if self.nemesis is not None:
-            self.nemesis.act(self)
+        nemesis = self.nemesis
+        if nemesis is not None and not (nemesis.calm and self.steps % LOOKED_AFTER):
+            nemesis.act(self)
         now = self.now
         ready = [
             fiber
@@ -168,7 +171,9 @@ class World:
 
     def give_way(self, point: str) -> None:
         """A place where somebody else may go first, or where this may be the end."""
-        fiber = self.here()
+        fiber = self.current
+        if fiber is None or not fiber.owner.alive:
+            fiber = self.here()
         fiber.point = point
         if self.stickiness == 1.0 or self.rng.random() < self.stickiness:
             self.now += 50
