@@ -12,6 +12,9 @@ ARGS ?=
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The programs that are started by tests and demo need not compile everything anew, whatever the environment says.
+demo test quick: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: demo
 demo: $(READY) ## show a pipeline surviving the death of its workers
 	$(BIN)/penstock demo $(ARGS)
