@@ -57,15 +57,26 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
     for host in story.hosts:
         if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
             yield from _accounts(host.name, host.worker)
-    hurried = {fact[3] for fact in story.facts("stopping") if fact[4]}
+    excused = {fact[3] for fact in story.facts("stopping") if fact[4]} | _stopped_in_an_outage(story)
     for host in story.hosts:
-        # Who is told to hurry may leave its row to others.
-        in_order = isinstance(host, WorkerHost) and host.gone and host.name not in hurried
+        # Who is told to hurry, or finds no database to say good-bye to, may leave its row to others.
+        in_order = isinstance(host, WorkerHost) and host.gone and host.name not in excused
         closed = in_order and host.worker is not None  # type: ignore[attr-defined]
         if closed and any(story.facts("closed")) and host.worker.identity.id in story.model.processes:  # type: ignore[attr-defined]
             yield f"{host.name} has stopped in order, and its process row is there"
     for (job_id,) in story.rows(FAILED):
         yield f"{job_id}: dead letters and failed jobs are not the same"
+
+
+def _stopped_in_an_outage(story: Story) -> set[str]:
+    """Who was stopping while the database was away."""
+    outages = [(fact[0], fact[3]) for fact in story.facts("outage")]
+    left = {fact[3]: fact[0] for fact in story.facts("left")}
+    return {
+        fact[3]
+        for fact in story.facts("stopping")
+        if any(began <= left.get(fact[3], began) and fact[0] <= over for began, over in outages)
+    }
 
 
 def _accounts(name: str, worker: Worker) -> Iterator[str]:
