@@ -108,6 +108,8 @@ class Bench:
         self.database = Database(server, f"bench_{contender.name}")
         self.agents: list[Agent] = []
         self.port = server.port
+        self.finished = 0
+        """Jobs that were added as history."""
 
     @property
     def name(self) -> str:
@@ -137,7 +139,10 @@ class Bench:
 
     def add_history(self, count: int) -> None:
         """So many jobs finished long ago."""
-        self.database.run(FINISHED[self.name].replace("$n", str(count)))
+        first, self.finished = self.finished + 1, self.finished + count
+        self.database.run(
+            FINISHED[self.name].replace("$first", str(first)).replace("$last", str(self.finished))
+        )
 
     def wait(self, done: Callable[[], bool], seconds: float, pause: float = 0.002) -> bool:
         deadline = time.monotonic() + seconds

@@ -14,7 +14,8 @@ UNFINISHED = {
 FINISHED = {
     "penstock": """
     WITH ids AS MATERIALIZED (
-      SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid AS id FROM generate_series(1, $n) n),
+      SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid AS id
+      FROM generate_series($first, $last) n),
     a AS (INSERT INTO penstock_jobs (id, task, queue, priority, payload, created_at)
       SELECT id, 'noop', 'default', 0, '{"number":0}', 0 FROM ids),
     b AS (INSERT INTO penstock_job_states
@@ -25,25 +26,25 @@ FINISHED = {
     """,
     "pgqueuer": """
     INSERT INTO pgqueuer_log (created, job_id, status, priority, entrypoint, aggregated)
-      SELECT now(), n, 'successful', 0, 'noop', true FROM generate_series(1, $n) n
+      SELECT now(), n, 'successful', 0, 'noop', true FROM generate_series($first, $last) n
     """,
     "procrastinate": """
     INSERT INTO procrastinate_jobs (queue_name, task_name, args, status, attempts)
-      SELECT 'default', 'noop', '{"number": 0}', 'succeeded', 1 FROM generate_series(1, $n) n
+      SELECT 'default', 'noop', '{"number": 0}', 'succeeded', 1 FROM generate_series($first, $last) n
     """,
     "chancy": """
     INSERT INTO chancy_jobs (id, queue, func, kwargs, limits, meta, state, priority, attempts, max_attempts,
                              created_at, scheduled_at, started_at, completed_at)
       SELECT gen_random_uuid(), 'default', 'bench.systems.chancy.noop', '{}', '[]', '{}', 'succeeded', 0, 1, 1,
-             now(), now(), now(), now() FROM generate_series(1, $n) n
+             now(), now(), now(), now() FROM generate_series($first, $last) n
     """,
     "dbos": """
     INSERT INTO dbos.workflow_status (workflow_uuid, status, name, queue_name, application_version, executor_id,
                                       created_at, updated_at)
-      SELECT 'old-' || n, 'SUCCESS', 'noop', 'bench', '1', 'local', 0, 0 FROM generate_series(1, $n) n
+      SELECT 'old-' || n, 'SUCCESS', 'noop', 'bench', '1', 'local', 0, 0 FROM generate_series($first, $last) n
     """,
 }
-"""So many jobs ($n) that were finished long ago."""
+"""Jobs number $first to $last, finished long ago."""
 
 UNFINISHED["bare"] = UNFINISHED["penstock"]
 FINISHED["bare"] = FINISHED["penstock"]
