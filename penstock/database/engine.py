@@ -262,7 +262,7 @@ class Link:
         fairy = self.kept = self.kept or self.database.borrow()
         try:
             if fresh and self.dedicated:
-                self._unfit = True
+                self._unfit = True  # also if this is broken off half-way
                 self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
             yield fairy.driver_connection
         except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import ConfigurationError
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
 TaskName = str | Task[Any, Any] | None
 
 
-class Operating:
+class Operating(ABC):
     """An app's operators."""
 
     database: Database
     doors: Doors
 
+    @abstractmethod
     def prepare(self) -> None:
-        raise NotImplementedError
+        """The schema is there, or is made."""
 
     def acting(self, by: str | None = None, why: str | None = None) -> Acting:
         """Say who acts, and why, for the trail: `with app.acting(by="ann", why="ticket 12"): run.cancel()`.
