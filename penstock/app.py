@@ -38,6 +38,7 @@ from penstock.task import Task, same
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits
 from penstock.values.acting import said
+from penstock.values.ids import checked_id
 from penstock.values.units import QueueLimit, read_queues
 
 P = ParamSpec("P")
@@ -47,7 +48,7 @@ R = TypeVar("R")
 class Penstock(Pipelines, Operating):
     """Durable tasks, pipelines and reconcilers on one database."""
 
-    def __init__(self, database_url: str | None = None, /, **settings: Any) -> None:
+    def __init__(self, database_url: str | None = None, **settings: Any) -> None:
         self.settings = Settings.load(database_url=database_url, **settings)
         self.database = Database(self.settings)
         self.metadata = catalog.describe(self.database)
@@ -102,6 +103,10 @@ class Penstock(Pipelines, Operating):
 
     def find_task(self, name: str) -> Task[Any, Any] | None:
         return self.tasks.get(name)
+
+    def also_runs(self, task: Task[Any, Any]) -> None:
+        """A task under a second name, unless that is somebody's."""
+        self.tasks.setdefault(task.name, task)
 
     # enqueuing
 
@@ -186,11 +191,11 @@ class Penstock(Pipelines, Operating):
 
     def job(self, id: str) -> Job[Any]:
         """The job with this id."""
-        return Job(self, id)
+        return Job(self, checked_id(id))
 
     def run(self, id: str) -> Run:
         """The run with this id."""
-        return Run(self, id)
+        return Run(self, checked_id(id))
 
     async def run_async(self, id: str) -> Run:
         return self.run(id)

@@ -51,6 +51,8 @@ class JobHost(Protocol):
 
     def find_task(self, name: str) -> Any: ...
 
+    def prepare(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
@@ -92,7 +94,7 @@ class Job(Generic[R]):
     async def result_async(self, timeout: float | None = None) -> R:
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout)
-        with patience:
+        async with patience:
             while not (standing := await self._host.doors.run(self._standing)).status.terminal:
                 if not await patience.wait_async():
                     raise ResultTimeout(f"job {self.id}", timeout or 0.0, standing.status)
@@ -100,7 +102,7 @@ class Job(Generic[R]):
 
     def attempts(self) -> list[AttemptRecord]:
         """Every finished attempt, in order."""
-        rows = self._host.database.read(lambda tx: tx.rows(read.ATTEMPTS, id=self.id))
+        rows = self._database.read(lambda tx: tx.rows(read.ATTEMPTS, id=self.id))
         return [_attempt(row) for row in rows]
 
     async def attempts_async(self) -> list[AttemptRecord]:
@@ -108,14 +110,14 @@ class Job(Generic[R]):
 
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
-        return bool(self._host.database.in_transaction(control.cancelling(self._host.follow), [self.id]))
+        return bool(self._database.in_transaction(control.cancelling(self._host.follow), [self.id]))
 
     async def cancel_async(self) -> bool:
         return await self._host.doors.run(self.cancel)
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again, with fresh budgets. False: it is neither."""
-        again = bool(self._host.database.in_transaction(control.retrying(), [self.id]))
+        again = bool(self._database.in_transaction(control.retrying(), [self.id]))
         if again:
             self._host.wakeups.tell("ready")
         return again
@@ -125,18 +127,24 @@ class Job(Generic[R]):
 
     def discard(self) -> bool:
         """Take a failed job off the list of dead letters for good. False: it is not on it."""
-        return bool(self._host.database.in_transaction(control.discarding(), [self.id]))
+        return bool(self._database.in_transaction(control.discarding(), [self.id]))
 
     async def discard_async(self) -> bool:
         return await self._host.doors.run(self.discard)
 
     def progress(self) -> tuple[float, str] | None:
         """What the handler last said about how far it is."""
-        row = self._host.database.read(lambda tx: tx.row(read.PROGRESS, id=self.id))
+        row = self._database.read(lambda tx: tx.row(read.PROGRESS, id=self.id))
         return None if row is None else (row[0], row[1])
 
+    @property
+    def _database(self) -> Database:
+        """A handle made from an id may be the first to use the database."""
+        self._host.prepare()
+        return self._host.database
+
     def _standing(self) -> Standing:
-        standing = self._host.database.read(read.standing, self.id)
+        standing = self._database.read(read.standing, self.id)
         if standing is None:
             raise PenstockError(
                 f"there is no job {self.id}; it may have been pruned, or its enqueue never committed"
@@ -148,7 +156,7 @@ class Job(Generic[R]):
             raise JobFailed(self.id, standing.reason or standing.status, standing.error)
         text = standing.output or "null"
         if self._task is None:
-            row = self._host.database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
+            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
             self._task = self._host.find_task(row[0]) if row else None
         if self._task is None:
             return tags.read(loads(text))  # type: ignore[return-value]
@@ -188,6 +196,14 @@ class Patience:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Patience:
+        await self.host.doors.run(self.host.listen_for_results)
+        self.stop = self.host.wakeups.listen(self._hear)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
         self.stop()
 
     def wait(self) -> bool:

@@ -17,6 +17,8 @@ from penstock.values.units import QueueLimit
 LONGEST = 100 * 366 * 86_400.0
 EXECUTORS = ("async", "thread", "process")
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
+AS_DECLARED = ("name", "queue", "priority", "delay")
+"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
     known = {field.name for field in dataclasses.fields(TaskOptions)}
     read: dict[str, object] = {}
     for name, value in given.items():
-        if name in STEP_ONLY:
+        if name in STEP_ONLY or (value is None and name in AS_DECLARED):
             continue
         if name not in known:
             raise ConfigurationError(

@@ -51,12 +51,12 @@ class Settings:
     auto_migrate: bool = _setting(True, "Create and upgrade the tables on first use.", flag)
 
     payload_limit: int = _setting(
-        1024 * 1024, "Largest arguments or result, in bytes of JSON.", readers.size(1024)
+        1024 * 1024, "Largest arguments or result, in bytes of JSON.", readers.size(1)
     )
     expand_limit: int = _setting(
         8 * 1024 * 1024,
         "Likewise, for a result that is expanded: all its elements together.",
-        readers.size(1024),
+        readers.size(1),
     )
     max_fanout: int | None = _setting(
         None, "Most elements one expand may have; none: no limit.", optional(whole(1))
@@ -155,6 +155,7 @@ class Settings:
         for name, value in overrides.items():
             if value is not None or _allows_none(known[name]):
                 values[name] = value
+        _fit_defaults(known, values)
         return cls(**values)  # type: ignore[arg-type]
 
     @classmethod
@@ -193,6 +194,20 @@ class Settings:
             )
         if self.listen_url and self.backend != "postgresql":
             raise ConfigurationError("listen_url is for PostgreSQL only: leave it out")
+
+
+def _fit_defaults(known: Mapping[str, Field[object]], values: dict[str, object]) -> None:
+    """A default gives way to what was said about the setting it depends on."""
+    for name, depends_on, times in (
+        ("lock_timeout", "statement_timeout", 1),
+        ("heartbeat_interval", "reap_after", 2),
+    ):
+        usual, said = known[name].default, values.get(depends_on)
+        if name in values or said is None or not isinstance(usual, float):
+            continue
+        most = _read(known[depends_on], depends_on, said)
+        if isinstance(most, float):
+            values[name] = min(usual, most / times)
 
 
 def without_password(url: str) -> str:

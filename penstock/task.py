@@ -32,6 +32,8 @@ class Host(JobHost, Protocol):
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
 
+    def also_runs(self, task: Task[Any, Any]) -> None: ...
+
 
 class Task(Generic[P, R]):
     """A function under a stable name, with the options its jobs run by."""
@@ -97,8 +99,11 @@ class Task(Generic[P, R]):
                 f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
             )
         merged = dict(self.overrides) | overrides
-        read_options(self.name, merged)
-        other = Task(self.host, self.function, self.defaults, merged)
+        name = read_options(self.name, merged).get("name")
+        defaults = self.defaults if name is None else self.defaults.merged({"name": name})
+        other = Task(self.host, self.function, defaults, merged)
+        if other.name != self.name:
+            self.host.also_runs(Task(self.host, self.function, defaults))
         if other.name == self.name:
             # Reading the signature again would cost more than the enqueue.
             other.__dict__["codec"] = self.codec
@@ -180,9 +185,10 @@ class Task(Generic[P, R]):
     def stored_options(self) -> str | None:
         """What a worker must know of `.options()` that its own copy of the decorator does not say."""
         kept: dict[str, object] = {}
-        for name in ("timeout", "executor"):
-            if self.overrides.get(name) is not None:
-                kept[name] = getattr(self.settings, name)
+        if "timeout" in self.overrides and (self.settings.timeout or self.defaults.timeout):
+            kept["timeout"] = self.settings.timeout
+        if self.overrides.get("executor") is not None:
+            kept["executor"] = self.settings.executor
         if "retries" in self.overrides:
             kept["retries"] = self.settings.retries.to_dict()
         return dumps(kept) if kept else None
@@ -192,6 +198,8 @@ class Task(Generic[P, R]):
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
             )
+        if not isinstance(calls, Iterable):
+            raise ArgumentError(self.name, f"enqueue_many takes a list, such as [(1,), (2,)]; got {calls!r}")
         payloads = [self._encoded(*split(self.name, "enqueue_many", call)) for call in calls]
         ids = new_ids(len(payloads))
         return [self._job(id, payload) for id, payload in zip(ids, payloads, strict=True)]

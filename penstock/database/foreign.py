@@ -76,6 +76,7 @@ class Foreign:
 
 def recognize(connection: Any) -> Foreign:
     """Which kind of connection this is; by its class, so that no driver need be installed."""
+    connection = _unwrapped(connection)
     names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__}
     match _kind(names, connection):
         case "sqlalchemy":
@@ -102,6 +103,16 @@ def recognize(connection: Any) -> Foreign:
             return Foreign(connection, "pyformat", False, connection.vendor, alone)
         case _:
             raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+
+
+def _unwrapped(connection: Any) -> Any:
+    """What stands behind SQLAlchemy's proxies: a session of the scope, a connection lent by the pool."""
+    match type(connection).__name__:
+        case "async_scoped_session":
+            return connection.registry()
+        case "_ConnectionFairy":
+            return connection.driver_connection
+    return connection
 
 
 def _psycopg_is_alone(connection: Any) -> bool:
@@ -140,7 +151,7 @@ def _kind(names: set[str], connection: Any) -> str:
     if "psycopg" in starts:
         return "psycopg-async" if any("Async" in name for name in names) else "psycopg"
     if "asyncpg" in starts:
-        return "asyncpg"
+        return "asyncpg" if hasattr(connection, "is_in_transaction") else ""
     if "sqlite3" in starts or "sqlite3.Connection" in names:
         return "sqlite3"
     if "pymysql" in starts:
@@ -175,13 +186,25 @@ def _psycopg_cursor(connection: Any) -> Any:
 
 
 def _pymysql_cursor(connection: Any) -> Any:
-    return connection.cursor(TupleCursor)
+    return connection.cursor(TupleCursor if connection.use_unicode else _TextCursor)
+
+
+class _TextCursor(TupleCursor):
+    """For a connection that gives texts as bytes."""
+
+    def fetchall(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple([_as_text(self, row) for row in super().fetchall()])
 
 
 def _sqlite_cursor(connection: Any) -> Any:
     cursor = connection.cursor()
-    cursor.row_factory = None
+    cursor.row_factory = None if connection.text_factory is str else _as_text
     return cursor
+
+
+def _as_text(_: Any, row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row of ours, which holds no bytes, from a connection that gives texts as the caller likes them."""
+    return tuple([value.decode() if isinstance(value, bytes | bytearray) else value for value in row])
 
 
 class _Cursor:

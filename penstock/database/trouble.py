@@ -13,6 +13,12 @@ OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "Pro
 READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
 NO_ROOM = "Make room on its disk; what waits goes on by itself."
 NO_FILE = "The folder must exist, and this process must be allowed to write there."
+NO_DATABASE = (
+    "Let the URL lead to a SQLite file, or to one that does not exist yet; a damaged one comes from a backup."
+)
+NO_RIGHT = (
+    "Give this user the right, or let one that has it run `penstock migrate` and set auto_migrate to false."
+)
 TOO_LONG = "See what keeps it (`penstock doctor` shows old transactions), or raise statement_timeout."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
@@ -25,6 +31,10 @@ ADVICE = {
     "no space left": NO_ROOM,
     "disk i/o": NO_ROOM,
     "unable to open": NO_FILE,
+    "file is not a database": NO_DATABASE,
+    "image is malformed": NO_DATABASE,
+    "permission denied": NO_RIGHT,
+    "command denied": NO_RIGHT,
     "statement timeout": TOO_LONG,
     "max_statement_time": TOO_LONG,
     "maximum statement execution time": TOO_LONG,

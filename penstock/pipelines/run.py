@@ -106,7 +106,7 @@ class Run(Steerable, Redefinable):
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
-            while not (look := self._host.database.read(self._look)).status.terminal:
+            while not (look := self._database.read(self._look)).status.terminal:
                 if not patience.wait():
                     raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
         return look.value
@@ -114,7 +114,7 @@ class Run(Steerable, Redefinable):
     async def result_async(self, timeout: float | None = None) -> Any:
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
-        with patience:
+        async with patience:
             while not (look := await self._look_async()).status.terminal:
                 if not await patience.wait_async():
                     raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
@@ -122,14 +122,14 @@ class Run(Steerable, Redefinable):
 
     def steps(self) -> list[Step]:
         """Every step that was reached, oldest first."""
-        return self._host.database.read(self._steps)
+        return self._database.read(self._steps)
 
     async def steps_async(self) -> list[Step]:
         return await self._host.doors.run(self.steps)
 
     def graph(self) -> Graph:
         """The definition, with how many steps of each node stand where."""
-        return self._host.database.read(self._graph)
+        return self._database.read(self._graph)
 
     async def graph_async(self) -> Graph:
         return await self._host.doors.run(self.graph)
@@ -149,7 +149,7 @@ class Run(Steerable, Redefinable):
                 answers.check_place(self._host.engine.desk, tx, self.id, name, where)
             return signals.record(tx, self.id, name, text, where)
 
-        given = self._host.database.in_transaction(record)
+        given = self._database.in_transaction(record)
         self.delivered(name, where)
         return given
 
@@ -164,7 +164,7 @@ class Run(Steerable, Redefinable):
         seconds, where = _seconds(expires), answers.read_path(path)
         secrets_of(self._host.settings)
         self._host.prepare()
-        issued = self._host.database.read
+        issued = self._database.read
         return issued(lambda tx: issue(self._host.engine.desk, tx, self.id, name, where, seconds))
 
     async def token_async(
@@ -174,7 +174,7 @@ class Run(Steerable, Redefinable):
 
     def delivered(self, name: str, path: Path) -> None:
         """After a signal was recorded: do now what its timer would do later."""
-        self._host.database.in_transaction(self._deliver, name, path_text(path))
+        self._database.in_transaction(self._deliver, name, path_text(path))
         if self._host.inline is not None:
             self._host.inline([])
 
@@ -187,7 +187,7 @@ class Run(Steerable, Redefinable):
     # reading
 
     def _standing(self) -> RunStanding:
-        return self._host.database.read(self._read_standing)
+        return self._database.read(self._read_standing)
 
     def _read_standing(self, tx: Transaction) -> RunStanding:
         found = reading.standings(tx, [self.id]).get(self.id)
@@ -198,7 +198,7 @@ class Run(Steerable, Redefinable):
         return found
 
     async def _look_async(self) -> _Look:
-        return await self._host.doors.run(self._host.database.read, self._look)
+        return await self._host.doors.run(lambda: self._database.read(self._look))
 
     def _look(self, tx: Transaction) -> _Look:
         """How the run stands, and its value if that is well: in one visit to the database."""

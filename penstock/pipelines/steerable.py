@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DefinitionError, PenstockError, ReviveError
 from penstock.pipelines import chains, reading, rerun, revive, steering
@@ -32,10 +33,16 @@ class Steerable:
         """The app; a run knows it by a narrower type."""
         return self._host  # type: ignore[attr-defined]
 
+    @property
+    def _database(self) -> Database:
+        """A run made from an id may be the first to use the database."""
+        self._steered.prepare()
+        return self._steered.database  # type: ignore[no-any-return]
+
     def cancel(self, grace: float = DEFAULT_GRACE) -> bool:
         """Start nothing more, tell what runs, and give up on it after `grace` seconds. False: that was asked before."""
         engine = self._steered.engine
-        begun = self._steered.database.in_transaction(
+        begun = self._database.in_transaction(
             lambda tx: steering.cancel(engine.desk, tx, self.id, float(grace))
         )
         engine.work_off()
@@ -46,14 +53,14 @@ class Steerable:
 
     def pause(self) -> bool:
         """Start no further step until resumed. What runs goes on."""
-        return bool(self._steered.database.in_transaction(steering.pause, self.id))
+        return bool(self._database.in_transaction(steering.pause, self.id))
 
     async def pause_async(self) -> bool:
         return bool(await self._steered.doors.run(self.pause))
 
     def resume(self) -> bool:
         """Go on after a pause."""
-        resumed = self._steered.database.in_transaction(steering.resume, self.id)
+        resumed = self._database.in_transaction(steering.resume, self.id)
         self._steered.engine.work_off()
         return bool(resumed)
 
@@ -130,7 +137,7 @@ class Steerable:
         return None if origin is None else self._steered.run(origin)
 
     def _stands(self) -> RunStanding:
-        found = self._steered.database.read(reading.standings, [self.id]).get(self.id)
+        found = self._database.read(reading.standings, [self.id]).get(self.id)
         if found is None:
             raise PenstockError(f"there is no run {self.id}; it may have been pruned")
         standing: RunStanding = found

@@ -11,6 +11,9 @@ import os
 import secrets
 import threading
 import time
+from uuid import UUID
+
+from penstock.errors import PenstockError
 
 _COUNTER_BITS = 48
 _COUNTER_END = 1 << _COUNTER_BITS
@@ -60,6 +63,16 @@ def new_ids(count: int) -> list[str]:
     """`count` new ids in ascending order, at a fraction of the price of as many calls of `new_id`."""
     prefix, first = _sequence.take(count)
     return [f"{prefix}{counter:012x}" for counter in range(first, first + count)]
+
+
+def checked_id(id: object) -> str:
+    """An id as somebody wrote it down, in canonical form."""
+    try:
+        return str(UUID(str(id)))
+    except ValueError:
+        raise PenstockError(
+            f"{id!r} is not an id: give the whole of it, as .id or `penstock jobs --json` has it"
+        ) from None
 
 
 def new_token() -> int:

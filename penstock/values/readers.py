@@ -145,7 +145,8 @@ def database_url(value: object) -> str:
 def nearest(wrong: str, valid: Iterable[str], spell: Callable[[str], str] = str) -> str:
     """ ". Did you mean 'x'?" when something valid is close to what was written, else nothing."""
     by_lower = {name.lower(): name for name in valid}
-    close = difflib.get_close_matches(wrong.lower(), by_lower, n=1, cutoff=0.5)
+    containing = [name for name in by_lower if wrong.lower() in name.split("_")]
+    close = containing or difflib.get_close_matches(wrong.lower(), by_lower, n=1, cutoff=0.5)
     return f". Did you mean {spell(by_lower[close[0]])!r}?" if close else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import Self, TypeGuard
 
 from penstock.errors import ConfigurationError
@@ -34,6 +35,9 @@ class Retry:
     never: tuple[ErrorKind, ...] = ()
 
     def __post_init__(self) -> None:
+        delay: object = self.delay
+        if isinstance(delay, timedelta):
+            object.__setattr__(self, "delay", delay.total_seconds())
         _require_number("max", self.max, least=0)
         if type(self.max) is not int:
             raise ConfigurationError(f"Retry(max={self.max!r}): give a whole number of retries, 0 for none")

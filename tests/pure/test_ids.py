@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.errors import PenstockError
 from penstock.values import ids
-from penstock.values.ids import new_id, new_ids, new_token
+from penstock.values.ids import checked_id, new_id, new_ids, new_token
 
 
 def test_an_id_is_a_canonical_uuid_of_version_7() -> None:
@@ -93,3 +94,11 @@ def test_tokens_are_distinct_positive_and_fit_a_signed_bigint() -> None:
     assert len(set(tokens)) == len(tokens)
     assert all(0 < token < 2**63 for token in tokens)
     assert any(token > 2**62 for token in tokens)
+
+
+def test_an_id_written_down_is_read_back_and_anything_else_refused() -> None:
+    id = new_id()
+    assert checked_id(id.upper()) == checked_id(UUID(id)) == id
+    for wrong in ("nope", id[:8], "", None, 5):
+        with pytest.raises(PenstockError, match="is not an id"):
+            checked_id(wrong)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -53,6 +54,10 @@ policies = st.builds(
 def test_a_wrong_policy_is_refused_by_name(wrong: dict[str, Any], names: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(names)):
         Retry(**wrong)
+
+
+def test_a_delay_may_be_a_timedelta() -> None:
+    assert Retry(delay=timedelta(minutes=1)) == Retry(delay=60)  # type: ignore[arg-type]
 
 
 def test_a_number_of_retries_means_that_many_with_the_usual_delays() -> None:

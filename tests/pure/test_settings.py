@@ -106,7 +106,7 @@ def test_variables_that_others_set_are_left_alone(variable: str) -> None:
         ("poll_interval", -1, "at least"),
         ("poll_interval", "soon", "duration"),
         ("poll_interval", [1], "seconds"),
-        ("payload_limit", 10, "at least 1024"),
+        ("payload_limit", 0, "at least 1"),
         ("log_level", "inf", "Did you mean 'info'"),
         ("pooler", "session", "none, transaction"),
         ("table_prefix", "x; drop", "letters, digits"),
@@ -167,6 +167,18 @@ def test_passwords_are_never_shown() -> None:
 def test_settings_that_contradict_each_other_are_refused(values: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         load(**values)
+
+
+def test_a_default_gives_way_to_what_was_said_about_its_neighbour() -> None:
+    assert load(statement_timeout="5s").lock_timeout == 5
+    assert load({"PENSTOCK_REAP_AFTER": "4s"}).heartbeat_interval == 2
+    usual = load(statement_timeout=60, reap_after=60)
+    assert (usual.lock_timeout, usual.heartbeat_interval) == (10, 5)
+
+
+def test_a_part_of_a_name_is_enough_to_be_told_the_whole() -> None:
+    with pytest.raises(ConfigurationError, match="Did you mean 'database_url'"):
+        load(url="sqlite://")
 
 
 def test_listening_needs_a_way_around_a_transaction_pooler() -> None:

@@ -27,6 +27,7 @@ class Mariadb(Server):
         return MariadbAdmin(f"mysql://root@127.0.0.1:{self.port}/mysql")
 
     def _create_data(self) -> None:
+        make_folder(self._temporary)
         if not self.programs.is_mariadb:
             return self._run([*self._basics(), "--initialize-insecure"])
         make_folder(self.data)
@@ -56,7 +57,13 @@ class Mariadb(Server):
     def _basics(self) -> list[str | Path]:
         programs = self.programs
         small = ["--innodb-log-file-size=8M", "--skip-name-resolve"] if programs.is_mariadb else []
-        return [programs.server, "--no-defaults", f"--datadir={self.data}", *programs.options, *small]
+        # A server that starts removes what it finds in the folder for temporary tables: also another server's.
+        own = [f"--datadir={self.data}", f"--tmpdir={self._temporary}"]
+        return [programs.server, "--no-defaults", *own, *programs.options, *small]
+
+    @property
+    def _temporary(self) -> Path:
+        return self.folder / "tmp"
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self.programs.environment}

@@ -238,3 +238,9 @@ def test_a_typo_in_the_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -
 def test_bad_queues_for_a_worker_are_refused(app: Penstock) -> None:
     with pytest.raises(ConfigurationError, match="queues='mail:many'"):
         app.worker(queues="mail:many")
+
+
+def test_a_file_that_is_no_database_says_so(app_on: AppOn, tmp_path: Path) -> None:
+    (tmp_path / "shop.db").write_text("orders, receipts and other things" * 100)
+    with pytest.raises(DatabaseUnavailable, match="not a database.* SQLite file"):
+        app_on(f"sqlite:///{tmp_path}/shop.db").migrate()

@@ -262,3 +262,30 @@ def test_wrong_options_are_refused_by_name_and_leave_no_row(app: Penstock) -> No
         with pytest.raises(ConfigurationError, match=message):
             app.task(**options)(send.function)
     assert counts(app)["jobs"] == 0
+
+
+def test_an_enqueue_may_use_another_name(app: Penstock) -> None:
+    @app.task
+    def old(number: int) -> int:
+        return number
+
+    @app.task(name="new")
+    def new(number: int) -> int:
+        return -number
+
+    jobs = [old.options(name=name).enqueue(4) for name in ("new", "newest")]
+    assert rows(app, "SELECT task FROM {jobs} ORDER BY id") == [("new",), ("newest",)]
+    assert drain(app) == 2
+    assert [job.result(timeout=0) for job in jobs] == [-4, 4]
+
+
+def test_none_leaves_an_option_as_it_is_or_takes_it_away(app: Penstock) -> None:
+    @app.task(queue="mail", priority=3, timeout=0.01, name=None)
+    async def slow() -> str:
+        await asyncio.sleep(0.05)
+        return "done"
+
+    job = slow.options(queue=None, priority=None, delay=None, timeout=None).enqueue()
+    assert rows(app, "SELECT queue, priority FROM {jobs}") == [("mail", 3)]
+    drain(app)
+    assert job.result(timeout=0) == "done"

@@ -1,5 +1,6 @@
 """The schema: made on first use, by as many at once as like, and the same whichever way it is made."""
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import pytest
 from sqlalchemy import Connection, inspect, text
 
 from penstock import Penstock
-from penstock.errors import SchemaOutdated, SchemaTooNew
+from penstock.errors import PenstockError, SchemaOutdated, SchemaTooNew
 from penstock.schema import migrate
 from penstock.testing import drain
+from penstock.values.ids import new_id
 from tests.conformance.tasks.looking import count, rows
 
 AppOn = Callable[..., Penstock]
@@ -223,3 +225,18 @@ def test_several_apps_in_one_process(app_on: AppOn, database_url: str) -> None:
     assert drain(first) == 1
     assert drain(second) == 1
     assert second.job(job.result(timeout=0)).result(timeout=0) == "second"
+
+
+def test_a_job_or_run_known_by_its_id_may_be_the_first_to_use_it(
+    empty_database_url: str, app_on: AppOn
+) -> None:
+    app = app_on(empty_database_url)
+    with pytest.raises(PenstockError, match="there is no job"):
+        asyncio.run(app.job(new_id()).result_async(timeout=0))
+    other = app_on(empty_database_url, table_prefix="other_")
+    with pytest.raises(PenstockError, match="there is no run"):
+        _ = other.run(new_id()).status
+
+
+def test_the_url_may_be_given_by_name(app_on: AppOn, database_url: str) -> None:
+    assert Penstock(database_url=database_url).settings.database_url == database_url
