@@ -178,7 +178,7 @@ class Penstock(Pipelines, Operating):
 
     # rows
 
-    def lock(self, model: Any, id: Any, /, timeout: float = 5.0) -> RowLock:
+    def lock(self, model: Any, id: Any, timeout: float = 5.0) -> RowLock:
         """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
         return RowLock(self, target_of(model), id, timeout)
 

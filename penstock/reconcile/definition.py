@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String
-from sqlalchemy.sql import Select, visitors
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.sql import Select, coercions, roles, visitors
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
@@ -38,13 +39,14 @@ class Reconciler:
         **options: Any,
     ) -> None:
         self.function = function
+        _check_function(function)
         self.name = name or f"{function.__module__}.{function.__qualname__}"
         if not NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"{self.name!r} is not a name for a reconciler: no spaces, no colons, at most 150"
             )
         self.target = target_of(entity)
-        self.where = where
+        self.where = None if where is None else self._condition(where)
         self.locks = related.checked(locks)
         if any(lock.target().table is self.target.table for lock in self.locks):
             raise DefinitionError(
@@ -68,6 +70,15 @@ class Reconciler:
     def disable(self) -> None:
         """From now on this process takes no more rows; what it has, it finishes."""
         self.enabled = False
+
+    def _condition(self, where: object) -> ColumnElement[bool]:
+        try:
+            return coercions.expect(roles.WhereHavingRole, where)
+        except ArgumentError:
+            model = getattr(self.target.entity, "__name__", self.target.name)
+            raise DefinitionError(
+                f'{self.name}: where={where!r} is not a condition; give one such as {model}.status == "submitted"'
+            ) from None
 
     @cached_property
     def watched(self) -> frozenset[str]:
@@ -151,6 +162,20 @@ def declaration(
         return made
 
     return declare
+
+
+def _check_function(function: object) -> None:
+    if not callable(function):
+        raise DefinitionError(f"a reconciler is a function that takes an item, not {function!r}")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", function)
+        raise DefinitionError(
+            f"{name} must take one argument, the item: def {name}(item) ({error})"
+        ) from None
+    except ValueError:
+        pass  # it has no signature that could be looked at
 
 
 def _is_short(column: Column[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -19,6 +20,8 @@ Exhausted = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 LONGEST_BACKOFF = 3600.0
 BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
 STATE_NAMES = ("status", "state")
+OTHERS = frozenset({"name", "where", "locks", "on_lost", "index"})
+"""Options that say which rows and whose, not how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,10 @@ class Policy:
         known = {field.name for field in fields(cls)}
         for name in options:
             if name not in known:
-                raise DefinitionError(
-                    f"app.reconciler has no option {name!r}; there are {', '.join(sorted(known))}"
-                )
+                every = sorted(known | OTHERS)
+                near = difflib.get_close_matches(name, every, 1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(every)}"
+                raise DefinitionError(f"app.reconciler has no option {name!r}. {advice}")
         return cls(**options)
 
     @property

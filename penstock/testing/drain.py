@@ -28,6 +28,7 @@ from penstock.runtime.waker import Waker
 from penstock.runtime.work import Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost
+from penstock.testing.rows import Rounds
 from penstock.values.outcome import Event, Raised, TimedOut
 from penstock.values.units import QueueLimit, read_queues
 
@@ -43,19 +44,22 @@ _dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
 def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
     """Run everything that is due, here and now, one job after the other; how many attempts that were.
 
-    What the jobs enqueue is run too. What is not due stays: move the clock with `travel`. `limit` ends it after
-    so many attempts. Inside a running event loop, await `drain_async`.
+    What the jobs enqueue is run too, and the rows of reconcilers that are due are visited, unless `queues` asks for
+    some jobs only. What is not due stays: move the clock with `travel`. `limit` ends it after so many attempts and
+    visits. Inside a running event loop, await `drain_async`.
     """
     _refuse_inside_a_loop()
     hand = Hand(app, queues)
-    with hand, asyncio.Runner() as runner:
-        while hand.attempts != limit and (work := hand.take()) is not None:
-            if work.executor == "async":
-                event = runner.run(call_async(work, hand.around))
-            else:
-                event = call_sync(work, hand.around)
-            hand.finish(work, event)
-    return hand.attempts
+    with hand, Rounds(app, queues is None) as rounds, asyncio.Runner() as runner:
+        while True:
+            while (left := _left(limit, hand, rounds)) != 0 and (work := hand.take()) is not None:
+                if work.executor == "async":
+                    event = runner.run(call_async(work, hand.around))
+                else:
+                    event = call_sync(work, hand.around)
+                hand.finish(work, event)
+            if left == 0 or not rounds.go(left):
+                return hand.attempts + rounds.visits
 
 
 async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
@@ -63,17 +67,30 @@ async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None
     hand = Hand(app, queues)
     await asyncio.to_thread(hand.__enter__)
     try:
-        while hand.attempts != limit and (work := await asyncio.to_thread(hand.take)) is not None:
-            if work.executor == "async":
-                event = await asyncio.create_task(call_async(work, hand.around))
-            else:
-                event = await asyncio.to_thread(call_sync, work, hand.around)
-            hand.finish(work, event)
+        with Rounds(app, queues is None) as rounds:
+            while True:
+                await _drain_jobs_async(hand, rounds, limit)
+                left = _left(limit, hand, rounds)
+                if left == 0 or not await rounds.go_async(left):
+                    break
     except BaseException as error:
         await asyncio.to_thread(hand.__exit__, type(error), error, None)
         raise
     await asyncio.to_thread(hand.__exit__, None, None, None)
-    return hand.attempts
+    return hand.attempts + rounds.visits
+
+
+async def _drain_jobs_async(hand: Hand, rounds: Rounds, limit: int | None) -> None:
+    while _left(limit, hand, rounds) != 0 and (work := await asyncio.to_thread(hand.take)) is not None:
+        if work.executor == "async":
+            event = await asyncio.create_task(call_async(work, hand.around))
+        else:
+            event = await asyncio.to_thread(call_sync, work, hand.around)
+        hand.finish(work, event)
+
+
+def _left(limit: int | None, hand: Hand, rounds: Rounds) -> int | None:
+    return None if limit is None else max(0, limit - hand.attempts - rounds.visits)
 
 
 class Hand:

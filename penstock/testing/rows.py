@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
+from collections.abc import Awaitable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from penstock.database.ears import DeafEar
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.app import Penstock
 
 MOST_TRIES = 20
+MOST_VISITS = 100
+"""Of one row in one drain: a row that is due again at once, whatever is done to it, must not keep it going for ever."""
 
 
 def reconcile(app: Penstock, *reconcilers: Reconciler, limit: int = 1000) -> int:
@@ -42,6 +47,53 @@ def reconcile(app: Penstock, *reconcilers: Reconciler, limit: int = 1000) -> int
         for hand in hands:
             hand.close()
     return visits
+
+
+class Rounds:
+    """The rows that are due, of all reconcilers, visited once or as often as they become due again; for `drain`."""
+
+    def __init__(self, app: Penstock, wanted: bool = True) -> None:
+        enabled = [reconciler for reconciler in app.reconcilers.values() if reconciler.enabled]
+        self.visits = 0
+        self._hands = [RowHand(app, reconciler) for reconciler in enabled] if wanted else []
+        self._seen: Counter[tuple[str, object]] = Counter()
+
+    def __enter__(self) -> Rounds:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with ExitStack() as stack:
+            for hand in self._hands:
+                stack.callback(hand.close)
+
+    def go(self, limit: int | None) -> int:
+        """One round, of at most so many visits; how many there were."""
+        before = self.visits
+        for hand in self._hands:
+            self._note(hand, items := hand.take(self._room(before, limit)))
+            for item in items:
+                hand.finish(hand.work(item))
+        return self.visits - before
+
+    async def go_async(self, limit: int | None) -> int:
+        """`go` for async callers: `async def` handlers run on their event loop."""
+        before = self.visits
+        for hand in self._hands:
+            self._note(hand, items := await asyncio.to_thread(hand.take, self._room(before, limit)))
+            for item in items:
+                await asyncio.to_thread(hand.finish, await hand.work_async(item))
+        return self.visits - before
+
+    def _room(self, before: int, limit: int | None) -> int:
+        return MOST_VISITS if limit is None else min(MOST_VISITS, max(0, limit - self.visits + before))
+
+    def _note(self, hand: RowHand, items: list[Item]) -> None:
+        self.visits += len(items)
+        name = hand.reconciler.name
+        self._seen.update([(name, item.id) for item in items])
+        if items and all(self._seen[name, item.id] >= MOST_VISITS for item in items):
+            self._hands = [other for other in self._hands if other is not hand]
+            hand.close()
 
 
 class RowHand:
@@ -88,15 +140,41 @@ class RowHand:
 
     def work(self, item: Item) -> Ended:
         """Call the handler."""
-        policy = self.reconciler.policy
-        if (end := crashed(policy, item)) is not None:
+        if (end := crashed(self.reconciler.policy, item)) is not None:
             return end
         try:
-            return returned(policy, item, _called(self.reconciler, item))
-        except SimulatedCrash:
+            value = self.reconciler.function(item)
+            if inspect.isawaitable(value):
+                return asyncio.run(self._awaited(item, value))
+            return self.end(item, value)
+        except (SimulatedCrash, KeyboardInterrupt):
             raise
         except BaseException as error:
-            return failed(policy, item, Failure.of(error), Kind.ERRORED, 0.0)
+            return self._failed(item, error)
+
+    async def work_async(self, item: Item) -> Ended:
+        """Call the handler: here if it is `async def`, in a thread if it is not."""
+        if not self.reconciler.is_async:
+            return await asyncio.to_thread(self.work, item)
+        if (end := crashed(self.reconciler.policy, item)) is not None:
+            return end
+        try:
+            return await self._awaited(item, self.reconciler.function(item))
+        except (SimulatedCrash, KeyboardInterrupt, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            return self._failed(item, error)
+
+    async def _awaited(self, item: Item, value: Awaitable[Any]) -> Ended:
+        limit = asyncio.timeout(self.reconciler.policy.timeout_seconds)
+        try:
+            async with limit:
+                return self.end(item, await value)
+        except TimeoutError as error:
+            return self._failed(item, error, Kind.TIMED_OUT if limit.expired() else Kind.ERRORED)
+
+    def _failed(self, item: Item, error: BaseException, kind: Kind = Kind.ERRORED) -> Ended:
+        return failed(self.reconciler.policy, item, Failure.of(error), kind, 0.0)
 
     def end(self, item: Item, value: object = None) -> Ended:
         """As if the handler had returned this."""
@@ -136,12 +214,3 @@ class RowHand:
     def close(self) -> None:
         self.pump.link.close()
         self.waker.close()
-
-
-def _called(reconciler: Reconciler, item: Item) -> Any:
-    value = reconciler.function(item)
-    return asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value
-
-
-async def _awaited(value: Any) -> Any:
-    return await value
