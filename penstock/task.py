@@ -11,7 +11,7 @@ from penstock.context import building
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
-from penstock.queue.jobs import NewJob
+from penstock.queue.jobs import NewJob, Series
 from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
@@ -193,7 +193,7 @@ class Task(Generic[P, R]):
             kept["retries"] = self.settings.retries.to_dict()
         return dumps(kept) if kept else None
 
-    def _jobs(self, calls: Calls) -> list[NewJob]:
+    def _jobs(self, calls: Calls) -> Series:
         if self.settings.key is not None:
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
@@ -201,8 +201,7 @@ class Task(Generic[P, R]):
         if not isinstance(calls, Iterable):
             raise ArgumentError(self.name, f"enqueue_many takes a list, such as [(1,), (2,)]; got {calls!r}")
         payloads = [self._encoded(*split(self.name, "enqueue_many", call)) for call in calls]
-        ids = new_ids(len(payloads))
-        return [self._job(id, payload) for id, payload in zip(ids, payloads, strict=True)]
+        return Series(self._job("", ""), new_ids(len(payloads)), payloads)
 
     def _encoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)

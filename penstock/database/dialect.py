@@ -30,6 +30,13 @@ class TableWrite:
     ignore_duplicates: bool = False
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Writes:
+    """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
+
+    tables: tuple[TableWrite, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A queue at one priority, and the highest sequence seen there: claims ask for what lies above it."""
@@ -105,7 +112,7 @@ class Dialect(Protocol):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Sequence[TableWrite],
+        writes: Writes,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:

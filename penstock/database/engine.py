@@ -22,6 +22,7 @@ from sqlalchemy.pool import StaticPool
 from penstock.database import trouble
 from penstock.database.dialect import Dialect
 from penstock.database.gate import write_through_the_gate
+from penstock.database.links import Link, Spares
 from penstock.database.sqlite import Sqlite
 from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
@@ -54,6 +55,7 @@ class Database:
         self.clock_shift = 0
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
+        self._spares = Spares(0 if _in_memory(self.dialect) else settings.pool_size // 2)
         self._lock = threading.Lock()
         _forget_connections_after_fork(self)
 
@@ -205,10 +207,11 @@ class Database:
     def _make_engine(self) -> Engine:
         # Every transaction is ended by us, so a connection comes back clean: one journey less for each.
         options = self.dialect.engine_options(self.url, self.settings) | {"pool_reset_on_return": None}
-        if isinstance(self.dialect, Sqlite) and self.dialect.in_memory:
+        if _in_memory(self.dialect):
             options["poolclass"] = StaticPool
         else:
-            options |= {"pool_size": self.settings.pool_size, "max_overflow": -1, "pool_timeout": 30}
+            pooled = self.settings.pool_size - self._spares.most
+            options |= {"pool_size": pooled, "max_overflow": -1, "pool_timeout": 30}
         try:
             engine = create_engine(self.url, **options)
         except ModuleNotFoundError as error:
@@ -220,16 +223,27 @@ class Database:
         return engine
 
     def borrow(self) -> Any:
-        """A connection from the pool; whoever is done with it closes it, or invalidates what is broken."""
-        return self.engine.raw_connection()
+        """A connection of ours, or a new one from the pool; whoever is done with it gives it back."""
+        spare = self._spares.take()
+        if spare is None:
+            return self.engine.raw_connection()
+        self.dialect.checked_out(spare.driver_connection)
+        return spare
+
+    def give_back(self, fairy: Any) -> None:
+        """It is in order, and nothing is open on it."""
+        if not self._spares.keep(fairy):
+            fairy.close()
 
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
+        self._spares.close()
         engine = self._engine
         if engine is not None and not isinstance(engine.pool, StaticPool):
             engine.dispose()
 
     def close(self) -> None:
+        self._spares.close()
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
@@ -238,53 +252,14 @@ class Database:
     def forget(self) -> None:
         """In a forked child: the parent's connections are not ours to use or to close."""
         self._lock = threading.Lock()
+        self._spares.forget()
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None
 
 
-class Link:
-    """A connection taken from the pool: for one transaction, or kept by a loop that never shares it.
-
-    A dedicated one is for the queue's own statements only, and need not go back to the pool.
-    """
-
-    def __init__(self, database: Database, *, brief: bool = False, dedicated: bool = False) -> None:
-        self.database = database
-        self.brief = brief
-        self.dedicated = dedicated
-        self.kept: Any = None
-        self._unfit = False
-
-    @contextmanager
-    def checked_out(self) -> Iterator[Any]:
-        fresh = self.kept is None
-        fairy = self.kept = self.kept or self.database.borrow()
-        try:
-            if fresh and self.dedicated:
-                self._unfit = True  # also if this is broken off half-way
-                self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
-            yield fairy.driver_connection
-        except BaseException as error:
-            self.kept = None
-            if self.database.dialect.is_disconnect(error):
-                trouble.quietly(fairy.invalidate)
-                self.database.drop_connections()
-            elif getattr(fairy.driver_connection, "closed", False):
-                trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
-            else:
-                self._give_back(fairy)
-            raise
-        if self.brief:
-            self.close()
-
-    def close(self) -> None:
-        fairy, self.kept = self.kept, None
-        if fairy is not None:
-            self._give_back(fairy)
-
-    def _give_back(self, fairy: Any) -> None:
-        trouble.quietly(fairy.invalidate if self._unfit else fairy.close)
+def _in_memory(dialect: Dialect) -> bool:
+    return isinstance(dialect, Sqlite) and dialect.in_memory
 
 
 def _forget_connections_after_fork(database: Database) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Parameters, TableWrite
+from penstock.database.dialect import Farewell, Parameters, TableWrite, Writes
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 
@@ -104,11 +104,11 @@ class MySql(ByCursor):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Sequence[TableWrite],
+        writes: Writes,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
-        for write in writes:
+        for write in writes.tables:
             first = next(iter(write.columns))
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
             for part in _parts(rows):

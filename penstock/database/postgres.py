@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from pydantic_core import to_json
 
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite, Writes
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.database.wire import IdLoader, Wire
@@ -206,17 +206,16 @@ class Postgres:
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Sequence[TableWrite],
+        writes: Writes,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
-        key = (*rows[0], *[(w.table, w.ignore_duplicates, *w.columns.items()) for w in writes])
+        key = (writes, *rows[0])
         rendered = renderer.written.get(key)
         if rendered is None:
-            template = _write_template(tx, writes, _used(writes, rows[0]))
+            template = _write_template(tx, writes.tables, _used(writes.tables, rows[0]))
             rendered = renderer.written[key] = renderer.render(template)
-        parameters = {name: shared[name] for name in rendered.names if name in shared}
-        tx.send(rendered, parameters | {"batch": to_json(rows).decode()})
+        tx.send(rendered, {"batch": to_json(rows).decode(), **shared})
 
     def take_ready(
         self,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Parameters, TableWrite
+from penstock.database.dialect import Farewell, Parameters, Writes
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
@@ -183,12 +183,12 @@ class Sqlite(ByCursor):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Sequence[TableWrite],
+        writes: Writes,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
         full = [{**shared, **row} for row in rows] if shared else rows
-        for write in writes:
+        for write in writes.tables:
             verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
             tx.execute_many(renderer.render(portable.insert_template(write, verb)), full)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from penstock.database.dialect import Ahead, Dialect, Parameters, Row, TableWrite
+from penstock.database.dialect import Ahead, Dialect, Parameters, Row, TableWrite, Writes
 from penstock.database.template import Rendered, Renderer
 from penstock.telemetry import points
 
@@ -90,12 +91,11 @@ class Transaction:
         """Insert many rows in one statement. Fields are columns; `column="{now} + :field"` computes one."""
         if not rows:
             return
-        types = self.column_types[table]
-        columns = {name: f":{name}" for name in rows[0] if name in types} | expressions
-        self.insert_together([TableWrite(table, columns, ignore_duplicates)], rows)
+        fields = tuple(filter(self.column_types[table].__contains__, rows[0]))
+        self.insert_together(_into(table, fields, ignore_duplicates, tuple(expressions.items())), rows)
 
     def insert_together(
-        self, writes: Sequence[TableWrite], rows: Sequence[Parameters], shared: Parameters | None = None
+        self, writes: Writes, rows: Sequence[Parameters], shared: Parameters | None = None
     ) -> None:
         """One batch of fields into several tables: one statement where the database can.
 
@@ -167,3 +167,11 @@ class Transaction:
         if points.watched:
             self._statements += 1
             points.reach(f"{self._stage}.{self._statements}")
+
+
+@cache
+def _into(
+    table: str, fields: tuple[str, ...], ignore_duplicates: bool, expressions: tuple[tuple[str, str], ...]
+) -> Writes:
+    columns = {name: f":{name}" for name in fields} | dict(expressions)
+    return Writes((TableWrite(table, columns, ignore_duplicates),))

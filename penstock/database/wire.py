@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -86,7 +86,7 @@ class Wire:
         pgconn = self.pgconn
         if pgconn.pipeline_status == PipelineStatus.OFF:
             pgconn.enter_pipeline_mode()
-        encoded = [encode(value) for value in values]
+        encoded = [ENCODERS[type(value)](value) for value in values]
         key = (sql, tuple([kind for _, kind in encoded]))
         name = self._names.get(key)
         if name is None:
@@ -170,29 +170,40 @@ class Wire:
         return self._poll.poll()[0][1]
 
 
-def encode(value: object) -> Parameter:
-    """A parameter as text, with its type where PostgreSQL would otherwise have to guess a number's."""
-    match value:
-        case None:
-            return None, UNKNOWN
-        case bool():
-            return (b"t" if value else b"f"), BOOL
-        case int():
-            return b"%d" % value, INT8
-        case str():
-            return _text(value), UNKNOWN
-        case float():
-            return repr(value).encode(), FLOAT8
-        case list() | tuple():
-            return _text("{" + ",".join([_quoted(item) for item in value]) + "}"), UNKNOWN
-    raise TypeError(f"no parameter of ours: {value!r}")
-
-
-def _text(value: str) -> bytes:
+def _text(value: Any) -> Parameter:
     data = value.encode()
     if 0 in data:
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-    return data
+    return data, UNKNOWN
+
+
+def _array(value: Any) -> Parameter:
+    return _text("{" + ",".join([_quoted(item) for item in value]) + "}")
+
+
+class _Encoders(dict[type, Callable[[Any], Parameter]]):
+    """By the value's own type; what is derived from one of these, such as an enumeration, goes as that."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], Parameter]:
+        for base in kind.__mro__:
+            if base in self:
+                self[kind] = self[base]
+                return self[base]
+        raise TypeError(f"no parameter of ours: {kind}")
+
+
+# Parameters as text, with their type where PostgreSQL would otherwise have to guess a number's.
+ENCODERS = _Encoders(
+    {
+        type(None): lambda _: (None, UNKNOWN),
+        bool: lambda value: (b"t" if value else b"f", BOOL),
+        int: lambda value: (b"%d" % value, INT8),
+        str: _text,
+        float: lambda value: (repr(value).encode(), FLOAT8),
+        list: _array,
+        tuple: _array,
+    }
+)
 
 
 def _quoted(item: object) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
-from penstock.database.dialect import TableWrite
+from penstock.database.dialect import TableWrite, Writes
 from penstock.database.transaction import Transaction
 from penstock.pipelines.desk import Desk, Mould
 from penstock.pipelines.paths import Path, path_text
@@ -128,12 +129,6 @@ def _place(step: NewStep) -> str:
 def _write_group(
     tx: Transaction, place: str, steps: Sequence[NewStep], alike: bool, offer: Offer | None
 ) -> None:
-    state = {"ended": ENDED, "held": HELD}.get(place, STATE)
-    writes = [TableWrite("jobs", JOB), TableWrite("job_states", state)]
-    if place == "ready":
-        writes.append(TableWrite("availabilities", QUEUED))
-    elif place == "delayed":
-        writes.append(TableWrite("scheduled", QUEUED | {"due_at": "{now} + :wait"}))
     rows = [_fields(step, place) for step in steps]
     shared = {name: rows[0][name] for name in COMMON} if alike else {}
     if alike:
@@ -141,7 +136,19 @@ def _write_group(
     if place == "held":
         assert offer is not None
         shared |= {"token": offer.token, "process_id": offer.process}
-    tx.insert_together(writes, rows, shared)
+    tx.insert_together(_writes(place), rows, shared)
+
+
+@cache
+def _writes(place: str) -> Writes:
+    """The tables that a step of this place has rows in."""
+    state = {"ended": ENDED, "held": HELD}.get(place, STATE)
+    writes = [TableWrite("jobs", JOB), TableWrite("job_states", state)]
+    if place == "ready":
+        writes.append(TableWrite("availabilities", QUEUED))
+    elif place == "delayed":
+        writes.append(TableWrite("scheduled", QUEUED | {"due_at": "{now} + :wait"}))
+    return Writes(tuple(writes))
 
 
 def _fields(step: NewStep, place: str) -> dict[str, object]:

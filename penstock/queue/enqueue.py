@@ -7,12 +7,13 @@ the ids are there (`are_written`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
-from penstock.database.dialect import TableWrite
+from penstock.database.dialect import TableWrite, Writes
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import NewJob, tier_of
+from penstock.queue.jobs import NewJob, Series, tier_of
 
 JOB_COLUMNS = ("task", "queue", "priority", "options", "max_crashes", "run_id", "node")
 STATE_COLUMNS = {
@@ -37,13 +38,20 @@ WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     """Write the jobs; the ids under which they now exist. A job whose key is taken gives the first job's id."""
     tx.stage("enqueue")
+    if isinstance(jobs, Series):
+        _write_in_parts(tx, jobs)
+        return jobs.ids
     ids = [_claim_key(tx, job) if job.key is not None else job.id for job in jobs]
     mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
     for group in _groups(mine):
-        # The database works on one part while the next is made ready.
-        for start in range(0, len(group), PART):
-            _write(tx, group[start : start + PART])
+        _write_in_parts(tx, group)
     return ids
+
+
+def _write_in_parts(tx: Transaction, jobs: Sequence[NewJob]) -> None:
+    """The database works on one part while the next is made ready."""
+    for start in range(0, len(jobs), PART):
+        _write(tx, jobs[start : start + PART])
 
 
 def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
@@ -106,29 +114,37 @@ def _write(tx: Transaction, jobs: Sequence[NewJob]) -> None:
         "node": first.node,
         "status": status.get(place) or str(first.status),
     }
-    varying = ["id", "payload"]
-    varying += [name for name, value in _optional(first) if value is not None]
-    columns = {name: f":{name}" for name in (*varying, *JOB_COLUMNS)} | {"created_at": "{now}"}
+    optional = tuple([name for name, value in _optional(first) if value is not None])
+    rows: list[dict[str, object]]
+    if place == "ready" and isinstance(jobs, Series):
+        rows = [{"id": id, "payload": payload} for id, payload in zip(jobs.ids, jobs.payloads, strict=True)]
+    else:
+        rows = [_fields(job, optional, place) for job in jobs]
+    tx.insert_together(_writes(place, optional), rows, shared)
+
+
+@cache
+def _writes(place: str, optional: tuple[str, ...]) -> Writes:
+    """The tables that a job of this place has rows in."""
+    columns = {name: f":{name}" for name in ("id", "payload", *optional, *JOB_COLUMNS)} | {
+        "created_at": "{now}"
+    }
     writes = [TableWrite("jobs", columns), TableWrite("job_states", STATE_COLUMNS)]
     if place == "ready":
         writes.append(TableWrite("availabilities", READY_COLUMNS))
     elif place in DUE:
         writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[place]}, True))
-    if place == "ready" and varying == ["id", "payload"]:
-        rows: list[dict[str, object]] = [{"id": job[0], "payload": job[4]} for job in jobs]
-    else:
-        rows = [_fields(job, varying, place) for job in jobs]
-    tx.insert_together(writes, rows, shared)
+    return Writes(tuple(writes))
 
 
 def _optional(job: NewJob) -> list[tuple[str, object]]:
     return [("job_key", job.key), ("origin_id", job.origin_id), ("path", job.path)]
 
 
-def _fields(job: NewJob, varying: Sequence[str], place: str) -> dict[str, object]:
+def _fields(job: NewJob, optional: Sequence[str], place: str) -> dict[str, object]:
     fields: dict[str, object] = {"id": job.id, "payload": job.payload}
-    if len(varying) > len(fields):
-        fields |= {name: value for name, value in _optional(job) if name in varying}
+    if optional:
+        fields |= {name: value for name, value in _optional(job) if name in optional}
     if place == "delay":
         fields["wait"] = int(job.delay * 1_000_000)
     elif place == "at":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, overload
 
 from penstock.database.transaction import Transaction
 from penstock.values.outcome import Outcome
@@ -31,6 +31,33 @@ class NewJob(NamedTuple):
     path: str | None = None
     status: JobStatus | None = None
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
+
+
+class Series(Sequence[NewJob]):
+    """Many jobs that are the same but for their ids and payloads, which need not be made one by one."""
+
+    def __init__(self, mould: NewJob, ids: list[str], payloads: list[str]) -> None:
+        self.mould = mould
+        self.ids = ids
+        self.payloads = payloads
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[NewJob]:
+        for id, payload in zip(self.ids, self.payloads, strict=True):
+            yield self.mould._replace(id=id, payload=payload)
+
+    @overload
+    def __getitem__(self, place: int) -> NewJob: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Series: ...
+
+    def __getitem__(self, place: int | slice) -> NewJob | Series:
+        if isinstance(place, slice):
+            return Series(self.mould, self.ids[place], self.payloads[place])
+        return self.mould._replace(id=self.ids[place], payload=self.payloads[place])
 
 
 class Claim(NamedTuple):
@@ -136,5 +163,6 @@ def tier_of(priority: int) -> int:
 
 def lanes_of(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
     """The (queue, tier) in which some of these are ready at once."""
-    places = set(map(attrgetter("queue", "priority", "delay", "due_at"), jobs))
+    each = jobs[:1] if isinstance(jobs, Series) else jobs
+    places = set(map(attrgetter("queue", "priority", "delay", "due_at"), each))
     return {(queue, tier_of(priority)) for queue, priority, delay, at in places if not delay and at is None}

@@ -9,7 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Set
 
-from penstock.database.engine import Database, Link
+from penstock.database.engine import Database
+from penstock.database.links import Link
 from penstock.database.transaction import Transaction
 from penstock.queue import processes, progress
 from penstock.runtime.contact import Contact

@@ -17,7 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.database.engine import Database, Link
+from penstock.database.engine import Database
+from penstock.database.links import Link
 from penstock.queue import family, processes, reclaim
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.service import Service, Turn

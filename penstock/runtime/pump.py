@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence, Set
 from typing import Generic, TypeVar
 
-from penstock.database.engine import Database, Link
+from penstock.database.engine import Database
+from penstock.database.links import Link
 from penstock.database.transaction import Transaction
 from penstock.runtime.service import Service, Turn
 from penstock.runtime.source import Source

@@ -6,7 +6,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 
-from penstock.database.engine import Database, Link
+from penstock.database.engine import Database
+from penstock.database.links import Link
 from penstock.database.statements import Statements
 from penstock.database.transaction import Transaction
 from penstock.reconcile import renew, sweep, tally

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import Protocol
 
 from penstock.database.ears import DeafEar, ear_for
-from penstock.database.engine import Database, Link
+from penstock.database.engine import Database
+from penstock.database.links import Link
 from penstock.doors import Doors
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.definition import Reconciler

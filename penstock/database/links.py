@@ -1,0 +1,89 @@
+"""Connections in use: taken for one transaction, or kept by a loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.database import trouble
+
+if TYPE_CHECKING:
+    from penstock.database.engine import Database
+
+
+class Spares:
+    """Connections between two brief transactions. To ask the pool for one costs as much as a small statement."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._idle: deque[Any] = deque()
+        self._inherited: list[deque[Any]] = []
+
+    def take(self) -> Any | None:
+        """The one used last: its server process is the most awake."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def keep(self, fairy: Any) -> bool:
+        if len(self._idle) >= self.most:
+            return False
+        self._idle.append(fairy)
+        return True
+
+    def close(self) -> None:
+        while (fairy := self.take()) is not None:
+            trouble.quietly(fairy.invalidate)
+
+    def forget(self) -> None:
+        """In a forked child. They are not let go of either: that would close them."""
+        self._inherited.append(self._idle)
+        self._idle = deque()
+
+
+class Link:
+    """A connection taken from the pool: for one transaction, or kept by a loop that never shares it.
+
+    A dedicated one is for the queue's own statements only, and need not go back to the pool.
+    """
+
+    def __init__(self, database: Database, *, brief: bool = False, dedicated: bool = False) -> None:
+        self.database = database
+        self.brief = brief
+        self.dedicated = dedicated
+        self.kept: Any = None
+        self._unfit = False
+
+    @contextmanager
+    def checked_out(self) -> Iterator[Any]:
+        fresh = self.kept is None
+        fairy = self.kept = self.kept or self.database.borrow()
+        try:
+            if fresh and self.dedicated:
+                self._unfit = True  # also if this is broken off half-way
+                self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
+            yield fairy.driver_connection
+        except BaseException as error:
+            self.kept = None
+            if self.database.dialect.is_disconnect(error):
+                trouble.quietly(fairy.invalidate)
+                self.database.drop_connections()
+            elif getattr(fairy.driver_connection, "closed", False):
+                trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
+            else:
+                self._give_back(fairy)
+            raise
+        if self.brief:
+            self.kept = None
+            self.database.give_back(fairy)
+
+    def close(self) -> None:
+        fairy, self.kept = self.kept, None
+        if fairy is not None:
+            self._give_back(fairy)
+
+    def _give_back(self, fairy: Any) -> None:
+        trouble.quietly(fairy.invalidate if self._unfit else fairy.close)
