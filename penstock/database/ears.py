@@ -82,6 +82,8 @@ class PostgresEar:
         self.arguments = connect_arguments(url) | ours | {"application_name": "penstock-listen"}
         self.channel = channel
         self.connection: psycopg.Connection | None = None
+        self._watched: tuple[int, ...] = ()
+        self._poll = select.poll()
         self.tried = -RECONNECT_AFTER
 
     def wait(self, wake: int, timeout: float) -> list[str]:
@@ -90,14 +92,17 @@ class PostgresEar:
             if connection is None:
                 _readable(min(timeout, RECONNECT_AFTER), wake)
                 return []
-            heard = self._received(connection)
-            if not heard:
-                _readable(timeout, wake, connection.fileno())
-                heard = self._received(connection)
-            return heard
+            spoken = connection.fileno() in self._ready(timeout, wake, connection.fileno())
+            return self._received(connection) if spoken else []
         except (psycopg.Error, OSError, ValueError):
             self.close()
             return ["reconnect"]
+
+    def _ready(self, timeout: float, *descriptors: int) -> list[int]:
+        """Which can be read. The same ones are waited for thousands of times."""
+        if self._watched != descriptors:
+            self._watched, self._poll = descriptors, _poll_for(*descriptors)
+        return [descriptor for descriptor, _ in self._poll.poll(math.ceil(timeout * 1000))]
 
     def _received(self, connection: psycopg.Connection) -> list[str]:
         heard = []
@@ -120,17 +125,22 @@ class PostgresEar:
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
+        self._watched = ()
         if connection is not None:
             with suppress(Exception):
                 connection.close()
 
 
 def _readable(timeout: float, *descriptors: int) -> bool:
-    """By poll: a worker may have more files open than select can count."""
+    return bool(_poll_for(*descriptors).poll(math.ceil(timeout * 1000)))
+
+
+def _poll_for(*descriptors: int) -> select.poll:
+    """Not select: a worker may have more files open than that can count."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(math.ceil(timeout * 1000)))
+    return poll
 
 
 def ear_for(database: Database, channel: str) -> Ear:

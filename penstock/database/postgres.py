@@ -27,9 +27,9 @@ FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
 # A queue is often empty when statistics are taken and full when they are used: a claim planned by them sorts all that
-# is ready. By this every row is found through an index.
-BY_INDEX = {"enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
-
+# is ready. By this every row is found through an index; and as no plan can be better, none is made twice.
+BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "jit"), "off")
+BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
 
 # Nothing here may depend on what the planner believes about the tables' sizes: the inner SELECT on the jobs keeps its

@@ -59,9 +59,9 @@ class Engine:
         """What follows from ended steps, in the transaction that ended them."""
         closing.follow(self.desk, tx, ended, offer)
 
-    def hydrate(self, tx: Transaction, claims: list[Claim]) -> list[Claim]:
+    def hydrate(self, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
         """Claims with their arguments; without those that are not to start."""
-        return hydrate.hydrate(self.desk, tx, claims)
+        return hydrate.hydrate(self.desk, tx, claims, by_reading)
 
     def work_off(self, most: int = 1000) -> None:
         """Do what is due for runs now, instead of leaving it to the workers."""

@@ -46,8 +46,8 @@ NOT_STARTED = {
 }
 
 
-def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
-    """The claims that are to run, steps with their arguments."""
+def hydrate(desk: Desk, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
+    """The claims that are to run, steps with their arguments. By reading alone: none, if that takes more."""
     tx.stage("hydrate")
     found = runs.views(desk, tx, list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None])))
     trace = desk.trace(tx)
@@ -66,6 +66,8 @@ def hydrate(desk: Desk, tx: Transaction, claims: list[Claim]) -> list[Claim]:
             children.append(claim)
         else:
             going.append(claim)
+    if by_reading and (len(going) < len(claims) or any(run.revived_from for run in found.values())):
+        return []
     left = revive.keep(desk, tx, found, going + children)
     ids = {claim.job_id for claim in going}
     going = [claim for claim in left if claim.job_id in ids]

@@ -113,7 +113,7 @@ class RowSource:
     def is_complete(self, claims: Sequence[Item]) -> bool:
         return True
 
-    def complete(self, tx: Transaction, claims: Sequence[Item]) -> list[Item]:
+    def complete(self, tx: Transaction, claims: Sequence[Item], by_reading: bool = False) -> list[Item]:
         return list(claims)
 
     def forget(self, claims: Sequence[Item]) -> None:

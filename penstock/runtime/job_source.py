@@ -24,7 +24,7 @@ from penstock.values.limits import TaskLimits
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, Reason
 
-Hydrate = Callable[[Transaction, list[Claim]], list[Claim]]
+Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
 NO_LIMITS: Mapping[str, TaskLimits] = {}
 
 
@@ -143,10 +143,14 @@ class JobSource:
             return False
         return self.hydrate is None or all(claim.run_id is None for claim in claims)
 
-    def complete(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
+    def complete(self, tx: Transaction, claims: Sequence[Claim], by_reading: bool = False) -> list[Claim]:
+        if by_reading and (self._touched or self.limiter.concerns(claims)):
+            return []
         kept = list(claims)
         if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
-            kept = self.hydrate(tx, kept)
+            kept = self.hydrate(tx, kept, by_reading)
+        if by_reading:
+            return kept
         if self._touched or self.limiter.concerns(kept):
             kept = self.limiter.admit(tx, kept, self._touched)
         ids = {claim.job_id for claim in kept}

@@ -158,7 +158,8 @@ class Pump(Service, Generic[C, F]):
         if self.source.is_complete(claims):
             return claims
         try:
-            return self._transact(self.source.complete, claims)
+            read = self._transact(self.source.complete, claims, True, single=True)
+            return read or self._transact(self.source.complete, claims)
         except BaseException:
             self.source.forget(claims)
             raise

@@ -39,8 +39,11 @@ class Source(Protocol[C, F]):
     def is_complete(self, claims: Sequence[C]) -> bool:
         """Everything needed to run these is at hand."""
 
-    def complete(self, tx: Transaction, claims: Sequence[C]) -> list[C]:
-        """Fetch what is missing, in the claim's transaction or in one after it; the claims that are to be run."""
+    def complete(self, tx: Transaction, claims: Sequence[C], by_reading: bool = False) -> list[C]:
+        """Fetch what is missing, in the claim's transaction or in one after it; the claims that are to be run.
+
+        By reading alone, without a transaction: none of them, if that takes more.
+        """
 
     def forget(self, claims: Sequence[C]) -> None:
         """Claims that could not be completed: they are not held here, so `recover` gives them back."""
