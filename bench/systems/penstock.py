@@ -23,6 +23,7 @@ class PenstockSystem(SupervisedSystem):
 
     async def open(self) -> None:
         self.declare()
+        self.app.migrate()  # connects, as the others do here
 
     def declare(self) -> None:
         self.app = app = Penstock(self.url)
