@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 from sqlalchemy import MetaData
 from sqlalchemy.dialects import postgresql
 
@@ -9,15 +12,31 @@ from penstock.database.engine import Database
 from penstock.schema import tables
 
 
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Tables, and the types of their columns by table; apps that name them alike share one, and nobody changes it."""
+
+    metadata: MetaData
+    column_types: dict[str, dict[str, str]]
+
+
 def describe(database: Database) -> MetaData:
     """Define the tables and teach the database their names and column types."""
-    metadata = tables.define(database.prefix, database.schema, database.dialect.name)
+    catalog = _catalog(database.prefix, database.schema, database.dialect.name)
+    database.tables = list(catalog.column_types)
+    database.column_types = catalog.column_types
+    return catalog.metadata
+
+
+@lru_cache(maxsize=16)
+def _catalog(prefix: str, schema: str | None, dialect_name: str) -> Catalog:
+    metadata = tables.define(prefix, schema, dialect_name)
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    for table in metadata.tables.values():
-        name = table.name.removeprefix(database.prefix)
-        database.tables.append(name)
-        database.column_types[name] = {
+    column_types = {
+        table.name.removeprefix(prefix): {
             column.name: column.type.compile(dialect=dialect).partition(" COLLATE")[0]
             for column in table.columns
         }
-    return metadata
+        for table in metadata.tables.values()
+    }
+    return Catalog(metadata, column_types)
