@@ -16,7 +16,7 @@ needs of the database is tested on every kind elsewhere.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -75,8 +75,8 @@ def pytest_configure_node(node: object) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if SESSION_END in config.stash:
-        with config.stash[SESSION_END]:
-            Databases(SharedServers(config.stash[SESSION]), migrate).drop_templates()
+        with config.stash[SESSION_END], closing(SharedServers(config.stash[SESSION])) as servers:
+            Databases(servers, migrate).drop_templates()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -118,8 +118,9 @@ def migrate(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def databases(pytestconfig: pytest.Config) -> Databases:
-    return Databases(SharedServers(pytestconfig.stash[SESSION]), migrate)
+def databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
+    with closing(SharedServers(pytestconfig.stash[SESSION])) as servers:
+        yield Databases(servers, migrate)
 
 
 @pytest.fixture
@@ -193,8 +194,11 @@ def app_on() -> Iterator[Callable[..., "Penstock"]]:
         yield make
 
 
+# The database comes first: what came last ends first, and a database that nobody is connected to is dropped at once.
+
+
 @pytest.fixture
-def make_app(app_on: Callable[..., "Penstock"], database_url: str) -> Callable[..., "Penstock"]:
+def make_app(database_url: str, app_on: Callable[..., "Penstock"]) -> Callable[..., "Penstock"]:
     return partial(app_on, database_url)
 
 
@@ -216,5 +220,5 @@ def workers_on(tmp_path: Path) -> Iterator[Callable[[str], Workers]]:
 
 
 @pytest.fixture
-def worker_process(workers_on: Callable[[str], Workers], database_url: str) -> Workers:
+def worker_process(database_url: str, workers_on: Callable[[str], Workers]) -> Workers:
     return workers_on(database_url)

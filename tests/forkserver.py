@@ -20,7 +20,9 @@ from uuid import uuid4
 from tests.servers.child import die_with_parent
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["pytest", "penstock.cli", "tests.forkserver", "tests.process.scenes"])
+FORKS.set_forkserver_preload(
+    ["pytest", "penstock.cli", "tests.forkserver", "tests.preloaded", "tests.process.scenes"]
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,15 +48,25 @@ class SharedServers:
 
     session: Path
     _known: dict[str, dict[str, str]] = field(default_factory=dict)
+    _admins: dict[str, Admin] = field(default_factory=dict)
 
     def admin(self, kind: str) -> Admin:
         """The server of that kind, started if nobody has yet; `Unavailable` if it cannot be had."""
+        if kind not in self._admins:
+            self._admins[kind] = ADMINS[kind](self._url(kind), keep=True)
+        return self._admins[kind]
+
+    def close(self) -> None:
+        for admin in self._admins.values():
+            admin.close()
+
+    def _url(self, kind: str) -> str:
         if url := os.environ.get(ENVIRONMENT[kind]):
-            return ADMINS[kind](url)
+            return url
         words = self._known.get(kind) or self._known.setdefault(kind, self._ask(kind))
         if "unavailable" in words:
             raise Unavailable(words["unavailable"])
-        return ADMINS[kind](words["url"])
+        return words["url"]
 
     def missing(self) -> dict[str, str]:
         """The kinds somebody asked for in vain, and why."""
