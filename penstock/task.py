@@ -11,7 +11,7 @@ from penstock.context import building
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
-from penstock.queue.jobs import NewJob, Series
+from penstock.queue.jobs import NewJob, Payloads, Series
 from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
@@ -200,8 +200,13 @@ class Task(Generic[P, R]):
             )
         if not isinstance(calls, Iterable):
             raise ArgumentError(self.name, f"enqueue_many takes a list, such as [(1,), (2,)]; got {calls!r}")
-        payloads = [self._encoded(*split(self.name, "enqueue_many", call)) for call in calls]
-        return Series(self._job("", ""), new_ids(len(payloads)), payloads)
+        wanted = list(calls)
+        encoded = (self._encoded(*split(self.name, "enqueue_many", call)) for call in wanted)
+        payloads = Payloads(encoded, len(wanted))
+        if self.settings.connection is not None or not self.host.database.dialect.sends_ahead:
+            # All of them before the first is written: what is wrong must leave nothing in the caller's transaction.
+            _ = payloads[:]
+        return Series(self._job("", ""), new_ids(len(wanted)), payloads)
 
     def _encoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)

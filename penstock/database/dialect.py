@@ -60,6 +60,8 @@ class Dialect(Protocol):
     by_key: str
     fuses: bool
     """A claim is one statement, and so is the settling of jobs that simply succeeded."""
+    sends_ahead: bool
+    """The database works on one statement while the next is made."""
     pushes_wakeups: bool
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool

@@ -102,7 +102,10 @@ class Database:
             except Exception as error:
                 late = tries > 1 and (trouble.took_too_long(error) or time.monotonic() > enough)
                 if late or tries == TRIES or not self.is_passing(error):
-                    raise self.explained(error) from error
+                    explained = self.explained(error)
+                    if explained is error:
+                        raise
+                    raise explained from error
                 time.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, 0.5)
         raise AssertionError("unreachable")

@@ -39,6 +39,7 @@ class ByCursor:
     """A database that is spoken to through its driver's cursors, one statement after the other."""
 
     fuses = False
+    sends_ahead = False
     remove = REMOVE
     """How a claim takes what it has picked out of the queue."""
 

@@ -91,6 +91,7 @@ class Postgres:
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
     fuses = True
+    sends_ahead = True
     pushes_wakeups = True
     keeps_dead_rows = True
     one_writer = False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import DBAPIError
 
-from penstock.errors import DatabaseUnavailable
+from penstock.errors import DatabaseUnavailable, PenstockError
 
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
@@ -61,7 +61,8 @@ def took_too_long(error: BaseException) -> bool:
 def explained(error: Exception, where: str, *, passing: bool) -> Exception:
     """The error as a user should see it."""
     then = advice(error)
-    if isinstance(error, DatabaseUnavailable) or (then is None and not passing):
+    ours = isinstance(error, PenstockError)  # whatever words are in it
+    if isinstance(error, DatabaseUnavailable) or (not passing and (ours or then is None)):
         return error
     said = f"{cause_of(error)}".rstrip(". \n")
     return DatabaseUnavailable(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, Protocol, overload
 
@@ -33,10 +34,33 @@ class NewJob(NamedTuple):
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
 
 
+class Payloads(Sequence[str]):
+    """Texts that are made when they are first asked for, from the first one on, and then kept."""
+
+    def __init__(self, makers: Iterator[str], count: int) -> None:
+        self._makers = makers
+        self._count = count
+        self._made: list[str] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        end = place.indices(self._count)[1] if isinstance(place, slice) else self._count
+        self._made.extend(islice(self._makers, max(0, end - len(self._made))))
+        return self._made[place]
+
+
 class Series(Sequence[NewJob]):
     """Many jobs that are the same but for their ids and payloads, which need not be made one by one."""
 
-    def __init__(self, mould: NewJob, ids: list[str], payloads: list[str]) -> None:
+    def __init__(self, mould: NewJob, ids: list[str], payloads: Sequence[str]) -> None:
         self.mould = mould
         self.ids = ids
         self.payloads = payloads

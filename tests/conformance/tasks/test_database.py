@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, Lock
+from typing import Any
 
 import pytest
 
@@ -118,6 +119,40 @@ def test_a_real_deadlock_is_survived(make_app: AppOn) -> None:
     found = rows(app, "SELECT retry_count FROM {job_states}")
     assert found == [(2,), (2,)], "each transaction took effect exactly once"
     assert tries[0] == (2 if app.database.dialect.name == "sqlite" else 3)
+
+
+def test_no_more_connections_are_kept_than_wanted(make_app: AppOn) -> None:
+    app = make_app(pool_size=3)
+
+    @app.task
+    def note() -> None: ...
+
+    together = Barrier(8)
+
+    def read(tx: Transaction) -> None:
+        tx.rows("SELECT 1")
+        together.wait(10)
+
+    for _ in range(2):
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda _: app.database.read(read), range(8)))
+    pool: Any = app.database.engine.pool
+    kept = pool.checkedin() + pool.checkedout()
+    assert kept <= 3
+    app.close()
+    assert note.enqueue().status == "available", "a closed app opens again when it is used"
+
+
+def test_a_connection_that_is_kept_and_lost_is_noticed(app: Penstock) -> None:
+    @app.task
+    def note() -> None: ...
+
+    note.enqueue()
+    fairy = app.database.borrow()
+    fairy.driver_connection.close()
+    app.database.give_back(fairy)
+    note.enqueue()
+    assert count(app, "jobs") == 2
 
 
 def test_a_database_in_memory_has_it_all() -> None:

@@ -97,6 +97,24 @@ def test_one_wrong_call_and_none_is_written(app: Penstock) -> None:
     assert count(app, "jobs") == 0
 
 
+def test_a_wrong_call_far_behind_leaves_nothing_in_anybodys_transaction(app: Penstock) -> None:
+    @app.task
+    def note(a: int) -> int:
+        return a
+
+    app.prepare()
+    calls: list[tuple[object]] = [(n,) for n in range(4500)]
+    calls[-1] = ("the database is locked",)
+    with pytest.raises(ArgumentError, match="note"):
+        note.enqueue_many(calls)
+    assert count(app, "jobs") == 0
+    with app.database.engine.begin() as connection:
+        with pytest.raises(ArgumentError, match="note"):
+            note.options(connection=connection).enqueue_many(calls)
+        note.options(connection=connection).enqueue_many([(1,)])
+    assert (count(app, "jobs"), count(app, "availabilities")) == (1, 1)
+
+
 @pytest.mark.parametrize("point", ["enqueue.1", "enqueue.commit"])
 def test_a_producer_that_dies_leaves_all_or_none(app: Penstock, point: str) -> None:
     @app.task
