@@ -12,6 +12,7 @@ from sqlalchemy.util import greenlet_spawn
 from penstock.database import foreign
 from penstock.database.ears import ear_for
 from penstock.database.engine import Database
+from penstock.database.forks import forget_after_fork
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
@@ -66,6 +67,12 @@ class Penstock(Pipelines, Operating):
         self._prepared = False
         self._lock = threading.Lock()
         self._relay: Relay | None = None
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
+        self._lock = threading.Lock()
+        self._relay = None
 
     # declaring
 
@@ -229,7 +236,11 @@ class Penstock(Pipelines, Operating):
             wanted = read_queues(queues)
         except ValueError as error:
             raise ConfigurationError(f"queues={queues!r}: {error}") from None
-        return Worker(self, WorkerOptions(wanted, concurrency, role, supervisor_id, reconcilers=reconcilers))
+        checked = self.settings.with_changes(concurrency=concurrency, role=role)
+        options = WorkerOptions(
+            wanted, checked.concurrency, checked.role, supervisor_id, reconcilers=reconcilers
+        )
+        return Worker(self, options)
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""

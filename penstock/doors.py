@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
+from penstock.database.forks import forget_after_fork
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -17,11 +19,23 @@ class Doors:
     """A few threads in which async callers' database work is done; the event loop never waits for it."""
 
     def __init__(self, threads: int) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="penstock-door")
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        forget_after_fork(self)
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         call = functools.partial(copy_context().run, work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        return await asyncio.get_running_loop().run_in_executor(self._opened(), call)
+
+    def _opened(self) -> ThreadPoolExecutor:
+        """Two loops that come first at the same time may make one each: the one too many ends by itself."""
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="penstock-door")
+        return pool
+
+    def forget(self) -> None:
+        self._pool = None
 
     async def run_apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
@@ -30,4 +44,6 @@ class Doors:
             return await asyncio.get_running_loop().run_in_executor(thread, call)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)

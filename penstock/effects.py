@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from penstock.database import trouble
+from penstock.database.plain_text import taking_text
 from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed
 from penstock.queue import settle
@@ -57,7 +58,7 @@ class TransactionScope:
             self._shared.__exit__(type(error), error, error.__traceback__)
             raise
         self.open = True
-        return connection
+        return taking_text(connection)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.open = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import TypeVar
 
 from penstock.errors import ConfigurationError
@@ -157,6 +157,10 @@ class Settings:
                 values[name] = value
         _fit_defaults(known, values)
         return cls(**values)  # type: ignore[arg-type]
+
+    def with_changes(self, **changes: object) -> Settings:
+        """These settings with some others, checked; None leaves one as it is."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
 
     @classmethod
     def meanings(cls) -> dict[str, str]:

@@ -7,11 +7,9 @@ may already have been committed (the answer was lost with the connection) find t
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -21,6 +19,7 @@ from sqlalchemy.pool import StaticPool
 
 from penstock.database import trouble
 from penstock.database.dialect import Dialect
+from penstock.database.forks import forget_after_fork
 from penstock.database.gate import write_through_the_gate
 from penstock.database.links import Link, Spares
 from penstock.database.sqlite import Sqlite
@@ -57,7 +56,7 @@ class Database:
         self._engine: Engine | None = None
         self._spares = Spares(0 if _in_memory(self.dialect) else settings.pool_size // 2)
         self._lock = threading.Lock()
-        _forget_connections_after_fork(self)
+        forget_after_fork(self)
 
     # transactions
 
@@ -263,15 +262,3 @@ class Database:
 
 def _in_memory(dialect: Dialect) -> bool:
     return isinstance(dialect, Sqlite) and dialect.in_memory
-
-
-def _forget_connections_after_fork(database: Database) -> None:
-    reference = weakref.ref(database)
-
-    def forget() -> None:
-        alive = reference()
-        if alive is not None:
-            alive.forget()
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=forget)

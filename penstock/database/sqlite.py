@@ -20,6 +20,7 @@ from pydantic_core import to_json
 
 from penstock.database import portable
 from penstock.database.dialect import Farewell, Parameters, Writes
+from penstock.database.forks import forget_after_fork
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
@@ -53,7 +54,15 @@ class Gate:
         self.threads = threading.RLock()
         self.depth = 0
         self.handle: int | None = None
-        self.owner = os.getpid()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """The lock of the file belongs to the handle: as long as a child has it too, the parent cannot lose it."""
+        if self.handle is not None:
+            os.close(self.handle)
+        self.threads = threading.RLock()
+        self.depth = 0
+        self.handle = None
 
     def enter(self) -> None:
         if not self.threads.acquire(timeout=self.timeout):
@@ -71,10 +80,9 @@ class Gate:
     def _lock_file(self) -> None:
         if self.path is None or not HAS_FLOCK:
             return
-        if self.handle is None or self.owner != os.getpid():
+        if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-                self.owner = os.getpid()
         deadline = time.monotonic() + self.timeout
         wait = 0.0002
         while self.handle is not None and time.monotonic() < deadline:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.database.engine import Database
+from penstock.database.forks import forget_after_fork
 from penstock.database.transaction import Transaction
 
 NOTIFY = "SELECT pg_notify(:channel, :subject)"
@@ -40,6 +41,11 @@ class Wakeups:
         self.database = database
         self.pushes = database.dialect.pushes_wakeups and database.settings.notify
         self.channel = database.qualified("wakeups").replace('"', "")[:50]
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """Nobody listens, and nothing waits to be sent."""
         self._listeners: list[Heard] = []
         self._lock = threading.Lock()
         self._news = threading.Condition()

@@ -9,15 +9,19 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import dataclass, fields
 from enum import Enum
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from typing import Any
 
+from penstock.errors import DefinitionError
 from penstock.queue.jobs import Claim
 from penstock.runtime.executors.call import call_sync
 from penstock.runtime.work import Work
+from penstock.settings import Settings
 from penstock.surroundings import Surroundings
+from penstock.task import Task
 from penstock.values.outcome import raised
 
 
@@ -27,7 +31,19 @@ class Message(Enum):
     ENDED = 2
 
 
-def serve(pipe: Connection) -> None:
+@dataclass(frozen=True, slots=True)
+class Home:
+    """What an app is made anew from, for a function that its own module did not make a task of."""
+
+    app: type
+    settings: Settings
+
+    def adopt(self, function: Any, name: str) -> Any:
+        app = self.app(**{field.name: getattr(self.settings, field.name) for field in fields(self.settings)})
+        return app.task(name=name)(function)
+
+
+def serve(pipe: Connection, home: Home) -> None:
     """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
     busy = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -44,7 +60,7 @@ def serve(pipe: Connection) -> None:
         except EOFError:
             return
         busy.set()
-        pipe.send((Message.ENDED, _run(pipe, claim, address, process)))
+        pipe.send((Message.ENDED, _run(pipe, home, claim, address, process)))
 
 
 def _end_with(parent: int) -> None:
@@ -54,9 +70,9 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str) -> Any:
+def _run(pipe: Connection, home: Home, claim: Claim, address: tuple[str, str], process: str) -> Any:
     try:
-        task = _find(*address)
+        task = _find(home, claim.task, *address)
     except BaseException as error:
         return raised(error)
     pipe.send((Message.BEGUN, None))
@@ -71,8 +87,13 @@ def _run(pipe: Connection, claim: Claim, address: tuple[str, str], process: str)
 
 
 @lru_cache
-def _find(module: str, name: str) -> Any:
+def _find(home: Home, task: str, module: str, name: str) -> Any:
+    if "<" in name:
+        raise DefinitionError(
+            f'{task}: a task with executor="process" is imported by a fresh process, and {module} has no {name} that '
+            "could be imported. Put the function at the top of a module."
+        )
     found: Any = sys.modules.get(module) or importlib.import_module(module)
     for part in name.split("."):
         found = getattr(found, part)
-    return found
+    return found if isinstance(found, Task) else home.adopt(found, task)

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from penstock.runtime.executors import Done, event_for
-from penstock.runtime.executors.child import Message, serve
+from penstock.runtime.executors.child import Home, Message, serve
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
 from penstock.values.outcome import Event, TimedOut
@@ -102,7 +102,7 @@ class Leader(threading.Thread):
 
     def _lead(self, work: Work) -> Event | Died | None:
         if self.child is None or not self.child.is_alive():
-            self._spawn()
+            self._spawn(type(work.task.host))
         assert self.pipe is not None
         around = self.executor.around
         work.begin(around)
@@ -124,11 +124,18 @@ class Leader(threading.Thread):
 
     def _lost_child(self) -> Event | Died | None:
         """The child is gone: because we ended it, or by itself, which is a crash and spends a crash."""
-        code = None if self.child is None else self.child.exitcode
+        code = self._exit_code()
         self.end_child()
         if self.why is not None:
             return event_for(self.why)
         return Died(f"the process of this handler ended by itself (exit code {code})")
+
+    def _exit_code(self) -> int | None:
+        child = self.child
+        if child is None:
+            return None
+        child.join(1)  # its pipe may be gone a moment before itself
+        return child.exitcode  # type: ignore[no-any-return]
 
     def interrupt(self, why: Interruption) -> None:
         self.why = why
@@ -139,9 +146,10 @@ class Leader(threading.Thread):
         if child is not None and child.is_alive():
             os.kill(child.pid, signal.SIGUSR1)
 
-    def _spawn(self) -> None:
+    def _spawn(self, host: type) -> None:
         self.pipe, theirs = SPAWN.Pipe()
-        self.child = SPAWN.Process(target=serve, args=(theirs,), name="penstock-handler", daemon=True)
+        home = Home(host, self.executor.around.database.settings)
+        self.child = SPAWN.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
         self.child.start()
         theirs.close()
 

@@ -267,3 +267,22 @@ def test_an_enqueue_inside_the_block_belongs_to_it(app: Penstock) -> None:
     pay.enqueue()
     assert drain(app) == 3
     assert count(app, "jobs") == 2
+
+
+def test_statements_may_be_plain_text(app: Penstock) -> None:
+    mark = "?" if app.database.dialect.name == "sqlite" else "%s"
+
+    @app.task
+    async def pay() -> object:
+        job = penstock.current()
+        async with job.transaction() as connection:
+            connection.execute("INSERT INTO receipts VALUES ('a')")
+            connection.execute("INSERT INTO receipts VALUES (:name)", {"name": "b"})
+            connection.execute(f"INSERT INTO receipts VALUES ({mark})", ("c",))
+            found = await connection.execute("SELECT COUNT(*) FROM receipts")
+            job.complete(found.scalar())
+        return None
+
+    job = pay.enqueue()
+    drain(app)
+    assert job.result(timeout=0) == 3

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+import penstock
+from penstock import Penstock
+from penstock.errors import JobFailed
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -85,8 +88,31 @@ def test_a_handler_process_that_dies_is_a_crash_and_harms_nobody(shop: Any) -> N
         await until(lambda: job.status == "failed")
         assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "crashed"]
         assert state(shop.app, job.id)["retry_count"] == 0
+        assert "exit code -9" in job.attempts()[0].error
 
     beside_a_worker(shop.app, main)
+
+
+def once_by_pid() -> bool:
+    job = penstock.current()
+    return bool(job.once("pid", os.getpid) == os.getpid())
+
+
+def test_a_function_becomes_a_task_by_a_call(app: Penstock) -> None:
+    """There is no task under its name to import: the process makes one, with the worker's own settings."""
+    ask = app.task(name="ask", executor="process")(once_by_pid)
+
+    @app.task(executor="process", retries=0)
+    def hidden() -> None:
+        pass
+
+    async def main(_: Worker) -> None:
+        job, lost = await ask.enqueue_async(), await hidden.enqueue_async()
+        assert await job.result_async(timeout=60) is True
+        with pytest.raises(JobFailed, match="at the top of a module"):
+            await lost.result_async(timeout=60)
+
+    beside_a_worker(app, main)
 
 
 def test_in_drain_they_run_in_the_caller(shop: Any) -> None:
