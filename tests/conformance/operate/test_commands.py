@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from penstock import Penstock
-from penstock.cli.main import build
 from penstock.testing import drain, travel
+from tests.commands import call
 from tests.conformance.operate.helpers import enqueue, register, take
 
 LISTINGS = ["status", "jobs", "dead-letters", "processes"]
@@ -32,7 +31,7 @@ def penstock(app: Penstock, database_url: str) -> Callable[..., Answer]:
     app.prepare()
 
     def run(*arguments: str) -> Answer:
-        result = CliRunner().invoke(build(), [*arguments, "--database", database_url])
+        result = call(*arguments, "--database", database_url)
         return Answer(result.exit_code, result.output)
 
     return run
@@ -151,7 +150,7 @@ def test_prune_takes_an_age(app: Penstock, penstock: Run) -> None:
 
 def test_migrate_prints_or_runs(empty_database_url: str) -> None:
     def migrate(*options: str) -> Answer:
-        result = CliRunner().invoke(build(), ["migrate", *options, "--database", empty_database_url])
+        result = call("migrate", *options, "--database", empty_database_url)
         return Answer(result.exit_code, result.output)
 
     printed = migrate("--sql")
@@ -164,7 +163,7 @@ def test_a_database_that_was_never_migrated_is_not_touched(
     app_on: Callable[..., Penstock], empty_database_url: str
 ) -> None:
     app_on(empty_database_url).database.read(lambda tx: tx.row("SELECT 1"))
-    result = CliRunner().invoke(build(), ["status", "--database", empty_database_url])
+    result = call("status", "--database", empty_database_url)
     assert result.exit_code == 2
     assert "penstock migrate" in result.output
 

@@ -2,14 +2,12 @@
 
 import json
 
-from typer.testing import CliRunner
-
 from penstock import Concurrency, Penstock, Rate
-from penstock.cli.main import build
 from penstock.operate import jobs
 from penstock.operate.gauges import gauges
 from penstock.operate.jobs import JobFilter
 from penstock.testing import drain
+from tests.commands import call
 from tests.conformance.operate.helpers import look
 
 KEY = "rate/60s of note: account=a"
@@ -17,7 +15,7 @@ KEY = "rate/60s of note: account=a"
 
 def test_status_jobs_and_show_say_what_a_job_waits_for(app: Penstock, database_url: str) -> None:
     def penstock(*arguments: str) -> str:
-        done = CliRunner().invoke(build(), [*arguments, "--database", database_url])
+        done = call(*arguments, "--database", database_url)
         assert done.exit_code == 0
         return done.output
 

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from penstock import Penstock
 from penstock.cli import watch as watching
-from penstock.cli.main import build
 from penstock.pipelines.run import Run
 from penstock.testing import drain
 from penstock.values.ids import new_id
+from tests.commands import call
 from tests.conformance.operate.run_shop import MODULE, make
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -53,7 +52,7 @@ class Cli:
         self.module = module
 
     def __call__(self, *arguments: str) -> Answer:
-        result = CliRunner().invoke(build(), list(arguments))
+        result = call(*arguments)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return Answer(result.exit_code, result.output)
 

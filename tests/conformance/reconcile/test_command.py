@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from typer.testing import CliRunner
 
 from penstock import Penstock
-from penstock.cli.main import build
 from penstock.runtime.row_pump import LeaseKeeper
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
+from tests.commands import call
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_failing import broken
 
@@ -33,7 +32,7 @@ def penstock(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("COLUMNS", "200")
 
     def run(*arguments: str) -> tuple[int, str]:
-        result = CliRunner().invoke(build(), list(arguments))
+        result = call(*arguments)
         return result.exit_code, result.output
 
     return run
