@@ -15,6 +15,8 @@ from pymysql.cursors import Cursor
 from pymysql.err import OperationalError
 from sqlalchemy.engine import URL, make_url
 
+from tests.waiting import eventually
+
 CONNECT_SECONDS = 5
 
 
@@ -81,6 +83,7 @@ class PostgresAdmin(Admin):
 
     def drop_database(self, name: str) -> None:
         with self._connection() as connection:
+            _see_off(connection, name)
             connection.execute(f"drop database if exists {name} with (force)".encode())
 
     def kill_connections(self) -> int:
@@ -93,6 +96,13 @@ class PostgresAdmin(Admin):
         return psycopg.connect(
             plain.render_as_string(hide_password=False), autocommit=True, connect_timeout=CONNECT_SECONDS
         )
+
+
+def _see_off(connection: psycopg.Connection, name: str) -> None:
+    """Give those who are closing a moment: a drop that meets anybody sleeps for a tenth of a second."""
+    others = "select count(*) from pg_stat_activity where datname = %s"
+    with suppress(AssertionError):
+        eventually(lambda: connection.execute(others, [name]).fetchone() == (0,), timeout=0.1, pause=0.002)
 
 
 class MariadbAdmin(Admin):
