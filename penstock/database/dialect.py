@@ -96,6 +96,9 @@ class Dialect(Protocol):
     def wait(self, opened: object) -> None:
         """Until everything sent so far has been done."""
 
+    def hasten(self, opened: object) -> None:
+        """Have everything sent so far begun, while the next is made."""
+
     def begin_single(self, driver: Any) -> object:
         """Likewise, for work whose every statement may stand alone: no transaction where that saves a journey."""
 
@@ -134,13 +137,19 @@ class Dialect(Protocol):
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> Ahead:
-        """Settle successes through the fence; the jobs that were still held by these very tokens."""
+        """Settle successes through the fence; the jobs that were still held by these very tokens.
+
+        In a transaction that presumes, all of them or the transaction fails; what is returned says nothing then.
+        """
 
     def is_transient(self, error: BaseException) -> bool:
         """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""
 
     def is_disconnect(self, error: BaseException) -> bool:
         """The connection is gone; whether a commit under way took place is not known."""
+
+    def is_presumption(self, error: BaseException) -> bool:
+        """Something that a transaction had presumed was not so."""
 
     def is_duplicate(self, error: BaseException) -> bool:
         """A unique key refused the row."""

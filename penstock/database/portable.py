@@ -58,8 +58,15 @@ class ByCursor:
     def lend(self, opened: object) -> None:
         """Nothing to do: these are the cursors that we use ourselves."""
 
+    def hasten(self, opened: object) -> None:
+        """Nothing is sent before its turn."""
+
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
+
+    def is_presumption(self, error: BaseException) -> bool:
+        """Every statement is waited for: there is nothing to presume."""
+        return False
 
     def take_ready(
         self,

@@ -27,6 +27,7 @@ class Transaction:
         "driver",
         "farewells",
         "opened",
+        "presumes",
         "renderer",
     )
 
@@ -38,6 +39,8 @@ class Transaction:
         self.renderer = renderer
         self.column_types = column_types
         self.opened: object = None
+        self.presumes = False
+        """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
         self.farewells: list[tuple[str, Mapping[str, object]]] = []
         self._stage = "transaction"
         self._stages: dict[str, None] = {}

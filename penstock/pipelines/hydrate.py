@@ -107,7 +107,8 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
             call = streams.arguments_of(desk, run, node, path, values.of(run), element, later)
         else:
             call = arguments(run.wiring, node, path, values.of(run), element)
-        ready.append(claim._replace(call=call, spreads=run.wiring.places[node].spreads))
+        spreads = run.wiring.places[node].spreads
+        ready.append(claim._replace(call=call, spreads=spreads, definition=run.definition))
     return ready
 
 

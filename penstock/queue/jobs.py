@@ -108,6 +108,8 @@ class Claim(NamedTuple):
     """The place in the queue from which it was taken."""
     spreads: bool = False
     """What it returns will be expanded."""
+    definition: str | None = None
+    """The one its run had when it was completed, not paused and going on."""
     slots: tuple[str, ...] = ()
     """The keys of limits against which it counts."""
     fault: Exception | None = None

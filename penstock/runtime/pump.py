@@ -25,6 +25,8 @@ from penstock.telemetry.events import Stream
 C = TypeVar("C")
 F = TypeVar("F")
 
+CAUTIOUS = 20
+"""So many turns nothing is presumed after something was presumed wrongly."""
 MOST_COLLISIONS = 5
 """So many races may be lost in a row before that counts as trouble."""
 
@@ -67,6 +69,7 @@ class Pump(Service, Generic[C, F]):
         self._nothing_waits = False
         """The last look found less than there was room for, and nobody has told of more."""
         self._collisions = 0
+        self._cautious = 0
         self._one_at_a_time = threading.Lock()
 
     def finished(self, work: F) -> None:
@@ -109,7 +112,7 @@ class Pump(Service, Generic[C, F]):
             if not finished and self.source.one_statement:
                 claims = self._claim_alone(limit)
             else:
-                claims = self._transact(self._settle_and_claim, finished, limit)
+                claims = self._settle(finished, limit)
         except Exception as error:
             self._put_back(finished, error)
             if not finished or self.database.is_outage(error):
@@ -133,6 +136,19 @@ class Pump(Service, Generic[C, F]):
             rests = turn is Turn.IDLE or (turn is Turn.WORKED and self._satisfied)
             if rests and not self.stopping.is_set():
                 self.pause()
+
+    def _settle(self, finished: Sequence[F], limit: int) -> list[C]:
+        """First in the belief that nothing has come in between; if that is wrong, once more without it."""
+        if self._cautious > 0:
+            self._cautious -= 1
+        elif finished:
+            try:
+                return self._transact(self._settle_and_claim, finished, limit, presuming=True)
+            except Exception as error:
+                if not self.database.dialect.is_presumption(error):
+                    raise
+                self._cautious = CAUTIOUS
+        return self._transact(self._settle_and_claim, finished, limit)
 
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
         """Right after a look that found nothing more, what the settle makes ready is held without another."""
@@ -164,9 +180,16 @@ class Pump(Service, Generic[C, F]):
             self.source.forget(claims)
             raise
 
-    def _transact(self, work: Callable[..., list[C] | None], *args: object, single: bool = False) -> list[C]:
+    def _transact(
+        self,
+        work: Callable[..., list[C] | None],
+        *args: object,
+        single: bool = False,
+        presuming: bool = False,
+    ) -> list[C]:
         try:
             with self.database.transaction(self.link, single=single) as tx:
+                tx.presumes = presuming and self.source.own_tables
                 result = work(tx, *args)
         except BaseException:
             self.source.rolled_back()

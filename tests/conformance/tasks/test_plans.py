@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Penstock
+from penstock.database.fused import TAKE_READY
 from penstock.database.links import Link
-from penstock.database.postgres import TAKE_READY
 from penstock.database.transaction import Transaction
 from penstock.queue.claim import FIRST_QUEUE, FIRST_TIER, LOWEST_TIER
 from tests.conformance.tasks.looking import rows
