@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.pipelines import steering, timers, trigger
-from penstock.pipelines.apply import Application
-from penstock.pipelines.closing import RunEnd
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.trigger import NewRun
 from penstock.queue import audit
@@ -22,9 +20,6 @@ from penstock.values.status import Reason, RunStatus
 MOST_TOLD = 10
 
 LOCK = "SELECT id FROM {runs} WHERE id {among:ids:uuid} ORDER BY id {lock}"
-DOWNSTREAM = (
-    "SELECT DISTINCT downstream_id FROM {chains} WHERE upstream_id {among:ids:uuid} ORDER BY downstream_id"
-)
 PENDING = "SELECT status FROM {runs} WHERE id = :id {lock}"
 UPSTREAM = """
 SELECT r.status, r.ended_at FROM {chains} c JOIN {runs} r ON r.id = c.upstream_id WHERE c.downstream_id = :id
@@ -45,14 +40,6 @@ def register(desk: Desk, tx: Transaction, upstream: Sequence[str], news: Sequenc
         timers.set(tx, timers.CHAIN, new.id)
     told = [{"run": new.id, "pipeline": new.definition.name} for new in news[:MOST_TOLD]]
     audit.of_runs(tx, "then", known, followed_by=told)
-
-
-def ended(application: Application, ends: Sequence[RunEnd]) -> None:
-    """In the transaction that ends runs: have those that follow them looked at."""
-    tx = application.tx
-    for (downstream,) in tx.rows(DOWNSTREAM, ids=sorted([end.run.id for end in ends])):
-        timers.set(tx, timers.CHAIN, str(downstream))
-        application.desk.tell_chores(tx)
 
 
 def decide(desk: Desk, tx: Transaction, run: str) -> None:

@@ -62,7 +62,6 @@ class Chores:
         self.desk = desk
         self.host = host
         self.advancer = Advancer(desk)
-        desk.on_run_end.append(chains.ended)
         self.name = new_id()
         self._rounds_at: float | None = time.monotonic() + ROUNDS
         self._looked_at: str | None = None

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
-from penstock.pipelines import budget, callbacks, signals, stopping, timers
+from penstock.pipelines import budget, callbacks, followers, signals, stopping, timers
 from penstock.pipelines.apply import Application, RunChange
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.definition import Running, Strategy
@@ -106,7 +107,10 @@ def _settle_runs(application: Application) -> list[Ended]:
     tx = application.tx
     groups: dict[tuple[_Row, RunStatus, bool], list[str]] = defaultdict(list)
     ends: list[RunEnd] = []
-    for id, *stored in tx.rows(LOCK, ids=sorted(changes)):
+    locked = tx.ahead(LOCK, ids=sorted(changes))
+    ending = [id for id, change in changes.items() if change.ended]
+    following = followers.ask(tx, ending) if ending else None
+    for id, *stored in locked():
         row, change, run = _read(stored), changes[id], application.runs[id]
         if row.ended:
             continue
@@ -119,7 +123,7 @@ def _settle_runs(application: Application) -> list[Ended]:
     for (row, status, ended), ids in groups.items():
         _write(tx, row, status, ended, ids)
     more = signals.arrange(application, {id: change.waits for id, change in changes.items() if change.waits})
-    return more + _end(application, ends)
+    return more + (_end(application, ends, following) if ends and following is not None else [])
 
 
 def _read(stored: Sequence[object]) -> _Row:
@@ -188,14 +192,11 @@ def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequ
     )
 
 
-def _end(application: Application, ends: Sequence[RunEnd]) -> list[Ended]:
-    if not ends:
-        return []
+def _end(application: Application, ends: Sequence[RunEnd], following: Ahead) -> list[Ended]:
     desk, tx = application.desk, application.tx
     for end in ends:
         callbacks.enqueue(desk, tx, end.run, end.status, end.reasons)
-    for hook in desk.on_run_end:
-        hook(application, ends)
+    followers.wake(desk, tx, following)
     desk.tell_ended(tx)
     if desk.host.events.wants(RunEnded):
         tx.after_commit(partial(_emit, desk, ends))

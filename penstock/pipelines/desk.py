@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -117,8 +117,6 @@ class Desk:
         self.stored: set[str] = set()
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
-        self.on_run_end: list[Callable[..., None]] = []
-        """Called as (application, ended runs) in the transaction that ends them."""
         self._origins: OrderedDict[str, Origin] = OrderedDict()
         self._moulds: dict[tuple[str, str], Mould] = {}
         self._lock = threading.Lock()

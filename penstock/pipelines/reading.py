@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.values.jsontext import loads
 from penstock.values.status import RunStatus
@@ -57,8 +58,12 @@ class RunStanding(NamedTuple):
 
 def standings(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStanding]:
     """The runs with these ids."""
+    return read_standings(tx.rows(STANDING, ids=ids))
+
+
+def read_standings(rows: Iterable[Row]) -> dict[str, RunStanding]:
     found = {}
-    for row in tx.rows(STANDING, ids=ids):
+    for row in rows:
         known = loads(row[7])
         assert isinstance(known, list)
         values = [*row[:5], RunStatus(row[5]), row[6], tuple(known), *row[8:]]

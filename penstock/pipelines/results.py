@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from penstock.database.transaction import Transaction
+from penstock.pipelines import stored
 from penstock.pipelines.definition import Kind
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expressions import Output
@@ -21,6 +23,11 @@ def raw_result(desk: Desk, tx: Transaction, run: RunView, values: Values | None 
     values = values or Values()
     fetch(desk, tx, values, [(run.id, result_of(run.wiring))])
     return value_of(run.wiring, run.wiring.definition.result, TOP, values.of(run))
+
+
+def ask(tx: Transaction, run: RunView) -> Callable[[], Values] | None:
+    """Send for what the result is made from, if that is little: perhaps the run has ended."""
+    return stored.ask(tx, run.id, result_of(run.wiring))
 
 
 def result_text(desk: Desk, tx: Transaction, run: RunView, values: Values | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -20,8 +20,9 @@ from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.redefining import Redefinable
 from penstock.pipelines.resuming import issue, secrets_of
-from penstock.pipelines.runs import view, wiring_for
+from penstock.pipelines.runs import RunView, view, wiring_for
 from penstock.pipelines.steerable import Steerable
+from penstock.pipelines.stored import Values
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.run_context import RunContext
 from penstock.values.codec import decode, encode
@@ -75,6 +76,7 @@ class Run(Steerable, Redefinable):
     def __init__(self, host: Host, id: str) -> None:
         self._host = host
         self.id = id
+        self._seen: RunStanding | None = None
 
     # looking
 
@@ -190,7 +192,9 @@ class Run(Steerable, Redefinable):
         return self._database.read(self._read_standing)
 
     def _read_standing(self, tx: Transaction) -> RunStanding:
-        found = reading.standings(tx, [self.id]).get(self.id)
+        return self._checked(reading.standings(tx, [self.id]).get(self.id))
+
+    def _checked(self, found: RunStanding | None) -> RunStanding:
         if found is None:
             raise PenstockError(
                 f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
@@ -201,19 +205,29 @@ class Run(Steerable, Redefinable):
         return await self._host.doors.run(lambda: self._database.read(self._look))
 
     def _look(self, tx: Transaction) -> _Look:
-        """How the run stands, and its value if that is well: in one visit to the database."""
-        standing = self._read_standing(tx)
-        return _Look(standing.status, self._value(tx, standing) if standing.status.terminal else None)
+        """How the run stands, and its value if that is well: in one visit to the database.
 
-    def _value(self, tx: Transaction, standing: RunStanding) -> Any:
+        Who looks again has been told of an end, most likely of this one: then the value is asked for along with it.
+        """
+        asked, seen = tx.ahead(reading.STANDING, ids=[self.id]), self._seen
+        early = results.ask(tx, self._view(tx, seen)) if seen is not None else None
+        standing = self._seen = self._checked(reading.read_standings(asked()).get(self.id))
+        if not standing.status.terminal:
+            return _Look(standing.status, None)
+        same = early is not None and seen is not None and seen.definition == standing.definition
+        return _Look(standing.status, self._value(tx, standing, early if same else None))
+
+    def _view(self, tx: Transaction, standing: RunStanding) -> RunView:
+        origin = Origin(standing.pipeline, standing.definition, standing.args)
+        return view(self._host.engine.desk, tx, self.id, origin)
+
+    def _value(self, tx: Transaction, standing: RunStanding, early: Callable[[], Values] | None) -> Any:
         if standing.status is not RunStatus.SUCCEEDED:
             raise RunFailed(self.id, standing.status, standing.reasons)
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
-        desk = self._host.engine.desk
-        origin = Origin(standing.pipeline, standing.definition, standing.args)
-        run = view(desk, tx, self.id, origin)
-        return results.natural_result(desk, run, results.raw_result(desk, tx, run))
+        desk, run = self._host.engine.desk, self._view(tx, standing)
+        return results.natural_result(desk, run, results.raw_result(desk, tx, run, early and early()))
 
     def _steps(self, tx: Transaction) -> list[Step]:
         attempts: dict[str, list[Sequence[Any]]] = {}

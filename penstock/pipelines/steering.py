@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
-from penstock.pipelines import callbacks, stopping, timers
-from penstock.pipelines.apply import Application
-from penstock.pipelines.closing import RunEnd
+from penstock.pipelines import callbacks, followers, stopping, timers
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.runs import views
 from penstock.queue import audit
@@ -68,13 +66,11 @@ def close_unstarted(
 ) -> None:
     """End a run that never began: cancelled before its time, or skipped because of those it follows."""
     tx.run(CLOSE_UNSTARTED, id=run, status=status.value, reasons=dumps(list(reasons)))
-    application = Application(desk, tx)
     found = views(desk, tx, [run]).get(run)
     if found is None:
         return
     callbacks.enqueue(desk, tx, found, status, reasons)
-    for hook in desk.on_run_end:
-        hook(application, [RunEnd(found, status, reasons, None)])
+    followers.wake(desk, tx, followers.ask(tx, [run]))
     desk.tell_ended(tx)
 
 

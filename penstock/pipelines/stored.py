@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
@@ -34,6 +34,7 @@ WHERE run_id = :run AND node = :node AND path >= :first AND path < :last
 AFTER_DOT = "/"
 """The character after the one that parts the indexes of a path."""
 AFTER_HEX = "g"
+FEW = 8
 
 Where = tuple[str, str, Path]
 """A run, a node in it, and a path."""
@@ -100,6 +101,25 @@ def fetch(desk: Desk, tx: Transaction, values: Values, wanted: Sequence[tuple[st
                 marks.append((run, cell.node, cell.path))
     _read(tx, OUTPUTS, outputs, values)
     _read(tx, MARKS, marks, values)
+
+
+def ask(tx: Transaction, run: str, needs: Needs) -> Callable[[], Values] | None:
+    """Send for what a run needs; whoever calls what is returned waits for it. None: it is more than a few outputs."""
+    if needs.joins or len(needs.outputs) > FEW or any(cell.below for cell in needs.outputs):
+        return None
+    places = [(run, cell.node, cell.path) for cell in needs.outputs]
+    asked = [
+        tx.ahead(OUTPUTS, runs=runs, nodes=nodes, paths=[path_text(path) for path in paths])
+        for runs, nodes, paths in _blocks(places)
+    ]
+
+    def values() -> Values:
+        found = Values()
+        for rows in asked:
+            _keep(found, rows())
+        return found
+
+    return values
 
 
 def _read(tx: Transaction, template: str, places: Sequence[Where], values: Values) -> None:
