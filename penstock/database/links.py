@@ -67,6 +67,8 @@ class Link:
                 self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
             yield fairy.driver_connection
         except BaseException as error:
+            if not self.brief and self.database.dialect.is_presumption(error):
+                raise  # it is rolled back and in order, and will be used again at once
             self.kept = None
             if self.database.dialect.is_disconnect(error):
                 trouble.quietly(fairy.invalidate)

@@ -28,11 +28,14 @@ def presumptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
     def spy(self: Postgres, tx: Transaction, *args: Any) -> Any:
         seen.append(tx.presumes)
+        connections.add(tx.driver)
         return succeed(self, tx, *args)
 
+    connections: set[Any] = set()
     with monkeypatch.context() as patch:
         patch.setattr(Postgres, "succeed", spy)
         yield seen
+    assert len(connections) <= 1, "a wrong presumption costs no connection"
 
 
 class Two:
