@@ -59,7 +59,7 @@ def list_letters(
         show_json(rows)
         return
     cells = [
-        (row.job_id, row.task, row.queue, row.reason, when(row.failed_at), _short(row.error)) for row in rows
+        (row.id, row.task, row.queue, row.reason, when(row.failed_at), _short(row.error)) for row in rows
     ]
     show_table(["id", "task", "queue", "reason", "failed (UTC)", "error"], cells, empty="no dead letters")
     total = sum(count for _, _, count in sums)

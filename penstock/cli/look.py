@@ -69,7 +69,7 @@ def jobs(
         start = found.database.read(operate_jobs.find_job, before) if before else None
         page = found.database.read(operate_jobs.list_jobs, wanted, limit, start)
     if as_json:
-        show_json(page)
+        show_json(page.jobs)
         return
     rows = [
         (job.id, job.task, job.queue, job.status.value, _why(job), job.attempt, when(job.created_at))

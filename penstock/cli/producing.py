@@ -24,7 +24,7 @@ CHUNK = 5000
 def enqueue(
     target: Annotated[str, typer.Argument(metavar="MODULE:TASK", help="such as shop:send_receipt")],
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="JSON, or plain text where it is none")
+        list[str] | None, typer.Argument(help="values as JSON or plain text; name=value by name")
     ] = None,
     source: Annotated[
         str | None, typer.Option("--from", metavar="FILE", help="a line of JSON per call; - is stdin")
@@ -41,7 +41,8 @@ def enqueue(
     task = _task(target).options(**_given(queue=queue, priority=priority, delay=delay, key=key))
     with acting(by, why):
         if source is None:
-            ids = [task.enqueue(*[_value(text) for text in arguments or []]).id]
+            args, kwargs = read_arguments(arguments or [])
+            ids = [task.enqueue(*args, **kwargs).id]
         else:
             ids = _enqueue_all(task, _calls(source))
     if as_json:
@@ -100,7 +101,19 @@ def _calls(source: str) -> Iterator[Any]:
             yield call if isinstance(call, list | dict) else [call]
 
 
-def _value(text: str) -> Any:
+def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named values of a command line."""
+    args, kwargs = [], {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            kwargs[name] = read_value(value)
+        else:
+            args.append(read_value(text))
+    return args, kwargs
+
+
+def read_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:

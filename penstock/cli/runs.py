@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any
@@ -14,7 +13,7 @@ from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import show_json, show_table, span, when
-from penstock.cli.producing import trigger_all
+from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
 from penstock.errors import ResultTimeout, RunFailed
@@ -201,18 +200,6 @@ def the_run(app: Penstock, prefix: str) -> Run:
     return app.run(app.database.read(find_run, prefix))
 
 
-def read_arguments(given: list[str]) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and named values of a command line."""
-    args, kwargs = [], {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if equals and name.isidentifier():
-            kwargs[name] = read_value(value)
-        else:
-            args.append(read_value(text))
-    return args, kwargs
-
-
 def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
     args, kwargs = read_arguments(given or [])
     if args and kwargs:
@@ -224,13 +211,6 @@ def _await(run: Run, timeout: float | None) -> RunStatus:
     with suppress(RunFailed, ResultTimeout):
         run.result(timeout)
     return run.status
-
-
-def read_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _steer(

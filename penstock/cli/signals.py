@@ -10,7 +10,8 @@ from penstock.app import Penstock
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
 from penstock.cli.output import show_json
-from penstock.cli.runs import RunId, read_value, the_run
+from penstock.cli.producing import read_value
+from penstock.cli.runs import RunId, the_run
 from penstock.operate.runs import signals_of
 from penstock.values.readers import nearest
 

@@ -30,7 +30,7 @@ SELECT d.task, d.reason, COUNT(*) FROM {dead_letters} d GROUP BY d.task, d.reaso
 class Letter:
     """A dead letter in a list. `failed_at` in microseconds by the database's clock."""
 
-    job_id: str
+    id: str
     task: str
     queue: str
     reason: str

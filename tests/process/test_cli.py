@@ -172,7 +172,7 @@ def test_the_app_may_come_from_the_environment(cli: Cli) -> None:
 
 
 def test_jobs_can_be_enqueued_one_or_many(cli: Cli, tmp_path: Path) -> None:
-    id = cli("enqueue", "shop:pay", "7", "--queue", "mail").stdout.strip()
+    id = cli("enqueue", "shop:pay", "order=7", "--queue", "mail").stdout.strip()
     assert id in cli("jobs", "--app", "shop:app", "--queue", "mail").stdout
     (tmp_path / "calls").write_text("".join(f"[{n}]\n" for n in range(12_000)) + '{"order": 3}\n\n4\n')
     assert cli("enqueue", "shop:pay", "--from", "calls").stdout == "enqueued 12,002 jobs\n"
