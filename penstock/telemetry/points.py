@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from penstock.errors import ConfigurationError
+
 Watcher = Callable[[str], None]
 
 _STAGE = re.compile(r'\.stage\("([a-z_]+)"\)')
@@ -57,7 +59,7 @@ def check(point: str) -> None:
     named = sorted(others | {f"{stage}.{part}" for stage in stages for part in ("1", "commit", "committed")})
     close = difflib.get_close_matches(point, named, n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]!r}?" if close else f" Stages are {', '.join(sorted(stages))}."
-    raise ValueError(f"there is no point {point!r}.{hint}")
+    raise ConfigurationError(f"there is no point {point!r}.{hint}")
 
 
 @contextmanager

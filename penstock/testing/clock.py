@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from penstock.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from penstock.app import Penstock
 
@@ -43,4 +45,7 @@ def travel(app: Penstock, seconds: float | timedelta) -> Travel:
     As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other
     apps and other processes on the same database keep their time.
     """
-    return Travel(app, seconds.total_seconds() if isinstance(seconds, timedelta) else seconds).go()
+    given: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ConfigurationError(f"travel(app, {seconds!r}): give seconds, or a timedelta")
+    return Travel(app, given).go()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.errors import ConfigurationError
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 
@@ -43,7 +44,7 @@ def crash_at(point: str, visit: int = 1) -> Crash:
     """
     points.check(point)
     if visit < 1:
-        raise ValueError(
+        raise ConfigurationError(
             f"visit={visit!r}: give 1 for the first time the point is reached, 2 for the second, ..."
         )
     return Crash(point, visit)

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import UnknownTask
+from penstock.doors import Doors
+from penstock.errors import ConfigurationError, UnknownTask
 from penstock.job import Job
 from penstock.queue import read
+from penstock.task import Task
 from penstock.values.jsontext import dumps, loads
 from penstock.values.layout import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.task import Task
 
+NOT_GIVEN = object()
 SHOWN = 20
 """So many of the jobs that do not match are listed."""
 
@@ -35,8 +37,8 @@ class Seen:
 
 
 def assert_enqueued(
-    app: Penstock,
-    task: Task[Any, Any] | str,
+    app: Penstock | Task[Any, Any],
+    task: object = NOT_GIVEN,
     /,
     *args: object,
     queue: str | None = None,
@@ -45,24 +47,23 @@ def assert_enqueued(
 ) -> list[Job[Any]]:
     """Assert that jobs of this task were enqueued with these arguments, whatever became of them; those jobs.
 
-    Arguments that are not given may be anything. `count` asks for exactly so many; 0 for none.
+    Arguments that are not given may be anything. `count` asks for exactly so many; 0 for none. The app may be left
+    out before a task, which knows its own; the arguments may also be given as `args=` and `kwargs=`.
     """
-    known = app.find_task(task) if isinstance(task, str) else task
-    if known is None:
-        raise UnknownTask(str(task), app.task_names)
-    wanted = _wanted(known, args, kwargs)
-    app.prepare()
-    rows = app.database.read(read.jobs_of, known.name)
+    host, known, given = _asked(app, task, args)
+    wanted = _wanted(known, *_spelled_out(known, given, kwargs))
+    host.prepare()
+    rows = host.database.read(read.jobs_of, known.name)
     seen = [Seen(id, of, status, _arguments(known, payload)) for id, of, status, payload in rows]
     matching = [job for job in seen if queue in (None, job.queue) and _fits(wanted, job.arguments)]
     if len(matching) != count if count is not None else not matching:
         raise AssertionError(_explain(known.name, wanted, queue, count, matching, seen))
-    return [Job(app, job.id, known) for job in matching]
+    return [Job(host, job.id, known) for job in matching]
 
 
 async def assert_enqueued_async(
-    app: Penstock,
-    task: Task[Any, Any] | str,
+    app: Penstock | Task[Any, Any],
+    task: object = NOT_GIVEN,
     /,
     *args: object,
     queue: str | None = None,
@@ -70,7 +71,36 @@ async def assert_enqueued_async(
     **kwargs: object,
 ) -> list[Job[Any]]:
     """`assert_enqueued` for async tests."""
-    return await app.doors.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
+    doors: Doors = _asked(app, task, args)[0].doors
+    return await doors.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
+
+
+def _asked(
+    app: Any, task: object, args: tuple[object, ...]
+) -> tuple[Any, Task[Any, Any], tuple[object, ...]]:
+    """The app, the task, and the arguments by position."""
+    if isinstance(app, Task):
+        app, task, args = app.host, app, args if task is NOT_GIVEN else (task, *args)
+    known = app.find_task(task) if isinstance(task, str) else task
+    if isinstance(known, Task):
+        return app, known, args
+    if isinstance(task, str):
+        raise UnknownTask(task, app.task_names)
+    raise ConfigurationError("assert_enqueued(app, task, ...): give a task, or its name")
+
+
+def _spelled_out(
+    task: Task[Any, Any], args: tuple[object, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[object, ...], dict[str, Any]]:
+    """`args=` and `kwargs=` hold arguments, unless these are names of the task's own."""
+    parameters = task.signature.parameters
+    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return args, kwargs
+    if "args" in kwargs and "args" not in parameters:
+        args = (*args, *kwargs.pop("args"))
+    if "kwargs" in kwargs and "kwargs" not in parameters:
+        kwargs |= kwargs.pop("kwargs")
+    return args, kwargs
 
 
 def _wanted(

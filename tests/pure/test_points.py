@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from penstock.errors import ConfigurationError
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 from tests.architecture.source import modules
@@ -53,7 +54,7 @@ def test_the_environment_decides_for_a_process(monkeypatch: pytest.MonkeyPatch) 
 def test_an_unknown_action_or_point_is_refused() -> None:
     with pytest.raises(ValueError, match="use kill, stop, exit or raise"):
         points.crasher("claim.1:explode")("claim.1")
-    with pytest.raises(ValueError, match=r"Did you mean 'claim\.1'"):
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'claim\.1'"):
         points.crasher("clam.1")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock import Penstock, Retry
-from penstock.errors import PenstockError
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.testing import (
     crash_at,
     drain,
@@ -246,12 +246,12 @@ def test_a_crash_that_did_not_happen_says_so(app: Penstock) -> None:
 
 @pytest.mark.parametrize("point", ["execute.affter", "setle.commit", "nonsense", "claim", "claim.x", ""])
 def test_a_point_that_does_not_exist_is_refused(point: str) -> None:
-    with pytest.raises(ValueError, match="there is no point"):
+    with pytest.raises(ConfigurationError, match="there is no point"):
         crash_at(point)
 
 
 def test_the_nearest_point_is_named() -> None:
-    with pytest.raises(ValueError, match=r"Did you mean 'settle\.commit'"):
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'settle\.commit'"):
         crash_at("setle.commit")
-    with pytest.raises(ValueError, match="visit=0"):
+    with pytest.raises(ConfigurationError, match="visit=0"):
         crash_at("settle.commit", visit=0)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.errors import ArgumentError, UnknownTask
+from penstock.errors import ArgumentError, ConfigurationError, UnknownTask
 from penstock.testing import assert_enqueued, assert_enqueued_async, drain
 
 
@@ -29,6 +29,22 @@ def test_assert_enqueued_finds_by_what_is_given(app: Penstock) -> None:
         args = wanted.pop("args", ())
         with pytest.raises(AssertionError):
             assert_enqueued(app, send, *args, **wanted)
+
+
+def test_assert_enqueued_understands_other_ways_to_ask(app: Penstock) -> None:
+    @app.task(name="shop.send")
+    def send(order: int, copy: str = "") -> None: ...
+
+    job = send.enqueue(1, "ann")
+    send.enqueue(2)
+    assert assert_enqueued(send, 1) == assert_enqueued(send, copy="ann", count=1) == [job]
+    assert assert_enqueued(app, send, args=[1], kwargs={"copy": "ann"}) == [job]
+    assert asyncio.run(assert_enqueued_async(send, 1)) == [job]
+    with pytest.raises(AssertionError):
+        assert_enqueued(send, args=(3,))
+    for wrong in (5, None):
+        with pytest.raises(ConfigurationError, match="give a task"):
+            assert_enqueued(app, wrong)
 
 
 def test_assert_enqueued_shows_what_there_was_instead(app: Penstock) -> None:
