@@ -42,16 +42,18 @@ class TaskOptions:
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 
+KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
+
+
 def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
     """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
-    known = {field.name for field in dataclasses.fields(TaskOptions)}
     read: dict[str, object] = {}
     for name, value in given.items():
         if name in STEP_ONLY or (value is None and name in AS_DECLARED):
             continue
-        if name not in known:
+        if name not in KNOWN:
             raise ConfigurationError(
-                f"{task}: there is no option {name!r}{nearest(name, known | set(STEP_ONLY))}"
+                f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
             )
         try:
             read[name] = _read(name, value)

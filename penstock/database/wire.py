@@ -24,6 +24,7 @@ from penstock.database.dialect import Row
 UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
 MUCH = 65_536
 """From so many bytes on, a statement is sent at once: the server works on it while the next is made."""
+DONE = frozenset({int(ExecStatus.TUPLES_OK), int(ExecStatus.COMMAND_OK)})
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
 IdLoader = TextLoader
@@ -115,15 +116,19 @@ class Wire:
         self.part()
         self._flush()
         error: psycopg.Error | None = None
-        while self._expected:
-            expected = self._expected.popleft()
-            result = self._result()
-            if isinstance(expected, _Commit):
+        waiting, receive = self._expected, self._receive
+        while waiting:
+            expected, result = waiting.popleft(), receive()
+            if result is None:
+                raise psycopg.OperationalError("the connection is closed")
+            if type(expected) is _Commit:
                 continue
-            if self._receive() is not None:
+            if receive() is not None:
                 raise psycopg.OperationalError("more answers than there were questions")
-            problem = self._take(expected, result)
-            error = error or problem
+            if result.status not in DONE:
+                error = error or self._problem(expected, result)
+            elif type(expected) is Answer:
+                expected.arrived(result)
         self.broken = False
         if error is not None:
             raise error
@@ -134,23 +139,12 @@ class Wire:
         if self.pgconn.pipeline_status != PipelineStatus.OFF:
             self.pgconn.exit_pipeline_mode()
 
-    def _take(self, expected: Answer | _Preparation, result: Any) -> psycopg.Error | None:
-        status = result.status
-        if status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-            if isinstance(expected, Answer):
-                expected.arrived(result)
-            return None
+    def _problem(self, expected: Answer | _Preparation | _Commit, result: Any) -> psycopg.Error | None:
         if isinstance(expected, _Preparation):
             self._names.pop(expected.key, None)
-        if status == ExecStatus.PIPELINE_ABORTED:
+        if result.status == ExecStatus.PIPELINE_ABORTED:
             return None
         return error_from_result(result)
-
-    def _result(self) -> Any:
-        result = self._receive()
-        if result is None:
-            raise psycopg.OperationalError("the connection is closed")
-        return result
 
     def _receive(self) -> Any:
         pgconn = self.pgconn
