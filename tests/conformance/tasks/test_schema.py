@@ -1,11 +1,11 @@
 """The schema: made on first use, by as many at once as like, and the same whichever way it is made."""
 
 import asyncio
+import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -17,7 +17,9 @@ from penstock.errors import PenstockError, SchemaOutdated, SchemaTooNew
 from penstock.schema import migrate
 from penstock.testing import drain
 from penstock.values.ids import new_id
+from tests import forkserver
 from tests.conformance.tasks.looking import count, rows
+from tests.forkserver import Program
 
 AppOn = Callable[..., Penstock]
 
@@ -85,12 +87,14 @@ def test_twenty_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> N
 
 
 @pytest.mark.process
-def test_real_processes_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> None:
-    program = "import sys; from penstock import Penstock; Penstock(sys.argv[1]).prepare()"
-    command = [sys.executable, "-c", program, empty_database_url]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
-    answers = [(process.communicate(timeout=100)[1], process.returncode) for process in started]
-    assert [code for _, code in answers] == [0] * 4, "\n".join(text for text, _ in answers)
+def test_real_processes_may_make_it_at_once(empty_database_url: str, app_on: AppOn, tmp_path: Path) -> None:
+    code = "import sys; from penstock import Penstock; Penstock(sys.argv[1]).prepare()"
+    said = [tmp_path / f"said-{number}" for number in range(4)]
+    arguments = ["-c", code, empty_database_url]
+    started = [forkserver.start(Program(arguments, tmp_path, dict(os.environ), file)) for file in said]
+    for process in started:
+        process.join(100)
+    assert [process.exitcode for process in started] == [0] * 4, "\n".join(file.read_text() for file in said)
     assert app_on(empty_database_url).migrate() == 0
 
 
