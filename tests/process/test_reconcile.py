@@ -1,19 +1,22 @@
 """Reconcilers in real processes: killed, frozen, stopped, cut off; and what becomes of their rows."""
 
 import json
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP
+from sqlite3 import OperationalError
 from typing import Any
 
+import psycopg
+import pymysql
 import pytest
 from sqlalchemy import insert, select
 
 from penstock import Penstock
+from penstock.database.engine import Database
 from penstock.reconcile.columns import from_micros
 from tests.process.reconcile_cloud import Base, Fleet, Instance, Volume
 from tests.servers.server import Server
@@ -63,18 +66,18 @@ class Cloud:
         return [line.split() for line in lines if line.startswith(f"{word} ")]
 
     def freeze(self, worker: WorkerProcess) -> None:
-        """Between two transactions: on SQLite whoever freezes inside one keeps the whole file."""
-        path = self.app.database.url.database if self.app.database.dialect.name == "sqlite" else None
+        """Between two transactions: whoever freezes inside one keeps its locks, on SQLite the whole file."""
+        with closing(Penstock(self.workers.database_url, lock_timeout=0.2, statement_timeout=1)) as impatient:
 
-        def stopped() -> bool:
-            worker.send(SIGSTOP)
-            eventually(lambda: _is_stopped(worker.pid))
-            if path is None or _can_write(path):
-                return True
-            worker.send(SIGCONT)
-            return False
+            def stopped() -> bool:
+                worker.send(SIGSTOP)
+                eventually(lambda: _is_stopped(worker.pid))
+                if _can_write(impatient.database):
+                    return True
+                worker.send(SIGCONT)
+                return False
 
-        eventually(stopped)
+            eventually(stopped)
 
     def start(self, lease: float = LEASE, processes: int = 0, **env: str) -> WorkerProcess:
         ours = {"CLOUD_FOLDER": str(self.folder), "CLOUD_LEASE": str(lease)} | env
@@ -87,13 +90,11 @@ def _is_stopped(pid: int) -> bool:
     return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
 
 
-def _can_write(path: str) -> bool:
-    with closing(sqlite3.connect(path, timeout=0.2)) as connection:
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            return False
+def _can_write(database: Database) -> bool:
+    with suppress(OperationalError, psycopg.Error, pymysql.MySQLError), database.transaction() as tx:
+        tx.run("UPDATE volumes SET maker = maker")
         return True
+    return False
 
 
 @pytest.fixture
