@@ -45,16 +45,23 @@ running = cast("ContextVar[CurrentJob | None]", at_work)
 class CurrentJob:
     """The job that is running here, under its claim."""
 
-    __slots__ = ("_around", "_began", "_claim", "_codec", "_scope", "_signals")
+    __slots__ = ("_around", "_began", "_claim", "_codec", "_host", "_scope", "_signals")
 
     def __init__(
-        self, claim: Claim, codec: Signature, around: Surroundings, signals: Signals, began: float
+        self,
+        claim: Claim,
+        codec: Signature,
+        around: Surroundings,
+        signals: Signals,
+        began: float,
+        host: Any = None,
     ) -> None:
         self._claim = claim
         self._around = around
         self._codec = codec
         self._signals = signals
         self._began = began
+        self._host = host
         self._scope: TransactionScope | None = None
 
     @property
@@ -68,6 +75,13 @@ class CurrentJob:
     @property
     def run_id(self) -> str | None:
         return self._claim.run_id
+
+    @property
+    def run(self) -> Any:
+        """The run that this step belongs to: an `app.run(...)`."""
+        if self.run_id is None:
+            raise PenstockError("this job is not a step of a run")
+        return self._host.run(self.run_id)
 
     @property
     def context(self) -> RunContext:

@@ -131,10 +131,10 @@ class RunFailed(PenstockError):
         self.status = status
         self.reasons = tuple(reasons)
         detail = f" ({', '.join(self.reasons)})" if self.reasons else ""
-        super().__init__(
-            f"run {run_id} ended {status}{detail}. run.steps() shows which step and why; "
-            "run.revive() redoes what did not finish."
-        )
+        then = "run.steps() shows which step and why; run.revive() redoes what did not finish."
+        if status in ("cancelled", "skipped"):
+            then = "It has no result; run.rerun() does the same again as a new run."
+        super().__init__(f"run {run_id} ended {status}{detail}. {then}")
 
 
 class ResultTimeout(PenstockError, TimeoutError):

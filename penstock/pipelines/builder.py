@@ -101,7 +101,7 @@ class Builder(Drafting):
         self, signal: str, wait: Wait, after: Sequence[object] = (), key: str | None = None
     ) -> Handle:
         """A step that a signal ends, or its timeout."""
-        settings = read_settings(signal, {"after": list(after), **({"key": key} if key else {})})
+        settings = read_settings(signal, {"after": after, **({"key": key} if key else {})})
         sources = self._after(signal, settings)
         draft = self._add(Kind.WAIT, short_name(signal), target=signal, scope=self._place(signal, sources))
         draft.key, draft.wait = settings.key, wait
@@ -192,6 +192,8 @@ class Builder(Drafting):
         return [source for source in settings.after if isinstance(source, Handle)]
 
     def _steps_only(self, verb: str, handles: Sequence[object]) -> list[Handle]:
+        if len(handles) == 1 and isinstance(handles[0], list | tuple):
+            handles = handles[0]
         if not handles:
             raise DefinitionError(f"{verb}() needs at least one step")
         for handle in handles:

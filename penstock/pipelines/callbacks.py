@@ -20,6 +20,7 @@ def enqueue(desk: Desk, tx: Transaction, run: RunView, status: RunStatus, reason
     wanted = dict(run.wiring.definition.callbacks)
     told: dict[str, object] = {
         "run_id": run.id,
+        "id": run.id,
         "pipeline": run.pipeline,
         "status": status.value,
         "reasons": list(reasons),

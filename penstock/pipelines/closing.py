@@ -115,6 +115,8 @@ def _settle_runs(application: Application) -> list[Ended]:
         if row.ended:
             continue
         after = _within_budget(_changed(row, change), run)
+        if change.ended and after.mode is RunMode.CANCELLED:
+            after = after._replace(reasons=tuple(dict.fromkeys([*after.reasons, Reason.CANCELLED.value])))
         _note_mode(application, row, after, id, change)
         status = after.status(change.ended)
         groups[after._replace(parent_job=None), status, change.ended].append(id)

@@ -50,6 +50,8 @@ class Pipelines:
 
     def declare_pipeline(self, pipeline: Pipeline) -> None:
         """Know it by its name: child runs name their pipelines. Of a flow, the last verb said counts."""
+        if not str(pipeline.name).strip():
+            raise DefinitionError(f"{pipeline.name!r} is no name for a pipeline: give it a text")
         known = self.pipelines.get(pipeline.name)
         if pipeline.name in self.tasks:
             raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")

@@ -12,6 +12,7 @@ from penstock.options import TaskOptions
 from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.definition import StepOptions, Strategy
 from penstock.pipelines.expressions import JsonValue
+from penstock.pipelines.handles import Handle
 from penstock.values.retry import Retry
 
 USUAL = TaskOptions()
@@ -149,7 +150,9 @@ def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
 
 
 def _after(step: str, value: object) -> tuple[object, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    if isinstance(value, str | Handle):
+        return (value,)
+    if not isinstance(value, Sequence):
         raise DefinitionError(f"step {step!r}: after= takes a list of steps, such as after=[a, b]")
     return tuple(value)
 

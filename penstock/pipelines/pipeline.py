@@ -115,8 +115,8 @@ class Pipeline(Blueprint):
         for name in self.overrides:
             if name not in TRIGGER_OPTIONS:
                 raise ConfigurationError(
-                    f"{self.name}.trigger(): there is no option {name!r}{nearest(name, TRIGGER_OPTIONS)}. "
-                    "Options of steps are given where the step is"
+                    f"{self.name}.trigger(): there is no option {name!r}; options of steps are given where the "
+                    f"step is{nearest(name, TRIGGER_OPTIONS)}"
                 )
         given = read_options(self.name, self.overrides)
         new = NewRun(

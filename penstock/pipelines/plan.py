@@ -114,7 +114,7 @@ def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: Run
     steps = (measure.width or 0) * cascade.wiring.inside(node.key)
     if measure.width is None:
         detail = f"cannot expand over a value of type {measure.type}: return a list or a dict"
-        problem = Reason.NOT_ITERABLE, detail
+        problem = Reason.TRANSITION_INVALID, detail
     elif limit is not None and measure.width > limit:
         detail = f"{measure.width:,} elements are more than max_fanout={limit:,} allows"
         problem = Reason.MAX_FANOUT_EXCEEDED, detail

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
+from penstock.errors import ConfigurationError
 from penstock.values.jsontext import loads
+from penstock.values.readers import nearest
 from penstock.values.status import RunStatus
 
 STANDING = """
@@ -75,6 +77,10 @@ def ids_of_runs(
     tx: Transaction, pipeline: str | None, status: str | None, key: str | None, limit: int
 ) -> list[str]:
     """The newest runs first."""
+    if status is not None and status not in list(RunStatus):
+        raise ConfigurationError(
+            f"status={status!r}: a run is {', '.join(RunStatus)}{nearest(str(status), list(RunStatus))}"
+        )
     template = LIST
     template += BY_PIPELINE if pipeline is not None else ""
     template += BY_STATUS if status is not None else ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, Patience, instant
 from penstock.pipelines import answers, reading, results, signals
@@ -102,7 +103,11 @@ class Run(Steerable, Redefinable):
     @property
     def context(self) -> RunContext:
         """Values that all steps of the run share."""
-        return RunContext(self._host.database, self.id, self._host.doors.run)
+        step = running.get()
+        own = step is not None and step.run_id == self.id
+        return RunContext(
+            self._host.database, self.id, self._host.doors.run, step.idempotency_key if step and own else None
+        )
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""

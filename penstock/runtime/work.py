@@ -72,7 +72,8 @@ class Work:
         """From here on the handler's time counts."""
         self.began = time.monotonic()
         self.started = True
-        return CurrentJob(self.claim, self.task.codec, around, self.signals, self.began)
+        task = self.task
+        return CurrentJob(self.claim, task.codec, around, self.signals, self.began, task.host)
 
     def begin_once(self) -> bool:
         """False when it was over before it began: what was given back must not run after all."""

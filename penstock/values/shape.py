@@ -169,6 +169,8 @@ def _refuse(value: object, _depth: int) -> object:
         raise Unwritable(
             f"dict keys must be str without an annotation that says otherwise, not {_show(wrong)}"
         )
+    if type(value) is range:
+        return list(value)
     raise Unwritable(
         f"{_kind(value)} cannot be stored as JSON without an annotation that says its type", type(value)
     )

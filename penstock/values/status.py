@@ -71,7 +71,6 @@ class Reason(StrEnum):
     RESULT_NOT_SERIALIZABLE = "result_not_serializable"
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNKNOWN_TASK = "unknown_task"
-    NOT_ITERABLE = "not_iterable"
     MAX_FANOUT_EXCEEDED = "max_fanout_exceeded"
     MAX_STEPS_EXCEEDED = "max_steps_exceeded"
     CONDITION_UNMATCHED = "condition_unmatched"
@@ -103,11 +102,10 @@ _EXPLANATIONS = {
     Reason.RESULT_NOT_SERIALIZABLE: "its result cannot be written as JSON",
     Reason.PAYLOAD_TOO_LARGE: "its result is larger than payload_limit",
     Reason.UNKNOWN_TASK: "no process knows a task of that name",
-    Reason.NOT_ITERABLE: "the value to expand over is not a list or a dict",
     Reason.MAX_FANOUT_EXCEEDED: "the value to expand over has more elements than max_fanout allows",
     Reason.MAX_STEPS_EXCEEDED: "the run would have more steps than max_steps allows",
     Reason.CONDITION_UNMATCHED: "no arm of the switch matches the value and there is no otherwise",
-    Reason.TRANSITION_INVALID: "the run's definition does not allow this move",
+    Reason.TRANSITION_INVALID: "the value cannot be expanded: it is not a list or a dict",
     Reason.ADVANCEMENT_FAILED: "creating the following steps failed",
     Reason.UPSTREAM_FAILED: "a step it depends on did not succeed",
     Reason.BRANCH_NOT_TAKEN: "the switch chose another arm",

@@ -126,7 +126,7 @@ def raw_elements(raw: object) -> list[object] | str:
     if isinstance(raw, list):
         return raw
     if not isinstance(raw, dict):
-        return "None" if raw is None else type(raw).__name__
+        return type(raw).__name__
     if len(raw) == 1:
         ((key, inner),) = raw.items()
         if key == _PAIRS:

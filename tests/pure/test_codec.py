@@ -106,7 +106,14 @@ def test_falsy_elements_count_and_nothing_has_none() -> None:
 
 @pytest.mark.parametrize(
     ("value", "kind"),
-    [(5, "int"), ("abc", "str"), (None, "None"), (True, "bool"), (date(2026, 1, 1), "date"), (b"x", "bytes")],
+    [
+        (5, "int"),
+        ("abc", "str"),
+        (None, "NoneType"),
+        (True, "bool"),
+        (date(2026, 1, 1), "date"),
+        (b"x", "bytes"),
+    ],
 )
 def test_what_has_no_elements_says_which_type_it_is(value: object, kind: str) -> None:
     with pytest.raises(NotIterable, match=f"type {kind}:"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import CoroutineType
 from typing import Any
@@ -35,6 +35,7 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
                 value = await _awaited(value)
         elif type(value) is CoroutineType:
             value = await value
+            value = _drawn(value)
         else:
             value = await _awaited(value)
     except SimulatedCrash:
@@ -65,8 +66,15 @@ def _failed(around: Surroundings, error: BaseException) -> Event:
 
 
 async def _awaited(value: Any) -> Any:
-    """A handler may also be a plain function that returns something to wait for."""
-    return await value if inspect.isawaitable(value) else value
+    """A handler may also be a plain function that returns something to wait for, or a generator of values."""
+    if inspect.isasyncgen(value):
+        return [each async for each in value]
+    return _drawn(await value if inspect.isawaitable(value) else value)
+
+
+def _drawn(value: Any) -> Any:
+    """The values of a generator: drawn here, where what its code raises is the handler's own."""
+    return list(value) if isinstance(value, Iterator) else value
 
 
 def call_sync(work: Work, around: Surroundings) -> Event | None:
@@ -101,9 +109,9 @@ def read_arguments(work: Work) -> Arguments | Raised:
 
 def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     value = function(*args, **kwargs)
-    if not inspect.iscoroutine(value):
-        return value
-    return asyncio.run(value)
+    if inspect.iscoroutine(value) or inspect.isasyncgen(value):
+        return asyncio.run(_awaited(value))
+    return _drawn(value)
 
 
 def _concluded(work: Work, job: CurrentJob, value: object) -> Event:

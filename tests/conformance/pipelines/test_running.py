@@ -169,11 +169,11 @@ def test_a_value_that_cannot_be_expanded_halts_and_says_its_type(shop: Penstock)
     run = wrong.trigger(7)
     drain(shop)
     assert run.status is RunStatus.HALTED
-    assert run.reasons == [Reason.NOT_ITERABLE]
+    assert run.reasons == [Reason.TRANSITION_INVALID]
     (step,) = run.steps()
     assert step.error is not None
     assert "int" in step.error
-    with pytest.raises(RunFailed, match="not_iterable"):
+    with pytest.raises(RunFailed, match="transition_invalid"):
         run.result(0)
 
 

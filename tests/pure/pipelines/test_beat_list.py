@@ -138,7 +138,7 @@ def test_09_a_value_that_cannot_be_iterated_halts_at_once_and_says_its_type(
     machine = run(definition, start=value)
     assert machine.status is RunStatus.HALTED
     ((node, _, _, reason, detail),) = machine.failures
-    assert (node, reason) == ("@expand.a", Reason.NOT_ITERABLE)
+    assert (node, reason) == ("@expand.a", Reason.TRANSITION_INVALID)
     assert ("None" if value is None else type(value).__name__) in detail
     assert machine.statuses("b") == ["skipped"]
 
