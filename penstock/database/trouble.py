@@ -10,6 +10,11 @@ from penstock.errors import DatabaseUnavailable, PenstockError
 
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
+VALUE_STATES = frozenset({"42804", "42846", "42883", "P0001"})
+"""PostgreSQL: of a wrong type for its column, unknown to a function; or a trigger of the user's refuses it."""
+VALUE_CODES = frozenset({1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4025})
+"""MySQL and MariaDB: the same, where the driver calls it operational."""
+
 READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
 NO_ROOM = "Make room on its disk; what waits goes on by itself."
 NO_FILE = "The folder must exist, and this process must be allowed to write there."
@@ -50,7 +55,19 @@ def is_to_blame(error: BaseException) -> bool:
     """The database cannot, whatever it is given."""
     cause = cause_of(error)
     kinds = {kind.__name__ for kind in type(cause).__mro__}
-    return isinstance(cause, OSError | MemoryError) or bool(kinds & OUTAGES)
+    if isinstance(cause, OSError | MemoryError):
+        return True
+    return bool(kinds & OUTAGES) and not _is_a_value(cause, kinds)
+
+
+def _is_a_value(cause: BaseException, kinds: set[str]) -> bool:
+    """It is what it was given that it cannot take; anything else it would."""
+    state, unsent = getattr(cause, "sqlstate", ""), "ProgrammingError" in kinds
+    if state is None or "binding parameter" in str(cause):
+        return unsent  # no driver knows how to send a value of that type
+    if state in VALUE_STATES or "no such function" in str(cause):
+        return True
+    return bool(cause.args) and cause.args[0] in VALUE_CODES
 
 
 def took_too_long(error: BaseException) -> bool:

@@ -5,7 +5,18 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, DateTime, ForeignKey, Integer, String, Table, insert, select, update
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKey,
+    Integer,
+    String,
+    Table,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Penstock, Reconcilable
@@ -32,6 +43,13 @@ class Note(Base):
     __tablename__ = "notes"
     id: Mapped[int] = mapped_column(primary_key=True)
     text: Mapped[str] = mapped_column(String(100), unique=True)
+
+
+class Disk(Base, Reconcilable):
+    __tablename__ = "disks"
+    __table_args__ = (CheckConstraint("size > 0", name="some_size"),)
+    id: Mapped[int] = mapped_column(primary_key=True)
+    size: Mapped[int] = mapped_column(default=1)
 
 
 class Fleet(Base, Reconcilable):
@@ -123,6 +141,7 @@ def ids(items: list[Any]) -> list[Any]:
 
 __all__ = [
     "Cloud",
+    "Disk",
     "Fleet",
     "Instance",
     "Note",

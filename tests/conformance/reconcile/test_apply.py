@@ -5,13 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import func
 
 from penstock import NOW, Children, Penstock, Snooze
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RowSettled
 from penstock.telemetry.events import Event
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
-from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, Volume, declare
+from tests.conformance.reconcile.cloud import Cloud, Disk, Fleet, Instance, Note, Volume, declare
 from tests.conformance.reconcile.test_claims import _lose_answers, now
 
 Hands = Callable[..., RowHand]
@@ -191,6 +192,21 @@ def test_what_cannot_be_written_is_the_rows_error(
     assert hand(declare(app, Volume, lambda _: wrong, name="wrong")).visit() == 1
     assert [event.outcome for event in settled] == ["errored"]
     assert cloud.get(Volume, 1).process_attempts == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [0, object(), func.nowhere(1)], ids=["a check", "an unknown type", "an unknown function"]
+)
+def test_a_value_that_the_database_does_not_take_is_no_outage(
+    app: Penstock, cloud: Cloud, hand: Hands, wrong: Any
+) -> None:
+    cloud.add(Disk, *[{"id": number} for number in range(1, 6)])
+    one = hand(declare(app, Disk, lambda item: {"size": wrong if item.id == 3 else 2}, name="sizes"))
+    assert one.visit() == 5
+    rows = cloud.all(Disk)
+    assert [row.size for row in rows] == [2, 2, 1, 2, 2]
+    assert [row.process_attempts for row in rows] == [0, 0, 1, 0, 0]
+    assert cloud.locked(Disk) == []
 
 
 def test_setting_attributes_of_the_row_is_refused(app: Penstock, cloud: Cloud, hand: Hands) -> None:
