@@ -71,7 +71,7 @@ class TransactionScope:
         try:
             self._commit(shared, tx)
         except Exception as failure:
-            raise self.around.database.explained(failure) from failure
+            trouble.raise_as(self.around.database.explained(failure), failure)
         self.committed = True
         tx.reach_if_watched("committed")
         tx.committed()

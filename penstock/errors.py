@@ -6,7 +6,7 @@ PenstockError
 ├── ArgumentError (TypeError)     arguments do not fit a task's signature
 ├── SerializationError            a value cannot be written as JSON, or stored JSON cannot be read
 │   └── PayloadTooLarge
-├── NotIterable                   the value to expand over has no elements
+├── AdvancementFailed             what follows from a step cannot be planned
 ├── UnknownTask                   a stored name that this process has not imported
 ├── JobFailed                     job.result() of a job that will never have one
 ├── RunFailed                     run.result() of a run that will never have one
@@ -34,7 +34,7 @@ PenstockError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -86,14 +86,15 @@ class PayloadTooLarge(SerializationError):
         )
 
 
-class NotIterable(PenstockError):
-    """The value to expand over has no elements."""
+class AdvancementFailed(PenstockError):
+    """What follows from a step cannot be planned; after a few tries the run is halted."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        super().__init__(
-            f"cannot expand over a value of type {kind}: return a list, a tuple, a set or a dict"
-        )
+    def __init__(self, run_id: str, problem: str, spend: Callable[[], bool] = bool) -> None:
+        self.run_id = run_id
+        self.problem = problem
+        self.spend = spend
+        """Count a try; False when it is time to try something else."""
+        super().__init__(f"what follows from a step of run {run_id} cannot be planned: {problem}")
 
 
 class UnknownTask(PenstockError):

@@ -101,10 +101,7 @@ class Database:
             except Exception as error:
                 late = tries > 1 and (trouble.took_too_long(error) or time.monotonic() > enough)
                 if late or tries == TRIES or not self.is_passing(error):
-                    explained = self.explained(error)
-                    if explained is error:
-                        raise
-                    raise explained from error
+                    trouble.raise_as(self.explained(error), error)
                 time.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, 0.5)
         raise AssertionError("unreachable")

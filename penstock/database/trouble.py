@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from sqlalchemy.exc import DBAPIError
 
@@ -85,6 +86,13 @@ def explained(error: Exception, where: str, *, passing: bool) -> Exception:
     return DatabaseUnavailable(
         f"The database at {where} does not answer as it should: {said}. {then or UNREACHABLE}", where
     )
+
+
+def raise_as(explained: Exception, error: Exception) -> NoReturn:
+    """Raise what explains an error; if that is the error itself, with the cause that it has."""
+    if explained is error:
+        raise error
+    raise explained from error
 
 
 def advice(error: BaseException) -> str | None:

@@ -56,6 +56,8 @@ class RunChange:
     waits: list[NewStep] = field(default_factory=list)
     reserved: int = 0
     ended: bool = False
+    abandoned: bool = False
+    """Nothing can be planned for it any more: it is halted, and ends when nothing of it is left."""
 
 
 class Application:
@@ -75,7 +77,7 @@ class Application:
     def begin(self, run: RunView) -> None:
         """The first steps of a new run."""
         self.runs[run.id] = run
-        self.take(run, begin(run.wiring, run.facts))
+        self.take(run, self.desk.troubles.planned(run.id, begin, run.wiring, run.facts))
 
     def ended(self, ended: Sequence[Ended]) -> None:
         """Steps have ended, whichever way."""
@@ -96,7 +98,7 @@ class Application:
             if stops and run.mode is RunMode.RUNNING:
                 self.change(run).result = step.output
             end = StepEnded(step.node, path, step.status, step.reason, stops)
-            self.take(run, advance(run.wiring, run.facts, end))
+            self.take(run, self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end))
 
     def _look_anew(self, ended: Sequence[Ended]) -> None:
         """Their states are locked now, and only what is read after that is certain (see `runs`)."""
@@ -213,10 +215,13 @@ class Application:
         fetch(self.desk, self.tx, self.values, wanted)
         budget.look(self.tx, [run for run, _ in asks])
         for run, ask in asks:
-            value = asked_value(run.wiring, ask.node, ask.path, self.values.of(run))
-            switch = run.wiring.places[ask.node].node.kind is Kind.SWITCH
-            measure = to_match(value) if switch else to_expand(value)
-            self.take(run, resolve(run.wiring, run.facts, ask, measure), value)
+            self.take(run, *self.desk.troubles.planned(run.id, self._resolved, run, ask))
+
+    def _resolved(self, run: RunView, ask: Ask) -> tuple[Plan, object]:
+        value = asked_value(run.wiring, ask.node, ask.path, self.values.of(run))
+        switch = run.wiring.places[ask.node].node.kind is Kind.SWITCH
+        measure = to_match(value) if switch else to_expand(value)
+        return resolve(run.wiring, run.facts, ask, measure), value
 
     def _join(self, key: tuple[str, int, str]) -> None:
         arrivals = self._arrivals.pop(key)
@@ -226,7 +231,8 @@ class Application:
         for fired in joins.arrive(self.tx, some.wiring.places[node], arrivals):
             run = self.runs[fired.run]
             self.values.marks[run.id, node, fired.path] = (fired.tally.winner, fired.width)
-            self.take(run, fire(run.wiring, run.facts, FiredJoin(node, fired.path, fired.tally)))
+            due = FiredJoin(node, fired.path, fired.tally)
+            self.take(run, self.desk.troubles.planned(run.id, fire, run.wiring, run.facts, due))
 
     def _write_joins(self) -> None:
         rows, self._joins = self._joins, []

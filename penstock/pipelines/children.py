@@ -43,6 +43,8 @@ def prepare(
         pipeline = desk.host.find_pipeline(claim.task)
         args, kwargs = claim.call or ((), {})
         try:
+            if claim.fault is not None:
+                raise claim.fault
             text = pipeline.encode_raw(args, kwargs)
         except PenstockError as error:
             wrong.append(

@@ -16,8 +16,10 @@ from pydantic_core import from_json
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
+from penstock.errors import AdvancementFailed
 from penstock.pipelines import (
     chains,
+    closing,
     deadline,
     expand,
     giving_up,
@@ -40,6 +42,8 @@ from penstock.queue.retention import FIRST_ID
 from penstock.telemetry.events import RunRepaired, Stream
 from penstock.values.ids import new_id
 
+Timer = tuple[int, str, str, str]
+"""When it is due, its id, its kind, and the run it is for."""
 ROUNDS = 60.0
 """Seconds between two looks at everything."""
 BATCH = 100
@@ -136,14 +140,14 @@ class Chores:
 
     def take_timer(self) -> bool:
         """Take a timer that is due, in a transaction of its own. False: there is none."""
-        taken: list[tuple[int, str]] = []
+        taken: list[Timer] = []
         try:
             return self.host.database.in_transaction(self.timer, taken)
         except signals.Overtaken:
             return True
         except Exception as error:
             if taken and not self.host.database.is_outage(error):
-                self.host.database.in_transaction(timers.postpone, *taken[-1])
+                self._put_off(taken[-1], error)
             raise
 
     def _advance(self) -> bool:
@@ -153,16 +157,32 @@ class Chores:
             at = self.advancer.at
             if at is not None and not self.host.database.is_outage(error):
                 self.host.database.in_transaction(expand.postpone, at, f"{type(error).__name__}: {error}")
+                self._spend(str(self.advancer.run), error)
             raise
 
-    def timer(self, tx: Transaction, taken: list[tuple[int, str]]) -> bool:
+    def _put_off(self, timer: Timer, error: Exception) -> None:
+        due, id, kind, run = timer
+        plans = kind in timers.PLANNING or isinstance(error, AdvancementFailed)
+        done = plans and self._spend(run, error)
+        self.host.database.in_transaction(timers.forget if done else timers.postpone, due, id)
+
+    def _spend(self, run: str, error: Exception) -> bool:
+        """What cannot be done for a run is tried a few times; True: that was the last, and the run is halted."""
+        failed = error if isinstance(error, AdvancementFailed) else self.desk.troubles.of(run, error)
+        failed.spend()
+        spent = bool(self.desk.troubles.given_up([failed.run_id]))
+        if spent:
+            self.host.database.in_transaction(partial(closing.give_up, self.desk), failed.run_id)
+        return spent
+
+    def timer(self, tx: Transaction, taken: list[Timer]) -> bool:
         """One timer that is due; `taken` is told which."""
         tx.stage("timer")
         row = tx.row(timers.NEXT, left=self._left)
         if row is None:
             return False
         due, id, kind, run, job, data = row
-        taken.append((due, id))
+        taken.append((due, id, kind, run))
         tx.run(timers.REMOVE, due=due, id=id)
         match kind:
             case timers.START:

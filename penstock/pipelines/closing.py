@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
-from penstock.pipelines import budget, callbacks, followers, signals, stopping, timers
+from penstock.pipelines import abandoning, budget, callbacks, followers, signals, stopping, timers
 from penstock.pipelines.apply import Application, RunChange
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.definition import Running, Strategy
@@ -85,9 +85,19 @@ def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | N
         if step.mode is not None:
             trace.modes[step.run_id] = Mode(step.mode, step.paused, step.definition)
     application = Application(desk, tx)
-    application.ended(ended)
+    lost = desk.troubles.given_up([step.run_id for step in ended])
+    application.ended([step for step in ended if step.run_id not in lost] if lost else ended)
+    abandoning.abandon(application, lost)
     finish(application)
     trace.offer = None  # its receipt is written next: what this transaction makes later is for the queue
+
+
+def give_up(desk: Desk, tx: Transaction, run: str) -> None:
+    """Halt a run that cannot be planned, without waiting for a step of it to end."""
+    tx.stage("advance")
+    application = Application(desk, tx)
+    abandoning.abandon(application, [run])
+    finish(application)
 
 
 def finish(application: Application) -> None:
@@ -108,12 +118,13 @@ def _settle_runs(application: Application) -> list[Ended]:
     groups: dict[tuple[_Row, RunStatus, bool], list[str]] = defaultdict(list)
     ends: list[RunEnd] = []
     locked = tx.ahead(LOCK, ids=sorted(changes))
-    ending = [id for id, change in changes.items() if change.ended]
+    ending = [id for id, change in changes.items() if change.ended or change.abandoned]
     following = followers.ask(tx, ending) if ending else None
     for id, *stored in locked():
         row, change, run = _read(stored), changes[id], application.runs[id]
         if row.ended:
             continue
+        change.ended = change.ended or (change.abandoned and abandoning.nothing_is_left(tx, id))
         after = _within_budget(_changed(row, change), run)
         if change.ended and after.mode is RunMode.CANCELLED:
             after = after._replace(reasons=tuple(dict.fromkeys([*after.reasons, Reason.CANCELLED.value])))
@@ -147,11 +158,12 @@ def _read(stored: Sequence[object]) -> _Row:
 def _changed(row: _Row, change: RunChange) -> _Row:
     counted = [failed for failed in change.failures if failed.strategy is not Strategy.OPTIONAL]
     mode = change.mode if change.mode is not None and row.mode is RunMode.RUNNING else row.mode
+    given_up = [Reason.ADVANCEMENT_FAILED.value] if change.abandoned else []
     return row._replace(
         mode=mode,
-        failed=row.failed + len(counted),
-        halted=row.halted or any(failed.strategy is Strategy.HALT for failed in counted),
-        reasons=tuple(dict.fromkeys([*row.reasons, *[failed.reason.value for failed in counted]])),
+        failed=row.failed + len(counted) + len(given_up),
+        halted=row.halted or change.abandoned or any(f.strategy is Strategy.HALT for f in counted),
+        reasons=tuple(dict.fromkeys([*row.reasons, *[f.reason.value for f in counted], *given_up])),
         reserved=(row.reserved or 0) + change.reserved if change.reserved else row.reserved,
     )
 

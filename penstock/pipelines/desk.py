@@ -16,6 +16,7 @@ from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.options import TaskOptions
 from penstock.pipelines.definition import Kind, Node
+from penstock.pipelines.troubles import Troubles
 from penstock.pipelines.wiring import Wiring
 from penstock.queue.jobs import Offer
 from penstock.queue.wakeups import CHORES, RUN_ENDED, Wakeups, ready
@@ -117,6 +118,7 @@ class Desk:
         self.stored: set[str] = set()
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
+        self.troubles = Troubles()
         self._origins: OrderedDict[str, Origin] = OrderedDict()
         self._moulds: dict[tuple[str, str], Mould] = {}
         self._lock = threading.Lock()

@@ -109,7 +109,8 @@ class Advancer:
         self.desk = desk
         self.chunk = chunk
         self.at: str | None = None
-        """The expand that the last turn was about."""
+        self.run: str | None = None
+        """The expand that the last turn was about, and its run."""
         self._value: tuple[str, object] | None = None
 
     def turn(self, tx: Transaction) -> bool:
@@ -121,7 +122,7 @@ class Advancer:
             self._value = None
             return False
         id, run_id, node, path, width, phase, index = row
-        self.at = str(id)
+        self.at, self.run = str(id), str(run_id)
         run = runs.views(self.desk, tx, [run_id]).get(run_id)
         if run is None:
             tx.run(DONE, id=id)

@@ -8,16 +8,18 @@ without a place in the queue, until the run is resumed. A child run is opened he
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from penstock.database.transaction import Transaction
+from penstock.errors import AdvancementFailed
 from penstock.pipelines import children, revive, runs, streams
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.inputs import arguments
-from penstock.pipelines.paths import path_of
+from penstock.pipelines.paths import Path, path_of
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
 from penstock.pipelines.trigger import open_runs
@@ -49,7 +51,39 @@ NOT_STARTED = {
 def hydrate(desk: Desk, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
     """The claims that are to run, steps with their arguments. By reading alone: none, if that takes more."""
     tx.stage("hydrate")
-    found = runs.views(desk, tx, list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None])))
+    ids = list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None]))
+    try:
+        found, lost = runs.views(desk, tx, ids), []
+    except AdvancementFailed:
+        found, lost = {}, _unreadable(desk, tx, ids, claims)
+        claims = [claim for claim in claims if claim.run_id not in {one.run_id for one in lost}]
+        found = runs.views(desk, tx, list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None])))
+    return [] if by_reading and lost else _sorted_out(desk, tx, found, claims, lost, by_reading)
+
+
+def _unreadable(desk: Desk, tx: Transaction, ids: Sequence[str], claims: Sequence[Claim]) -> list[Claim]:
+    """The steps of runs whose definitions cannot be read, each with that as its error."""
+    lost: list[Claim] = []
+    for id in ids:
+        try:
+            runs.views(desk, tx, [id])
+        except AdvancementFailed as error:
+            mine = [claim for claim in claims if claim.run_id == id]
+            if any(desk.host.find_task(claim.task) is None for claim in mine):
+                error.spend()
+                raise
+            lost += [claim._replace(fault=error, call=((), {})) for claim in mine]
+    return lost
+
+
+def _sorted_out(
+    desk: Desk,
+    tx: Transaction,
+    found: dict[str, RunView],
+    claims: list[Claim],
+    lost: list[Claim],
+    by_reading: bool,
+) -> list[Claim]:
     trace = desk.trace(tx)
     for claim in claims:
         trace.made.pop(claim.job_id, None)
@@ -73,12 +107,12 @@ def hydrate(desk: Desk, tx: Transaction, claims: list[Claim], by_reading: bool =
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(desk, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
-        _forget(tx, claims, going)
+        _forget(tx, claims, going + lost)
         ours = _still_ours(tx, [*paused, *children, *refused])
         _park(tx, [claim for claim in paused if claim.job_id in ours], JobStatus.AVAILABLE)
         _start_children(desk, tx, found, [claim for claim in ready[len(going) :] if claim.job_id in ours])
         _refuse(desk, tx, found, [claim for claim in refused if claim.job_id in ours])
-    return ready[: len(going)]
+    return ready[: len(going)] + lost
 
 
 def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> list[Claim]:
@@ -101,15 +135,30 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
             ready.append(claim)
             continue
         run, node, path = next(at)
-        element = loads(claim.payload) if run.wiring.places[node].node.is_entry else None
-        later = lazy[run.definition, node]
-        if later:
-            call = streams.arguments_of(desk, run, node, path, values.of(run), element, later)
-        else:
-            call = arguments(run.wiring, node, path, values.of(run), element)
+        try:
+            call = _call(desk, run, node, path, values, claim, lazy[run.definition, node])
+        except Exception as error:
+            # It cannot be told what it is to work on: an error of its own, which others need not wait for.
+            ready.append(claim._replace(fault=_fault(desk, run.id, error), call=((), {})))
+            continue
         spreads = run.wiring.places[node].spreads
         ready.append(claim._replace(call=call, spreads=spreads, definition=run.definition))
     return ready
+
+
+def _call(
+    desk: Desk, run: RunView, node: str, path: Path, values: Values, claim: Claim, later: Any
+) -> tuple[Sequence[object], Mapping[str, object]]:
+    element = loads(claim.payload) if run.wiring.places[node].node.is_entry else None
+    if later:
+        return streams.arguments_of(desk, run, node, path, values.of(run), element, later)
+    return arguments(run.wiring, node, path, values.of(run), element)
+
+
+def _fault(desk: Desk, run: str, error: Exception) -> AdvancementFailed:
+    fault = desk.troubles.of(run, error)
+    fault.__cause__ = error
+    return fault
 
 
 def not_started(tx: Transaction, mode: RunMode, steps: Iterable[tuple[str, str, str, str]]) -> list[Ended]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from penstock.database.transaction import Transaction
+from penstock.errors import PenstockError
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.desk import Desk, Mode, Origin
 from penstock.pipelines.plan import RunFacts
@@ -23,6 +24,10 @@ SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step,
 WHERE id {among:ids:uuid}
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
+
+
+class Unreadable(PenstockError):
+    """A stored definition that is gone, or that this version does not understand."""
 
 
 @dataclass(slots=True)
@@ -92,7 +97,10 @@ def view(
     mode: RunMode = RunMode.RUNNING,
     paused: bool = False,
 ) -> RunView:
-    wiring = wiring_for(desk, tx, origin.definition)
+    try:
+        wiring = wiring_for(desk, tx, origin.definition)
+    except Unreadable as error:
+        raise desk.troubles.of(id, error) from error
     limit = desk.host.settings.max_fanout
     return RunView(
         id,
@@ -114,6 +122,10 @@ def wiring_for(desk: Desk, tx: Transaction, definition: str) -> Wiring:
     found = desk.wirings.get(definition)
     if found is None:
         row = tx.row(DEFINITION, hash=definition)
-        assert row is not None, f"definition {definition} is missing"
-        found = desk.wirings[definition] = wiring_of(row[0])
+        if row is None:
+            raise Unreadable(f"definition {definition} is missing")
+        try:
+            found = desk.wirings[definition] = wiring_of(row[0])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"definition {definition} cannot be read ({error})") from error
     return found

@@ -41,6 +41,9 @@ REQUEUE = "requeue"
 CHAIN = "chain"
 """A run that follows others is to be looked at."""
 
+PLANNING = frozenset({WAIT, START, SIGNAL, ELEMENT_SIGNAL})
+"""Without these their run does not go on."""
+
 NEXT = """
 SELECT due_at, id, kind, run_id, job_id, data FROM {timers} {by_key}
 WHERE due_at <= {now} AND kind <> :left ORDER BY due_at, id LIMIT 1 {lock_skip}
@@ -76,6 +79,11 @@ def set(  # noqa: A001 - one sets a timer
 def postpone(tx: Transaction, due: int, id: str) -> None:
     """What this timer asks for cannot be done now; others first."""
     tx.run(POSTPONE, due=due, id=id, wait=int(PUT_OFF * 1_000_000))
+
+
+def forget(tx: Transaction, due: int, id: str) -> None:
+    """It will never be done: its run is given up."""
+    tx.run(REMOVE, due=due, id=id)
 
 
 def look(tx: Transaction, left: str = "") -> tuple[float | None, bool]:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 
 from penstock.database.engine import Database
+from penstock.errors import AdvancementFailed
 from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
@@ -103,7 +104,11 @@ class Housekeeping(Service):
         return silent
 
     def reclaim(self) -> bool:
-        crashed = self.database.in_transaction(reclaim.reclaim, self.follow)
+        try:
+            crashed = self.database.in_transaction(reclaim.reclaim, self.follow)
+        except AdvancementFailed as error:
+            error.spend()
+            raise
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
         if crashed:

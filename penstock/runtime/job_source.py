@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
+from penstock.errors import AdvancementFailed
 from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
@@ -213,6 +214,8 @@ class JobSource:
         queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens))
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
+        if isinstance(error, AdvancementFailed):
+            return _unplanned(finished, error)
         if finished.outcome.reason is Reason.RESULT_NOT_SERIALIZABLE:
             return None
         outcome = Outcome(
@@ -227,6 +230,15 @@ class JobSource:
         if self.stream.wants(AttemptSettled):
             for attempt in settled.accepted:
                 self.stream.emit(_event(attempt))
+
+
+def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
+    """Nothing can be planned from it: it is tried again, then as a failure, and in the end its run is given up."""
+    if error.spend() or finished.outcome.kind is not OutcomeKind.SUCCEEDED:
+        return finished
+    failure = Failure.of(error.__cause__ or error)
+    outcome = Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.ADVANCEMENT_FAILED)
+    return finished._replace(outcome=outcome)
 
 
 def _event(attempt: Attempt) -> AttemptSettled:

@@ -5,13 +5,13 @@ For arguments and results of a task there is `Signature`, which knows their anno
 
 from __future__ import annotations
 
-from penstock.errors import NotIterable, SerializationError
+from penstock.errors import SerializationError
 from penstock.values import tags
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.shape import Mismatch, Shape
 from penstock.values.signature import Signature
 
-__all__ = ["Signature", "decode", "dumps", "elements", "encode", "limited", "loads", "natural"]
+__all__ = ["Signature", "decode", "dumps", "encode", "limited", "loads", "natural"]
 
 _ANYTHING = Shape(object)
 
@@ -34,11 +34,3 @@ def decode(text: str) -> object:
 def natural(raw: object) -> object:
     """The value behind a raw value, as `decode` would give it."""
     return tags.read(raw)
-
-
-def elements(text: str) -> list[object]:
-    """The raw elements of a stored list, or [key, item] pairs of a stored dict; raises `NotIterable`."""
-    found = tags.raw_elements(loads(text))
-    if isinstance(found, str):
-        raise NotIterable(found)
-    return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.errors import ConfigurationError, PayloadTooLarge, PenstockError
+from penstock.errors import AdvancementFailed, ConfigurationError, PayloadTooLarge, PenstockError
 from penstock.values.failure import Failure
 from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -161,6 +161,8 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
 
 def raised(error: BaseException, *, reading_arguments: bool = False) -> Raised:
     """The event for an exception from a handler, or from reading its stored arguments."""
+    if isinstance(error, AdvancementFailed):
+        return Raised(Failure.of(error.__cause__ or error), Reason.ADVANCEMENT_FAILED)
     invalid = reading_arguments and isinstance(error, PenstockError)
     return Raised(Failure.of(error), Reason.ARGUMENTS_INVALID if invalid else None)
 

@@ -26,7 +26,7 @@ EXAMPLES: list[tuple[PenstockError, list[str]]] = [
         errors.PayloadTooLarge("the result of shop.pay", 2_000_000, 1_048_576),
         ["shop.pay", "2,000,000", "limit"],
     ),
-    (errors.NotIterable("int"), ["int", "return a list"]),
+    (errors.AdvancementFailed("r1", "KeyError: 'x'"), ["r1", "KeyError"]),
     (errors.UnknownTask("shop.pay", ["shop.ship"]), ["shop.pay", "Import", "shop.ship"]),
     (
         errors.JobFailed("j1", "retries_exhausted", "ValueError: no"),

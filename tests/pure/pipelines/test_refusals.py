@@ -88,7 +88,7 @@ GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (lambda n: first(), ["first()", "at least one"]),
     (lambda n: first(A(n), n), ["first()", "steps"]),
     (lambda n: barrier(3), ["barrier()", "not 3"]),
-    (lambda n: A.options(after=n)(n), ["after=", "list"]),
+    (lambda n: A.options(after=3)(n), ["after=", "list"]),
     (lambda n: A.options(after=[3])(n), ["after=", "not 3"]),
     (lambda n: wait_for(""), ["signal"]),
     (lambda n: wait_for("x", default=1), ["default needs a timeout"]),
