@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -15,7 +16,7 @@ from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, Ta
 from penstock.database.fused import ALL_SUCCEED, SUCCEED, TAKE_READY
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
-from penstock.database.wire import IdLoader, Wire
+from penstock.database.wire import IdLoader, Wire, array_text
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -189,7 +190,7 @@ class Postgres:
         return tx.rows(
             TAKE_READY,
             lanes=to_json(wanted).decode(),
-            tasks=list(tasks),
+            tasks=_names(tuple(tasks)),
             limit=limit,
             token=token,
             process=process,
@@ -217,6 +218,12 @@ class Postgres:
 
     def is_duplicate(self, error: BaseException) -> bool:
         return isinstance(error, psycopg.errors.UniqueViolation)
+
+
+@lru_cache(16)
+def _names(tasks: tuple[str, ...]) -> str:
+    """A worker's tasks are the same at every claim."""
+    return array_text(tasks)
 
 
 def _timeouts(settings: Settings) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -171,8 +171,13 @@ def _text(value: Any) -> Parameter:
     return data, UNKNOWN
 
 
+def array_text(items: Iterable[object]) -> str:
+    """A list as PostgreSQL reads it."""
+    return "{" + ",".join([_quoted(item) for item in items]) + "}"
+
+
 def _array(value: Any) -> Parameter:
-    return _text("{" + ",".join([_quoted(item) for item in value]) + "}")
+    return _text(array_text(value))
 
 
 class _Encoders(dict[type, Callable[[Any], Parameter]]):

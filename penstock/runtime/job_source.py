@@ -163,12 +163,14 @@ class JobSource:
 
     def _busy(self) -> Counter[str]:
         """Per queue, what is held here, with what this transaction has taken so far."""
+        if not self._claimed or self.lanes.queues is None:
+            return self.holdings.busy
         return self.holdings.busy + Counter(claim.queue for claim in self._claimed)
 
     def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
         began = time.monotonic()
         found = queue_claim.discover(tx, self.lanes.names)
-        busy = self._busy() + Counter(claim.queue for claim in taken)
+        busy = self._busy() + Counter(claim.queue for claim in taken) if taken else self._busy()
         claims = self._take(tx, self.lanes.from_bottom(found, limit, busy), limit)
         self.lanes.swept(found, time.monotonic() - began)
         return claims
