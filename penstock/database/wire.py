@@ -126,7 +126,8 @@ class Wire:
             if receive() is not None:
                 raise psycopg.OperationalError("more answers than there were questions")
             if result.status not in DONE:
-                error = error or self._problem(expected, result)
+                problem = self._problem(expected, result)
+                error = error or problem
             elif type(expected) is Answer:
                 expected.arrived(result)
         self.broken = False

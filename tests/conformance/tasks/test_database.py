@@ -155,6 +155,22 @@ def test_a_connection_that_is_kept_and_lost_is_noticed(app: Penstock) -> None:
     assert count(app, "jobs") == 2
 
 
+def test_statements_that_came_behind_an_error_can_be_used_later(make_app: AppOn) -> None:
+    """On PostgreSQL they were sent along, and were not even prepared."""
+    app = make_app(pool_size=1)
+    app.prepare()
+
+    def wrong(tx: Transaction) -> None:
+        tx.run("SELECT broken FROM {jobs}")
+        tx.run("SELECT 2 FROM {jobs}")
+        tx.rows("SELECT 3 FROM {jobs}")
+
+    with pytest.raises(Exception, match="broken"):
+        app.database.in_transaction(wrong)
+    for number in (2, 3):
+        assert rows(app, f"SELECT {number} FROM {{jobs}}") == []
+
+
 def test_a_database_in_memory_has_it_all() -> None:
     with Penstock("sqlite:///:memory:") as app:
 
