@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from penstock.operate.jobs import story
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.run import Run
 
+ID = re.compile(r"[0-9a-fA-F-]+")
 Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="ids, or beginnings of them")]
 
 
@@ -47,7 +49,9 @@ def retry(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run failed or cancelled jobs again, with fresh budgets; with --step, a failed step of a run."""
+    """Run failed or cancelled jobs again, with fresh budgets; with --step KEY or KEY, a failed step of a run."""
+    if step is None and len(jobs) == 2 and not ID.fullmatch(jobs[1]):
+        jobs, step = jobs[:1], jobs[1]
     with steered(app, database, by, why) as found:
         named = _find(found, jobs)
         if step is not None:

@@ -306,6 +306,7 @@ def test_retry_does_one_step_again(cli: Cli) -> None:
     cli.on("retry", failed.id).refused(2, "is a step of run", "--step one")
     cli.on("retry", failed.id, "--step", "one").refused(2, "not a run")
     cli.on("retry", run.id, "--step", "three").refused(1, "failed are one, two")
+    cli.on("retry", run.id, "three").refused(1, "failed are one, two")
     (new,) = cli.on("retry", run.id, "--step", "one", "--json").json.values()
     drain(cli.app)
     assert {step.key: len(step.attempts()) for step in cli.app.run(new).steps()} == {"one": 2, "two": 1}
