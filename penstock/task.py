@@ -17,6 +17,7 @@ from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.later import Later
 from penstock.values.limits import TaskLimits
+from penstock.values.names import qualified_name
 from penstock.values.signature import Signature
 
 P = ParamSpec("P")
@@ -53,7 +54,7 @@ class Task(Generic[P, R]):
         self.overrides: Mapping[str, object] = overrides or {}
         if not options.name and not hasattr(function, "__qualname__"):
             raise DefinitionError(f"{function!r} has no name of its own: give it one, @app.task(name=...)")
-        self.name = options.name or f"{function.__module__}.{function.__qualname__}"
+        self.name = options.name or qualified_name(function)
         if len(self.name) > NAME_LENGTH:
             raise DefinitionError(
                 f"the name {self.name!r} is too long: give one of at most {NAME_LENGTH} characters"
@@ -230,6 +231,10 @@ class Task(Generic[P, R]):
         if instance is not None and not isinstance(self.function, staticmethod):
             raise DefinitionError(f"{self.name} is a method; a task must be a plain function, without self")
         return self
+
+    def __reduce__(self) -> str:
+        """Pickled by name, as the function would be: for callers who hand it to a process of their own."""
+        return self.function.__qualname__
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"

@@ -13,6 +13,7 @@ from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
 from penstock.task import Task
 from penstock.values.codec import encode
+from penstock.values.names import qualified_name
 
 
 class Pipelines:
@@ -35,7 +36,7 @@ class Pipelines:
 
         def declare(function: Callable[..., Any]) -> GraphPipeline:
             options = dict(given)
-            name = str(options.pop("name", None) or f"{function.__module__}.{function.__qualname__}")
+            name = str(options.pop("name", None) or qualified_name(function))
             made = GraphPipeline(cast(Host, self), function, name, pipeline_settings(name, options))
             self.declare_pipeline(made)
             return made

@@ -17,6 +17,7 @@ from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
+from penstock.values.names import qualified_name
 
 Handler = Callable[..., Any]
 NAME = re.compile(r"[^:\s]{1,150}")
@@ -40,7 +41,7 @@ class Reconciler:
     ) -> None:
         self.function = function
         _check_function(function)
-        self.name = name or f"{function.__module__}.{function.__qualname__}"
+        self.name = name or qualified_name(function)
         if not NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"{self.name!r} is not a name for a reconciler: no spaces, no colons, at most 150"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Penstock
 from tests.forkserver import Program, finished, said_in
 from tests.workers import CHECKOUT
 
@@ -214,3 +215,34 @@ def test_the_demo_keeps_its_promises(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("kill -9") == 2
     assert "nothing lost, nothing twice" in done.stdout
+
+
+NAMING = """
+import multiprocessing
+from penstock import Penstock
+app = Penstock("sqlite:///shop.db")
+
+@app.task
+def pay(order: int) -> int:
+    return order
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=pay.enqueue, args=(2,))
+    pay.enqueue(1)
+    child.start()
+    child.join()
+"""
+
+
+@pytest.mark.parametrize(("start", "module"), [(["store.py"], "store"), (["-m", "mall.store"], "mall.store")])
+def test_what_a_program_enqueues_has_the_name_that_a_worker_knows(
+    cli: Cli, tmp_path: Path, start: list[str], module: str
+) -> None:
+    file = tmp_path / f"{module.replace('.', '/')}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(NAMING)
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    subprocess.run([sys.executable, *start], cwd=tmp_path, env=environment, check=True)
+    with Penstock(f"sqlite:///{tmp_path}/shop.db") as app:
+        names = app.database.read(lambda tx: tx.rows("SELECT task FROM {jobs}"))
+    assert names == [(f"{module}.pay",)] * 2
