@@ -125,8 +125,9 @@ class Fate(Faults):
             return world.rng.random() < 0.12
         if self.closing:
             return False
-        workers = [host for host in self.hosts if host.alive and isinstance(host, WorkerHost)]
-        return len(workers) < ENOUGH or not isinstance(dead, WorkerHost)
+        if not isinstance(dead, WorkerHost):
+            return True
+        return sum(host.alive and isinstance(host, WorkerHost) for host in self.hosts) < ENOUGH
 
     def _victim(self, world: World) -> Host | None:
         """Often the one that has just moved: it is in the middle of something."""

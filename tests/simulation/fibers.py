@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import greenlet
 
@@ -18,6 +18,42 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 NEVER = 1 << 62
+
+
+class Need(Protocol):
+    """What a fiber waits for. The scheduler looks at all of them at every step: it reads, and calls nobody."""
+
+    @property
+    def flag(self) -> object:
+        """True once it is there."""
+
+
+class Turn:
+    """Only its turn."""
+
+    flag = True
+
+
+class Time:
+    """Nothing but the time."""
+
+    flag = False
+
+
+class Asked:
+    """What is known only by asking."""
+
+    __slots__ = ("ask",)
+
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self.ask = ask
+
+    @property
+    def flag(self) -> object:
+        return self.ask()
+
+
+TURN, TIME = Turn(), Time()
 
 
 class Owner:
@@ -57,8 +93,7 @@ class Fiber:
         self.label = f"{owner.name}/{name}"
         self.body = body
         self.greenlet = greenlet(self._run, parent=world.hub)
-        self.need: Callable[[], object] | None = None
-        """What it waits for; None when only its turn."""
+        self.need: Need = TURN
         self.deadline = 0
         self.stalled = 0
         """Until then it does not get the processor, whatever it waits for."""
@@ -103,7 +138,7 @@ class Event:
 
     def wait(self, timeout: float | None = None) -> bool:
         if not self.flag:
-            self.world.wait(self.is_set, timeout)
+            self.world.wait(self, timeout)
         return self.flag
 
 
@@ -116,7 +151,7 @@ class Lock:
 
     def acquire(self, timeout: float | None = None) -> bool:
         if self.held:
-            self.world.wait(lambda: not self.held, timeout)
+            self.world.wait(Asked(lambda: not self.held), timeout)
             if self.held:
                 return False
         self.held = True
@@ -126,10 +161,12 @@ class Lock:
         self.held = False
 
     def __enter__(self) -> None:
-        self.acquire()
+        if self.held:
+            self.acquire()
+        self.held = True
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self.held = False
 
 
 class Queue:
@@ -137,18 +174,15 @@ class Queue:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.items: deque[Any] = deque()
+        self.flag = self.items = deque[Any]()
 
     def put(self, item: object) -> None:
         self.items.append(item)
 
     def get(self) -> Any:
         while not self.items:
-            self.world.wait(self.__len__, None)
+            self.world.wait(self, None)
         return self.items.popleft()
-
-    def __len__(self) -> int:
-        return len(self.items)
 
 
 class Thread:
@@ -167,7 +201,7 @@ class Thread:
         return self.fiber is not None and not self.fiber.over
 
     def join(self, timeout: float | None = None) -> None:
-        self.world.wait(lambda: not self.is_alive(), timeout)
+        self.world.wait(Asked(lambda: not self.is_alive()), timeout)
 
 
 class Waker:
@@ -175,19 +209,19 @@ class Waker:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.woken = False
+        self.flag = False
         self.subjects: dict[str, None] = {}
         """In the order in which they were told: that of a set is another in every process."""
 
     def wake(self, subject: str | None = None) -> None:
-        self.woken = True
+        self.flag = True
         if subject is not None:
             self.subjects[subject] = None
 
     def wait(self, timeout: float) -> Set[str]:
-        if not self.woken:
-            self.world.wait(lambda: self.woken, timeout)
-        self.woken = False
+        if not self.flag:
+            self.world.wait(self, timeout)
+        self.flag = False
         subjects, self.subjects = self.subjects, {}
         return subjects.keys()
 

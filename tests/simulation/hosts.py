@@ -6,7 +6,6 @@ host runs a script of calls. Each has a database object and connections of its o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
@@ -96,7 +95,7 @@ class Machine:
         self.dialect.empty_pool()
 
 
-class Host(Owner, ABC):
+class Host(Owner):
     """One life of a machine."""
 
     kind = "host"
@@ -122,9 +121,9 @@ class Host(Owner, ABC):
         self.world.note(self.name, "starts")
         self.world.spawn("main", self.live, self)
 
-    @abstractmethod
     def live(self) -> None:
         """What its process does, from beginning to end."""
+        raise NotImplementedError
 
     def leave(self) -> None:
         """Go in order; what the process still runs ends with it."""

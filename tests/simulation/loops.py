@@ -15,6 +15,8 @@ from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, cast
 
+from tests.simulation.fibers import Asked
+
 if TYPE_CHECKING:
     from tests.simulation.fibers import Owner
     from tests.simulation.world import World
@@ -30,7 +32,7 @@ class Loop:
         self.as_loop = cast(asyncio.AbstractEventLoop, self)
         self.world = world
         self.owner = owner
-        self.ready: deque[asyncio.Handle] = deque()
+        self.flag = self.ready = deque[asyncio.Handle]()
         self.timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self.coroutines: list[Coroutine[Any, Any, Any]] = []
         """All that were ever given to it."""
@@ -53,7 +55,7 @@ class Loop:
                     world.give_way("loop")
             else:
                 left = self.timers[0][0] - self.time() if self.timers else None
-                world.wait(self.ready.__len__, left)
+                world.wait(self, left)
 
     def abandon(self) -> None:
         """The process is over: what its tasks still had to say is not heard."""
@@ -64,7 +66,7 @@ class Loop:
     # what asyncio asks of a loop
 
     def time(self) -> float:
-        return self.owner.clock(self.world) / 1_000_000
+        return (self.world.now + self.owner.skew) / 1_000_000
 
     def call_soon(
         self, action: Callable[..., object], *args: Any, context: Context | None = None
@@ -172,7 +174,7 @@ class Answer:
 
     def result(self, timeout: float | None = None) -> Any:
         if not self.future.done():
-            self.world.wait(self.future.done, timeout)
+            self.world.wait(Asked(self.future.done), timeout)
         if not self.future.done():
             raise TimeoutError
         return self.future.result()

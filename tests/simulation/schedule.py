@@ -35,8 +35,8 @@ ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
 CLOSES = 0.15
 """How often the last workers are stopped in order at the end."""
-COLLECT_EVERY = 25
-"""Schedules between two collections: a third of the time would be spent looking for garbage."""
+COLLECT_EVERY = 500
+"""Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
 SELECT (SELECT COUNT(*) FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
  + (SELECT COUNT(*) FROM penstock_availabilities) + (SELECT COUNT(*) FROM penstock_scheduled)
@@ -77,11 +77,13 @@ class Stage:
 
     def play(self, seed: int) -> Verdict:
         """Run the schedule of a seed and judge it."""
+        verdict = self._play(seed)
         self.played += 1
-        if not self.played % COLLECT_EVERY:
-            gc.collect()
-        if self.played == COLLECT_EVERY:
-            gc.freeze()  # what the first schedules have made and left is there to stay, too
+        # What is over is found among the young, and its memory used again at once.
+        gc.collect(0 if self.played % COLLECT_EVERY else 2)
+        return verdict
+
+    def _play(self, seed: int) -> Verdict:
         self.server.begin_world(None, Faults())
         self.server.connection.execute("BEGIN")
         for statement in self.emptying:
@@ -96,14 +98,13 @@ class Stage:
                     self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
                 play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that nobody has cut
                 story = Story.of(world, self.server.connection, play.fate.hosts)
-                wrong = checker.check(story, stuck, self.workloads)
+                wrong = checker.check(story, stuck, play.workloads)
             finally:
                 self.struck.update(play.fate.struck)
                 for host in play.fate.hosts:
                     world.bury(host)
                     host.machine.shut()
-                for loop in world.loops:
-                    loop.abandon()
+                world.end()
         return Verdict(seed, wrong, world)
 
 
@@ -131,13 +132,13 @@ class Play:
         """How much had been written when it was last found not to be over."""
 
     def _scripts(self, rng: random.Random) -> list[list[Act]]:
-        workloads = self._chosen(rng)
-        self.has_runs = any(workload.name in ("runs", "shapes") for workload in workloads)
-        for workload in workloads:
+        self.workloads = self._chosen(rng)
+        self.has_runs = any(workload.name in ("runs", "shapes") for workload in self.workloads)
+        for workload in self.workloads:
             self.reconcilers += workload.fill(self.stage.server.connection, rng)
         if self.reconcilers:
             self.world.record("rows", row_tables.all_rows(self.stage.server.connection))
-        acts = [act for workload in workloads for act in workload.script(rng)]
+        acts = [act for workload in self.workloads for act in workload.script(rng)]
         cut = rng.randint(0, len(acts))
         return [acts[:cut], acts[cut:]]
 
@@ -213,7 +214,7 @@ class Play:
             return False  # nothing was written since the last look
         self.looked_at = connection.total_changes
         execute = connection.execute
-        queries = [UNFINISHED, *(workload.unfinished for workload in self.stage.workloads)]
+        queries = [UNFINISHED, *(workload.unfinished for workload in self.workloads)]
         return not any(execute(query).fetchone()[0] for query in queries)
 
 

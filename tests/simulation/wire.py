@@ -14,6 +14,7 @@ from sqlalchemy.pool import NullPool
 
 from penstock.database.sqlite import Sqlite
 from penstock.reconcile.columns import from_micros
+from tests.simulation.fibers import Asked
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -49,6 +50,7 @@ class Server:
 
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
+        self.connection.execute("PRAGMA secure_delete = OFF")  # nobody looks for what was deleted
         # The same throughout a statement: SQLite need not ask again for every row.
         self.connection.create_function("sim_now", 0, self._now, deterministic=True)
         self.connection.create_function("sim_host_now", 0, self._host_now, deterministic=True)
@@ -136,10 +138,12 @@ class Wire:
         if world is not None and world.current is not None:
             world.give_way("begin")
             if server.holder is not None:
-                world.wait(server.is_free, 10.0)
+                world.wait(Asked(server.is_free), 10.0)
                 if server.holder is not None:
                     raise sqlite3.OperationalError("database is locked")
-            self._fail_maybe()
+            error = Disconnected() if self.cut_off else server.faults.statement(self)
+            if error is not None:
+                self._fail(error)
         server.connection.execute("BEGIN IMMEDIATE")
         server.holder = self
         server.opener = world.current if world is not None else None
@@ -182,22 +186,20 @@ class Wire:
 
     def passes(self) -> None:
         """Before a statement: somebody else may go first, and it may not get through at all."""
-        world = self.server.world
+        server = self.server
+        world = server.world
         if world is not None and world.current is not None:
             world.give_way(world.current.point)
-            self._fail_maybe()
+            error = Disconnected() if self.cut_off else server.faults.statement(self)
+            if error is not None:
+                self._fail(error)
         elif self.cut_off:
             raise Disconnected
 
-    def _fail_maybe(self) -> None:
-        if not self.cut_off:
-            error = self.server.faults.statement(self)
-            if error is None:
-                return
-            if not isinstance(error, Disconnected):
-                raise error
+    def _fail(self, error: Exception) -> None:
+        if isinstance(error, Disconnected):
             self.cut()
-        raise Disconnected
+        raise error
 
     # what SQLAlchemy wants of a connection
 

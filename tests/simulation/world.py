@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from greenlet import getcurrent
 
 from penstock.telemetry.points import SimulatedCrash
-from tests.simulation.fibers import NEVER, Fiber, Owner
+from tests.simulation.fibers import NEVER, TIME, TURN, Fiber, Need, Owner
 
 START = 1_800_000_000_000_000
 """When every schedule begins, in microseconds."""
@@ -67,6 +67,8 @@ class World:
     """Every event loop that was ever turned here."""
     running: Any = None
     """The event loop of the fiber that runs, as asyncio knows it."""
+    definitions: dict[str, Any] = field(default_factory=dict)
+    """Pipelines that were declared in this schedule: what one host has built, the others need not build again."""
     doomed: list[Owner] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     """Threads that ended with an error, which none of ours ever may."""
@@ -100,9 +102,7 @@ class World:
         ready = [
             fiber
             for fiber in self.fibers
-            if now >= fiber.stalled
-            and not fiber.owner.frozen
-            and (fiber.need is None or now >= fiber.deadline or fiber.need())
+            if (fiber.need.flag or now >= fiber.deadline) and now >= fiber.stalled and not fiber.owner.frozen
         ]
         if not ready:
             self._advance()
@@ -112,7 +112,7 @@ class World:
         self._resume(fiber)
 
     def _resume(self, fiber: Fiber) -> None:
-        fiber.need = None
+        fiber.need = TURN
         self.current = self.last = fiber
         if fiber.loop is not self.running:
             self.running = fiber.loop
@@ -129,7 +129,13 @@ class World:
 
     def _advance(self) -> None:
         """Nobody can go on now: let time pass until somebody can."""
-        due = min((_due(fiber) for fiber in self.fibers if not fiber.owner.frozen), default=NEVER)
+        due = NEVER
+        for fiber in self.fibers:
+            when = fiber.stalled
+            if when < fiber.deadline and not fiber.need.flag:
+                when = fiber.deadline
+            if when < due and not fiber.owner.frozen:
+                due = when
         if due >= NEVER:
             if self.nemesis is None:
                 raise Stuck("everybody waits for ever")
@@ -155,9 +161,15 @@ class World:
             fiber.end()
         self.current = None
 
+    def end(self) -> None:
+        """It is over: what is left is what happened, for whoever wants to read it."""
+        for loop in self.loops:
+            loop.abandon()
+        self.fibers, self.loops, self.last, self.nemesis = [], [], None, None
+
     # for fibers
 
-    def wait(self, need: Callable[[], object], timeout: float | None) -> None:
+    def wait(self, need: Need, timeout: float | None) -> None:
         """Until it is there or time is up."""
         fiber = self.here()
         fiber.need = need
@@ -167,7 +179,7 @@ class World:
             raise SimulatedCrash(fiber.point)
 
     def sleep(self, seconds: float) -> None:
-        self.wait(_nothing, seconds)
+        self.wait(TIME, seconds)
 
     def give_way(self, point: str) -> None:
         """A place where somebody else may go first, or where this may be the end."""
@@ -203,12 +215,3 @@ class World:
         entry = (self.now, fiber.label if fiber is not None else "harness", kind, *facts)
         self.history.append(entry)
         self.trace.append(entry)
-
-
-def _due(fiber: Fiber) -> int:
-    """When it can go on at the latest, if nothing happens before."""
-    return fiber.stalled if fiber.need is None or fiber.need() else max(fiber.deadline, fiber.stalled)
-
-
-def _nothing() -> bool:
-    return False

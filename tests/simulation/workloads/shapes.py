@@ -100,7 +100,13 @@ def shaped(app: Penstock, shape: int, strategy: str) -> Any:
     def written(given: Any) -> Any:
         return Author(random.Random(shape), strategies=True).write(given)
 
-    return app.pipeline(name=name, on_failure=strategy, on_complete=[app.tasks["shapes.told"]])(written)
+    pipeline = app.pipeline(name=name, on_failure=strategy, on_complete=[app.tasks["shapes.told"]])(written)
+    known = virtual.here().definitions
+    if name in known:
+        vars(pipeline).update(known[name])
+    else:
+        known[name] = {"definition": pipeline.definition, "codec": pipeline.codec}
+    return pipeline
 
 
 def program(definition: Definition, seed: int) -> Program:
