@@ -187,6 +187,10 @@ class CurrentJob:
 
     def transaction(self) -> TransactionScope:
         """A transaction on the same database: its writes and the job's completion commit together or not at all."""
+        if self.completed:
+            raise PenstockError(
+                f"job {self.id} ended with its first transaction() block: put all writes that belong together into one"
+            )
         self._scope = TransactionScope(self._claim, self._around, self._codec, self._began)
         return self._scope
 

@@ -136,6 +136,27 @@ def test_complete_outside_the_block_is_refused(app: Penstock) -> None:
     assert PenstockError.__name__ in str(job.attempts()[0].error)
 
 
+def test_a_second_block_after_the_first_is_refused(app: Penstock) -> None:
+    said: list[str] = []
+
+    @app.task
+    def pay() -> None:
+        job = penstock.current()
+        with job.transaction() as connection:
+            connection.execute(INSERT, {"note": "first"})
+        try:
+            job.transaction()
+        except PenstockError as error:
+            said.append(str(error))
+
+    job = pay.enqueue()
+    assert drain(app) == 1
+    assert receipts(app) == ["first"]
+    assert job.status == "succeeded"
+    (text,) = said
+    assert "ended with its first transaction() block" in text
+
+
 def test_an_error_after_the_block_changes_nothing(app: Penstock) -> None:
     @app.task
     def pay() -> None:
