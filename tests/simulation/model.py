@@ -76,8 +76,9 @@ class Model:
 
     dead: set[str] = field(default_factory=set)
     """Hosts that really died."""
+    away_at: int = 0
+    """Since when the database was last away, and until when."""
     back_at: int = 0
-    """When the database was last away, until then."""
     delayed_at: int = 0
     """When everybody was last stopped at once, and for how long."""
     delayed_by: int = 0
@@ -121,7 +122,7 @@ class Model:
             case "crashed":
                 self.dead.add(facts[0])
             case "outage":
-                self.back_at = facts[0]
+                self.away_at, self.back_at = self.at, facts[0]
             case "delayed":
                 self.delayed_at = self.at
                 self.delayed_by = facts[0]
@@ -193,6 +194,8 @@ class Model:
             return
         elif self.delayed_at > heard_at:
             self._check_delayed(process, heard_at)
+        elif self.away_at - heard_at >= REAP_AFTER:
+            return  # silent for long enough before that: no outage is to blame
         elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
             self.say(
                 f"process {process} was taken for dead after an outage, before it could be heard of [11]"
