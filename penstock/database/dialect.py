@@ -97,7 +97,10 @@ class Dialect(Protocol):
         """Until everything sent so far has been done."""
 
     def hasten(self, opened: object) -> None:
-        """Have everything sent so far begun, while the next is made."""
+        """Have everything sent so far begun, while the next is made. Not if it locks what others want.
+
+        Until it is waited for the server lets us have all the time in the world, also if we freeze.
+        """
 
     def begin_single(self, driver: Any) -> object:
         """Likewise, for work whose every statement may stand alone: no transaction where that saves a journey."""

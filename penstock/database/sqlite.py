@@ -42,6 +42,8 @@ NESTED = (
     "this thread has a transaction open already, and SQLite has one writer: a second one would wait for the first for "
     "ever. Inside job.transaction(), enqueue with connection=, and call once() before the block."
 )
+GLANCE = 0.05
+"""So long a writer waits at a gate that was blocked when it was last tried."""
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
@@ -54,6 +56,8 @@ class Gate:
         self.threads = threading.RLock()
         self.depth = 0
         self.handle: int | None = None
+        self.blocked = False
+        """The last wait was in vain: somebody froze at the gate. It is order that it keeps; the file decides."""
         forget_after_fork(self)
 
     def forget(self) -> None:
@@ -83,15 +87,17 @@ class Gate:
         if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        deadline = time.monotonic() + self.timeout
+        deadline = time.monotonic() + (GLANCE if self.blocked else self.timeout)
         wait = 0.0002
         while self.handle is not None and time.monotonic() < deadline:
             try:
                 fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.blocked = False
                 return
             except OSError:
                 time.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(wait * 1.5, 0.004)
+        self.blocked = True
 
 
 class Sqlite(ByCursor):

@@ -22,8 +22,6 @@ from psycopg.types.string import TextLoader
 from penstock.database.dialect import Row
 
 UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
-MUCH = 65_536
-"""From so many bytes on, a statement is sent at once: the server works on it while the next is made."""
 DONE = frozenset({int(ExecStatus.TUPLES_OK), int(ExecStatus.COMMAND_OK)})
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
@@ -94,12 +92,9 @@ class Wire:
             name = self._names[key] = b"penstock_%d" % next(self._numbers)
             pgconn.send_prepare(name, sql.encode(), key[1])
             self._expected.append(_Preparation(key))
-        texts = [text for text, _ in encoded]
-        pgconn.send_query_prepared(name, texts)
+        pgconn.send_query_prepared(name, [text for text, _ in encoded])
         answer = Answer(self._transformer)
         self._expected.append(answer)
-        if sum(map(len, filter(None, texts))) >= MUCH:
-            pgconn.flush()
         return answer
 
     def part(self) -> None:

@@ -144,7 +144,6 @@ def _presumed(
     """All claims stand, and their runs go on as before; or this transaction fails. Nobody waits to know."""
     tx.dialect.succeed(tx, [_success(attempt) for attempt in attempts], process, finished_tokens)
     modes = presume.runs_go_on(tx, [attempt.claim for attempt in attempts], process)
-    tx.dialect.hasten(tx.opened)
     tx.presumes = False  # what is settled later in this transaction is another matter
     return Settled(list(attempts), [], list(attempts), modes, registered=True if modes else None)
 

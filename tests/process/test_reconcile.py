@@ -91,9 +91,11 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _can_write(database: Database) -> bool:
+    """At once: whoever froze at the gate before the file makes others wait in vain, and then go round it."""
+    began = time.monotonic()
     with suppress(OperationalError, psycopg.Error, pymysql.MySQLError), database.transaction() as tx:
         tx.run("UPDATE volumes SET maker = maker")
-        return True
+        return time.monotonic() - began < 0.15
     return False
 
 

@@ -1,6 +1,8 @@
 """The database layer through the app's door: timeouts, passing errors, an unreachable or wrong database."""
 
+import fcntl
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -169,6 +171,25 @@ def test_statements_that_came_behind_an_error_can_be_used_later(make_app: AppOn)
         app.database.in_transaction(wrong)
     for number in (2, 3):
         assert rows(app, f"SELECT {number} FROM {{jobs}}") == []
+
+
+def test_whoever_froze_at_the_gate_of_a_file_is_waited_for_once(sqlite_url: str, app_on: AppOn) -> None:
+    app = app_on(sqlite_url, lock_timeout=1.5, statement_timeout=5)
+
+    @app.task
+    def note() -> None: ...
+
+    note.enqueue()
+    with Path(f"{app.database.url.database}-penstock").open("r+") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        took = []
+        for _ in range(4):
+            began = time.monotonic()
+            note.enqueue()
+            took.append(time.monotonic() - began)
+    assert took[0] >= 1.5
+    assert max(took[1:]) < 1.5, "the gate keeps the order; the file decides"
+    assert count(app, "jobs") == 5
 
 
 def test_a_database_in_memory_has_it_all() -> None:
