@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
     from penstock.settings import Settings
 
+TRANSACTION_TIMEOUT_SINCE = 170_000
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
 FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
@@ -60,6 +61,7 @@ class Postgres:
         timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
         self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
         self._dedicated: WeakSet[Any] = WeakSet()
+        self._longest = int(settings.statement_timeout * 4000)
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -89,8 +91,12 @@ class Postgres:
         if self.pooled_begin:
             self._dedicated.add(driver)
             return True
+        wanted = dict(BY_INDEX)
+        if driver.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
+            # In the middle of a journey no other timeout counts: whoever freezes there must not keep its locks.
+            wanted["transaction_timeout"] = str(self._longest)
         opened = OpenTransaction(driver, self._wire(driver), None)
-        for name, value in BY_INDEX.items():
+        for name, value in wanted.items():
             opened.execute(f"SET {name} = {value}", ())
         opened.commit(())
         return True

@@ -9,14 +9,17 @@ from pathlib import Path
 from threading import Barrier, Lock
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import Penstock
+from penstock.database.links import Link
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError, DatabaseUnavailable
 from penstock.testing import drain, travel
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at
 from tests.conformance.tasks.looking import count, rows
+from tests.waiting import eventually
 
 AppOn = Callable[..., Penstock]
 
@@ -171,6 +174,37 @@ def test_statements_that_came_behind_an_error_can_be_used_later(make_app: AppOn)
         app.database.in_transaction(wrong)
     for number in (2, 3):
         assert rows(app, f"SELECT {number} FROM {{jobs}}") == []
+
+
+def test_whoever_froze_in_the_middle_of_a_journey_does_not_keep_its_locks(
+    postgres_url: str, app_on: AppOn
+) -> None:
+    app = app_on(postgres_url, statement_timeout=0.5, lock_timeout=0.2)
+
+    @app.task
+    def note() -> None: ...
+
+    note.enqueue()
+    link = Link(app.database, dedicated=True)
+    touch = "UPDATE {job_states} SET retry_count = 1"
+
+    def freeze() -> None:
+        with app.database.transaction(link) as tx:
+            tx.run(touch)
+            app.database.dialect.hasten(tx.opened)
+            # The server has it, and waits for the rest; we do nothing any more.
+            eventually(lambda: _touches(app, touch), 20)
+
+    with pytest.raises(psycopg.Error):
+        freeze()
+
+
+def _touches(app: Penstock, touch: str) -> bool:
+    try:
+        app.database.in_transaction(lambda tx: tx.count(touch))
+    except DatabaseUnavailable:
+        return False
+    return True
 
 
 def test_whoever_froze_at_the_gate_of_a_file_is_waited_for_once(sqlite_url: str, app_on: AppOn) -> None:
