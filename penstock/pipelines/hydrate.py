@@ -51,20 +51,24 @@ NOT_STARTED = {
 def hydrate(desk: Desk, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
     """The claims that are to run, steps with their arguments. By reading alone: none, if that takes more."""
     tx.stage("hydrate")
-    ids = list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None]))
+    lost: list[Claim] = []
     try:
-        found, lost = runs.views(desk, tx, ids), []
+        found = runs.views(desk, tx, _runs_of(claims))
     except AdvancementFailed:
-        found, lost = {}, _unreadable(desk, tx, ids, claims)
+        lost = _unreadable(desk, tx, claims)
         claims = [claim for claim in claims if claim.run_id not in {one.run_id for one in lost}]
-        found = runs.views(desk, tx, list(dict.fromkeys([c.run_id for c in claims if c.run_id is not None])))
+        found = runs.views(desk, tx, _runs_of(claims))
     return [] if by_reading and lost else _sorted_out(desk, tx, found, claims, lost, by_reading)
 
 
-def _unreadable(desk: Desk, tx: Transaction, ids: Sequence[str], claims: Sequence[Claim]) -> list[Claim]:
+def _runs_of(claims: Iterable[Claim]) -> list[str]:
+    return list(dict.fromkeys([claim.run_id for claim in claims if claim.run_id is not None]))
+
+
+def _unreadable(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
     """The steps of runs whose definitions cannot be read, each with that as its error."""
     lost: list[Claim] = []
-    for id in ids:
+    for id in _runs_of(claims):
         try:
             runs.views(desk, tx, [id])
         except AdvancementFailed as error:
