@@ -15,8 +15,9 @@ from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import Kind, Node, StepOptions
 from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, short_name
 from penstock.pipelines.drafting import Drafting, Frame
-from penstock.pipelines.expressions import Element, Expr, Output, Param, outputs_in, renamed
+from penstock.pipelines.expressions import Element, Expr, Output, Param, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
+from penstock.pipelines.loose import check_used, read_by
 from penstock.pipelines.options import StepSettings, quorum_of, read_settings, step_settings
 from penstock.pipelines.wait import Wait
 
@@ -144,7 +145,7 @@ class Builder(Drafting):
     def leaves_of(self, arm: Arm) -> list[Handle]:
         """The ends of an arm; those inside an expand of its own are collected."""
         inside = [draft for draft in self._drafts.values() if self._is_within(draft.arm, arm)]
-        used = {key for draft in inside for key in (*draft.after, *_read_by(draft))}
+        used = {key for draft in inside for key in (*draft.after, *read_by(draft))}
         level = self._drafts[arm[0]].scope
         leaves = []
         for draft in inside:
@@ -160,6 +161,7 @@ class Builder(Drafting):
     def nodes(self, result: Expr) -> tuple[tuple[Node, ...], Expr]:
         """The finished nodes in the order of their keys, and the result in terms of those keys."""
         names = assign_keys(self._drafts.values())
+        check_used(list(self._drafts.values()), names, result)
         nodes = [finished(draft, names) for draft in self._drafts.values()]
         return tuple(sorted(nodes, key=lambda node: node.key)), renamed(result, names)
 
@@ -215,8 +217,3 @@ def _nodes(handles: Sequence[Handle]) -> tuple[str, ...]:
 
 def _keys(settings: StepSettings) -> tuple[str, ...]:
     return tuple([source for source in settings.after if isinstance(source, str)])
-
-
-def _read_by(draft: Draft) -> list[str]:
-    expressions = [*draft.args, *[expr for _, expr in draft.kwargs]]
-    return [key for expr in expressions for key in outputs_in(expr)]

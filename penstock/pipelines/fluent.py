@@ -22,7 +22,7 @@ from penstock.pipelines.drafting import Frame
 from penstock.pipelines.graph import MISSING, arm_labels, describing, wait_options
 from penstock.pipelines.growth import Growth, Tip
 from penstock.pipelines.handles import Handle
-from penstock.pipelines.settings import PipelineSettings, finish, plain_parameters
+from penstock.pipelines.settings import PipelineSettings, finish, stored_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class FlowBlueprint(Verbs, Blueprint):
     def build(self) -> Definition:
         start = _begun(self)
         builder = Builder(self.name)
-        args, kwargs = _run_arguments(builder, plain_parameters(self.name, start.signature))
+        args, kwargs = _run_arguments(builder, start)
         with describing(builder):
             growth = Growth(builder, Tip(builder.call(start, args, kwargs), Frame()))
             for verb in self.verbs:
@@ -211,11 +211,12 @@ class FlowBlueprint(Verbs, Blueprint):
         return same
 
 
-def _run_arguments(
-    builder: Builder, parameters: list[inspect.Parameter]
-) -> tuple[list[Handle], dict[str, Handle]]:
-    args = [builder.param(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
-    return args, {p.name: builder.param(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
+def _run_arguments(builder: Builder, start: Callee) -> tuple[list[Handle], dict[str, Handle]]:
+    """Stand-ins for all that the first step takes, also for `*args` and `**kwargs`."""
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    parameters = [(stored_name(p), p.kind in by_name) for p in start.signature.parameters.values()]
+    args = [builder.param(name) for name, named in parameters if not named]
+    return args, {name: builder.param(name) for name, named in parameters if named}
 
 
 def _begun(flow: Verbs) -> Callee:

@@ -163,7 +163,7 @@ class Growth:
         tips = [part for part in tree.parts if isinstance(part, Tip)]
         if len(tips) < len(tree.parts):
             if tips:
-                self._refuse_ragged(tree, kind)
+                self._refuse_ragged(tree, _CLOSED_BY[kind])
             return replace(tree, parts=tuple([self._close(part, kind, closed) for part in tree.parts]))
         if tree.kind is not kind:
             raise DefinitionError(
@@ -172,10 +172,10 @@ class Growth:
             )
         return closed(tree, tips)
 
-    def _refuse_ragged(self, block: Block, kind: BlockKind) -> NoReturn:
+    def _refuse_ragged(self, block: Block, verb: str) -> NoReturn:
         still = next(part.kind for part in block.parts if isinstance(part, Block))
         raise DefinitionError(
-            f"{_CLOSED_BY[kind]}(): one branch of the {block.kind} has {_A[still]} that is never closed, "
+            f"{verb}(): one branch of the {block.kind} has {_A[still]} that is never closed, "
             f"where its value is needed. Close it inside that branch, with .{_CLOSED_BY[still]}(task)"
         )
 
@@ -192,8 +192,15 @@ class Growth:
         if isinstance(tree, Tip):
             return tree
         tips = [part for part in tree.parts if isinstance(part, Tip)]
-        if tree.kind is not BlockKind.DIVIDE or len(tips) < len(tree.parts):
+        if tree.kind is BlockKind.EXPAND and tips:
+            raise DefinitionError(
+                "barrier(): an expand is open, and no element waits for the others inside of it. To go on when all "
+                "have come this far: .collapse(task).expand(next)"
+            )
+        if tree.kind is not BlockKind.DIVIDE or not tips:
             return replace(tree, parts=tuple([self._barrier(part) for part in tree.parts]))
+        if len(tips) < len(tree.parts):
+            self._refuse_ragged(tree, "barrier")
         with self.builder.within(tips[0].frame):
             passed = self.builder.barrier([tip.handle for tip in tips])
         return replace(tree, parts=tuple([replace(tip, after=(*tip.after, passed)) for tip in tips]))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate, outputs_in
 from penstock.pipelines.paths import TOP, Path
 from penstock.pipelines.tokens import winners
 from penstock.pipelines.wiring import Wiring
+from penstock.values.layout import KEYWORDS, REST
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,20 @@ def arguments(
     """The raw arguments of a step; `element` is the one its expand gave it, if it is an entry."""
     place = wiring.places[node].node
     args = [value_of(wiring, expr, path, stored, element) for expr in place.args]
-    return args, {name: value_of(wiring, expr, path, stored, element) for name, expr in place.kwargs}
+    kwargs = {name: value_of(wiring, expr, path, stored, element) for name, expr in place.kwargs}
+    return spread(place, args, kwargs)
+
+
+def spread(
+    place: Node, args: list[object], kwargs: dict[str, object]
+) -> tuple[list[object], dict[str, object]]:
+    """The arguments, with what the run was given for `*args` and `**kwargs` of its first step one by one."""
+    last = place.args[-1] if place.args else None
+    if isinstance(last, Param) and last.name == REST:
+        args += cast("list[object]", args.pop())
+    if KEYWORDS in kwargs:
+        kwargs |= cast("dict[str, object]", kwargs.pop(KEYWORDS))
+    return args, kwargs
 
 
 def asked_value(wiring: Wiring, node: str, path: Path, stored: Stored) -> object:

@@ -17,13 +17,14 @@ from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.fluent import FlowBlueprint
 from penstock.pipelines.graph import GraphBlueprint
 from penstock.pipelines.run import Run
-from penstock.pipelines.settings import PipelineSettings
+from penstock.pipelines.settings import PipelineSettings, stored_name
 from penstock.pipelines.trigger import NewRun
 from penstock.pipelines.validate import check_widths
 from penstock.pipelines.wiring import wiring_of
 from penstock.task import Calls, split
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.layout import KEYWORDS, REST
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
 
@@ -102,10 +103,12 @@ class Pipeline(Blueprint):
         return limited(dumps(raw), self.host.settings.payload_limit, f"the argument list of {self.name}")
 
     def defaults(self) -> dict[str, object]:
-        """The defaults of its parameters, as raw values."""
+        """The defaults of its parameters, as raw values; `*args` and `**kwargs` are empty."""
         parameters = self.signature.parameters.values()
         given = {each.name: each.default for each in parameters if each.default is not each.empty}
-        return {name: loads(self.codec.encode_value_for(name, value)) for name, value in given.items()}
+        raw = {name: loads(self.codec.encode_value_for(name, value)) for name, value in given.items()}
+        empty: dict[str, object] = {REST: [], KEYWORDS: {}}
+        return raw | {name: empty[name] for each in parameters if (name := stored_name(each)) in empty}
 
     def encode_raw(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
         """The same from raw values, such as outputs of other steps."""

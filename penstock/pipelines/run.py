@@ -152,8 +152,7 @@ class Run(Steerable, Redefinable):
         where = answers.read_path(path)
 
         def record(tx: Transaction) -> bool:
-            if where:
-                answers.check_place(self._host.engine.desk, tx, self.id, name, where)
+            answers.check_place(self._host.engine.desk, tx, self.id, name, where)
             return signals.record(tx, self.id, name, text, where)
 
         given = self._database.in_transaction(record)

@@ -14,6 +14,7 @@ from penstock.pipelines.definition import Definition, Running, Strategy
 from penstock.pipelines.expressions import Expr
 from penstock.pipelines.options import queue_options, seconds, strategy, whole
 from penstock.pipelines.validate import check
+from penstock.values.layout import KEYWORDS, REST
 
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
 
@@ -80,7 +81,7 @@ def finish(
     nodes, value = builder.nodes(result)
     definition = Definition(
         name=builder.pipeline,
-        params=tuple(signature.parameters),
+        params=tuple([stored_name(parameter) for parameter in signature.parameters.values()]),
         nodes=nodes,
         result=value,
         on_failure=settings.on_failure,
@@ -92,6 +93,13 @@ def finish(
     )
     check(definition)
     return definition
+
+
+def stored_name(parameter: inspect.Parameter) -> str:
+    """The name under which a run keeps what it was given for a parameter."""
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return REST
+    return KEYWORDS if parameter.kind is parameter.VAR_KEYWORD else parameter.name
 
 
 def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspect.Parameter]:

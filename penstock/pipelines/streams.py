@@ -14,7 +14,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines.definition import Kind
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expressions import Expr, Output
-from penstock.pipelines.inputs import Needs, Stored, inputs_of, value_of
+from penstock.pipelines.inputs import Needs, Stored, inputs_of, spread, value_of
 from penstock.pipelines.paths import Path, path_of, path_text
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import OUTPUTS_BELOW
@@ -98,7 +98,7 @@ def arguments_of(
 
     place = run.wiring.places[node].node
     args = [value(where, expr) for where, expr in enumerate(place.args)]
-    return args, {name: value(name, expr) for name, expr in place.kwargs}
+    return spread(place, args, {name: value(name, expr) for name, expr in place.kwargs})
 
 
 def _elements(run: RunView, expr: Expr) -> Streamed | None:

@@ -264,6 +264,8 @@ def test_a_signal_ends_a_wait_whenever_it_comes(shop: Penstock) -> None:
         return echo([wait_for("approve"), wait_for("second", after=[echo.options(key="first")(1)])])
 
     run = approval.trigger()
+    with pytest.raises(ActionRefused, match=r"waits for 'aprove'; it waits for approve, second.*'approve'"):
+        run.signal("aprove", "a word that nobody waits for")
     assert run.signal("second", "early") is True
     drain(shop)
     assert statuses(run)["approve"] == "waiting"

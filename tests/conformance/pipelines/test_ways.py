@@ -10,6 +10,7 @@ import pytest
 
 import penstock
 from penstock import Penstock, switch, wait_for
+from penstock.errors import ArgumentError
 from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 from tests.waiting import pass_time
@@ -70,6 +71,31 @@ def test_a_run_may_have_many_first_steps_and_every_step_sees_its_parameters(benc
     run = params.trigger(1, b=5)
     drain(app)
     assert run.result(0) == [1, 5, 1, 5]
+
+
+def test_the_first_step_of_a_flow_may_take_any_number_of_arguments(bench: Bench) -> None:
+    app = bench.app
+
+    @app.task(name="many")
+    def many(first: int, *rest: int, scale: int = 1, **named: int) -> list[Any]:
+        return [first, list(rest), scale, named]
+
+    flow = app.flow("many arguments").start(many).chain(bench.same)
+
+    @app.pipeline(name="parent")
+    def parent(x: int) -> Any:
+        return flow(x, 5, z=7)
+
+    all_of_it, little, child = flow.trigger(1, 2, 3, scale=4, z=9), flow.trigger(1), parent.trigger(3)
+    then = little.then(many, 6, 7)
+    drain(app)
+    again = all_of_it.rerun()
+    drain(app)
+    assert all_of_it.result(0) == again.result(0) == [1, [2, 3], 4, {"z": 9}]
+    assert (little.result(0), then.result(0)) == ([1, [], 1, {}], [6, [7], 1, {}])
+    assert child.result(0) == [3, [5], 1, {"z": 7}]
+    with pytest.raises(ArgumentError, match="'rest'"):
+        flow.trigger(1, "two")
 
 
 def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> None:

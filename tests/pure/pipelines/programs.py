@@ -142,9 +142,15 @@ class Writer:
             return
         passed = barrier(*self.choose.sample(steps, min(len(steps), self.choose.randrange(1, 4))))
         if self.choose.random() < 0.5:
-            known.append(wait_for(f"value{len(known)}", after=[passed]))
-        else:
+            waited = wait_for(f"value{len(known)}", after=[passed])
+            known.extend([waited, self.value.options(after=[waited])(1)])
+            return
+        try:
             known.append(self.task(known).options(after=[passed])(*self.some(known)))
+        except DefinitionError:
+            # A barrier that nothing comes after would be refused.
+            known.append(self.value.options(after=[passed])(1))
+            raise
 
     def task(self, known: list[Any], after: bool = True) -> Any:
         chosen = self.choose.choice((self.value, self.value, *self.sources.values()))

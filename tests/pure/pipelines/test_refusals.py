@@ -59,6 +59,23 @@ def arm_ends_in_expand(n: int) -> Any:
     return switch(START(n), {"x": lambda: B.map(START(n))}, otherwise=None)
 
 
+def bare_barrier(n: int) -> Any:
+    barrier(A(n), B(n))
+    return C(n)
+
+
+def bare_wait(n: int) -> Any:
+    A(n)
+    wait_for("go")
+    return B(n)
+
+
+def wait_beside(n: int) -> Any:
+    a = A(n)
+    wait_for("go", after=[a])
+    return B(a)
+
+
 GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (nothing, ["'nothing'", "no steps"]),
     (cycle, ["cycle", "a", "→"]),
@@ -68,6 +85,9 @@ GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (siblings, ["'two'", "two different expands", "collect()"]),
     (arm_reaches_into_expand, ["'b'", "collect()"]),
     (arm_ends_in_expand, ["inside an expand", "collect()"]),
+    (bare_barrier, ["barrier()", "no step comes after", "options(after=[passed])"]),
+    (bare_wait, ["wait_for('go')", "no step uses its value", "options(after=[answer])"]),
+    (wait_beside, ["wait_for('go')", "no step uses its value"]),
     (lambda n: A.options(after=["nope"])(n), ["'a'", "'nope'", "no such step"]),
     (lambda n: [A.options(key="k")(n), B.options(key="k")(n)], ["two steps", "'k'", "options(key="]),
     (lambda n: A.options(key="@end")(n), ["'@end'", "reserved"]),
@@ -141,7 +161,15 @@ FLOWS: list[tuple[Callable[[], Any], list[str]]] = [
         lambda: app_flow("p").start(START).divide(flow(A).expand(B), C).combine(D).definition,
         ["combine()", "expand that is never closed", ".collapse(task)"],
     ),
-    (lambda: app_flow("p").start(task("many", "*n")).definition, ["names", "*n"]),
+    (
+        lambda: app_flow("p").start(START).expand(A).barrier().chain(B).definition,
+        ["barrier()", "an expand is open", ".collapse(task)"],
+    ),
+    (
+        lambda: app_flow("p").start(START).divide(A, flow(B).divide(C, D)).barrier().definition,
+        ["barrier()", "never closed", ".combine(task)"],
+    ),
+    (lambda: app_flow("p").start(START).divide(A, B).barrier().definition, ["barrier()", "no step comes"]),
     (lambda: app_flow("p").start(START).chain(TWO).definition, ["'two'", "'y'"]),
     (lambda: app_flow("p").start(START).on_halt(WRONG), ["'p'", "on_halt", "not 3"]),
     (lambda: app_flow("p", on_failure="stop"), ["'p'", "'stop'"]),
@@ -155,6 +183,27 @@ def test_a_wrong_flow_is_refused(build: Callable[[], Any], words: list[str]) -> 
         build()
     for word in words:
         assert word in str(caught.value)
+
+
+def test_what_orders_or_ends_a_run_is_not_refused() -> None:
+    def by_key(n: int) -> Any:
+        wait_for("go", key="gate")
+        return A.options(after=["gate"])(n)
+
+    def last(n: int) -> Any:
+        a = A(n)
+        wait_for("go")
+        return a
+
+    def behind(n: int) -> Any:
+        wait_for("go", after=["a"])
+        return A(n)
+
+    for function in (by_key, last, behind, lambda n: barrier(A(n)), lambda n: [wait_for("go"), A(n)]):
+        graph(function)
+    arms = app_flow("p").start(START).divert({"x": flow(A).divide(B, C), "y": D}, otherwise=None)
+    for built in (app_flow("p").start(START).barrier().chain(A), arms.barrier().chain(A)):
+        built.definition  # noqa: B018 - it is built
 
 
 def test_parts_of_a_pipeline_are_refused_outside_of_one() -> None:
