@@ -67,6 +67,11 @@ class Settings:
     retention: float | None = _setting(
         14 * _DAY, "How long finished work is kept; none: for ever.", optional(seconds(0))
     )
+    unknown_task_after: float | None = _setting(
+        7 * _DAY,
+        "How long ready work waits for a process that knows its task, before it fails; none: for ever.",
+        optional(seconds(0)),
+    )
     audit_retention: float | None = _setting(
         90 * _DAY, "How long the trail of what people did is kept; none: for ever.", optional(seconds(0))
     )

@@ -36,11 +36,13 @@ from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.expand import Advancer
 from penstock.pipelines.stuck import Stuck
-from penstock.queue import audit, processes
+from penstock.queue import audit, processes, unknown
 from penstock.queue.jobs import Ended
 from penstock.queue.retention import FIRST_ID
-from penstock.telemetry.events import RunRepaired, Stream
+from penstock.queue.wakeups import ENDED
+from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
 from penstock.values.ids import new_id
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
@@ -98,6 +100,7 @@ class Chores:
         more = more or (kept is not None and self.host.database.in_transaction(audit.prune, kept))
         if not more:
             self._rounds_at = time.monotonic() + ROUNDS
+            self.give_up_unknown()
         return more
 
     def _is_ours(self) -> bool:
@@ -132,6 +135,28 @@ class Chores:
             gone, more = self.host.database.in_transaction(retention.prune, float(age or 0))
             removed += gone
         return removed
+
+    def give_up_unknown(self) -> int:
+        """Fail what has waited too long for somebody who knows its task; how much."""
+        age = self.desk.host.settings.unknown_task_after
+        if age is None:
+            return 0
+        found = self.host.database.read(unknown.look, age)
+        given = self._give_up(found) if found else []
+        for job in given:
+            ended = (OutcomeKind.ERRORED.value, JobStatus.FAILED.value, Reason.UNKNOWN_TASK.value)
+            told = AttemptSettled(job.job_id, job.task, job.queue, job.generation, *ended, 0.0, job.error)
+            self.host.events.emit(told)
+        if given:
+            self.desk.host.wakeups.tell(ENDED)
+        return len(given)
+
+    def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.Given]:
+        try:
+            return self.host.database.in_transaction(unknown.give_up, found, partial(follow, self.desk))
+        except AdvancementFailed as error:
+            error.spend()
+            raise
 
     @property
     def _left(self) -> str:

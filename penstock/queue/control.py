@@ -22,7 +22,7 @@ WHERE job_id {among:ids:uuid}
 REQUEST = "UPDATE {job_states} SET cancel_requested = true WHERE job_id {among:ids:uuid}"
 RETRY = """
 UPDATE {job_states} SET status = 'available', reason = NULL, finished_at = NULL, retry_count = 0, crash_count = 0,
-  cancel_requested = false
+  cancel_requested = false, due_at = {now}
 WHERE job_id {among:ids:uuid}
 """
 # A job that was cancelled while it was scheduled left its row there; it must not be promoted by it later.

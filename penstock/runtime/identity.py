@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.database.engine import Database
 from penstock.queue import processes
+from penstock.queue.unknown import KNOWS, marks
 from penstock.telemetry.events import ProcessStarted, Stream
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
@@ -22,13 +24,16 @@ class Identity:
     role: str
     supervisor_id: str | None = None
     details: dict[str, object] = field(default_factory=dict)
+    tasks: Callable[[], Iterable[str]] | None = None
+    """What this process can run; None: it does not say."""
     id: str = ""
 
     def register(self) -> str:
         id = new_id()
         host, pid = socket.gethostname()[:200], os.getpid()
+        told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
         self.database.in_transaction(
-            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(self.details)
+            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(told)
         )
         self.id = id
         self.stream.emit(ProcessStarted(id, host, pid, self.role))

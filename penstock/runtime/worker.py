@@ -62,7 +62,9 @@ class Worker:
         self.stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         details = dict(options.details)
-        self.identity = Identity(app.database, app.events, self.role, options.supervisor_id, details)
+        self.identity = Identity(
+            app.database, app.events, self.role, options.supervisor_id, details, lambda: app.task_names
+        )
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
