@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import shorten
 
 from penstock.cli.audit import plain, show_acts
 from penstock.cli.frame import out
@@ -16,6 +17,7 @@ from penstock.pipelines.run import Run, Step
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
 MOST_STEPS = 200
+MOST_GIVEN = 300
 UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
 
 
@@ -54,15 +56,19 @@ def failures(run: Run) -> list[str]:
 
 def _head(run: Run) -> None:
     out.print(f"run {run.id}", markup=False)
+    if words := run.description:
+        out.print(words, markup=False)
     out.print(picture(run.graph()) if out.is_terminal else str(run.graph()))
+    if given := ", ".join([f"{name}={value!r}" for name, value in run.args.items()]):
+        out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
     for reason in run.reasons:
         out.print(f"{reason.value}: {Reason(reason).explanation}", markup=False)
-    origin = run.revived_from
-    if origin is not None:
-        out.print(f"revived from {origin.id}", markup=False)
-    repeated = run.rerun_of
-    if repeated is not None:
-        out.print(f"re-run of {repeated.id}", markup=False)
+    lineage = {"a step of": run.parent, "revived from": run.revived_from, "re-run of": run.rerun_of}
+    for word, other in lineage.items():
+        if other is not None:
+            out.print(f"{word} {other.id}", markup=False)
+    if run.key is not None:
+        out.print(f"key: {run.key}", markup=False)
     difference = _difference(run)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
@@ -119,12 +125,16 @@ def _name(step: Step) -> str:
 
 def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
     graph, origin, difference = run.graph(), run.revived_from, _difference(run)
-    repeated = run.rerun_of
+    repeated, parent = run.rerun_of, run.parent
     return {
         "run": run.id,
         "pipeline": graph.pipeline,
+        "description": run.description or None,
+        "arguments": run.args,
         "status": graph.status.value,
         "reasons": [reason.value for reason in run.reasons],
+        "key": run.key,
+        "parent": parent.id if parent is not None else None,
         "revived_from": origin.id if origin is not None else None,
         "rerun_of": repeated.id if repeated is not None else None,
         "definition": run.definition,

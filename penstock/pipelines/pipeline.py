@@ -22,6 +22,7 @@ from penstock.pipelines.trigger import NewRun
 from penstock.pipelines.validate import check_widths
 from penstock.pipelines.wiring import wiring_of
 from penstock.task import Calls, split
+from penstock.values.codec import decode as natural_value
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.layout import KEYWORDS, REST
@@ -44,6 +45,14 @@ class Pipeline(Blueprint):
     """What both spellings can do."""
 
     host: Host
+    settings: PipelineSettings
+
+    @property
+    def description(self) -> str:
+        """What it is for, in a few words: as given, or the first paragraph of its docstring."""
+        own = self.__dict__.get("__doc__") or ""
+        given = self.settings.description
+        return given if given is not None else " ".join(own.strip().partition("\n\n")[0].split())
 
     @property
     @abstractmethod
@@ -101,6 +110,13 @@ class Pipeline(Blueprint):
         given = cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs)))
         raw = {**given, **{name: value for name, value in self.defaults().items() if name not in given}}
         return limited(dumps(raw), self.host.settings.payload_limit, f"the argument list of {self.name}")
+
+    def decode(self, text: str) -> dict[str, Any]:
+        """The arguments of a run, each as its parameter's annotation says."""
+        raw = cast("dict[str, object]", loads(text))
+        named = {name: raw[name] for name in self.codec.parameters if name in raw}
+        natural = cast("dict[str, Any]", natural_value(text))
+        return natural | {name: self.codec.decode_value_for(name, value) for name, value in named.items()}
 
     def defaults(self) -> dict[str, object]:
         """The defaults of its parameters, as raw values; `*args` and `**kwargs` are empty."""

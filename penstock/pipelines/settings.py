@@ -17,6 +17,7 @@ from penstock.pipelines.validate import check
 from penstock.values.layout import KEYWORDS, REST
 
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
+OTHERS = ("max_fanout", "max_steps", "deadline", "halt_running", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class PipelineSettings:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    description: str | None = None
+    """For those who look at its runs. No part of the definition: new words make no new pipeline."""
 
     def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
         """The same settings with more tasks for an event."""
@@ -68,8 +71,12 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
                 settings = replace(settings, max_steps=whole(pipeline, name, value, least=1))
             case "halt_running":
                 settings = replace(settings, halt_running=_running(pipeline, value))
+            case "description":
+                if not isinstance(value, str):
+                    raise DefinitionError(f"pipeline {pipeline!r}: description={value!r} must be a text")
+                settings = replace(settings, description=value.strip())
             case _:
-                known = ", ".join([*EVENTS, "max_fanout", "max_steps", "deadline", "halt_running"])
+                known = ", ".join([*EVENTS, *OTHERS])
                 raise DefinitionError(f"pipeline {pipeline!r}: unknown option {name!r}; known are {known}")
     return settings
 

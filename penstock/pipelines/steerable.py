@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.errors import DefinitionError, PenstockError, ReviveError
-from penstock.pipelines import chains, reading, rerun, revive, steering
+from penstock.errors import DefinitionError, ReviveError
+from penstock.pipelines import chains, rerun, revive, steering
 from penstock.pipelines.current import current
-from penstock.pipelines.reading import RunStanding
+from penstock.pipelines.origin import Traceable
 from penstock.pipelines.trigger import NewRun, is_written
 from penstock.values.ids import new_id
 
@@ -23,7 +23,7 @@ OWN, CURRENT = "own", "current"
 Arguments = Sequence[Any] | Mapping[str, Any]
 
 
-class Steerable:
+class Steerable(Traceable):
     """What can be done to a run."""
 
     id: str
@@ -123,25 +123,6 @@ class Steerable:
 
     async def then_async(self, *target: Any, **kwargs: Any) -> Following:
         return await self._steered.doors.run(self.then, *target, **kwargs)  # type: ignore[no-any-return]
-
-    @property
-    def revived_from(self) -> Run | None:
-        """The run whose finished work this one keeps."""
-        origin = self._stands().revived_from
-        return None if origin is None else self._steered.run(origin)
-
-    @property
-    def rerun_of(self) -> Run | None:
-        """The run of which this one is a repetition."""
-        origin = self._stands().rerun_of
-        return None if origin is None else self._steered.run(origin)
-
-    def _stands(self) -> RunStanding:
-        found = self._database.read(reading.standings, [self.id]).get(self.id)
-        if found is None:
-            raise PenstockError(f"there is no run {self.id}; it may have been pruned")
-        standing: RunStanding = found
-        return standing
 
     def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
         host, new = self._steered, new_id()

@@ -32,6 +32,7 @@ def make(url: str, old: bool = False) -> Penstock:
 
     @app.pipeline(name="pack")
     def pack(items: list[int], note: str = "shipped") -> Any:
+        """Boxes for all items, shipped together."""
         first = box.options(key="note") if old else box
         return ship(first.map(items).collect(), note)
 

@@ -202,6 +202,7 @@ def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
     for part in (
         run.id,
         "pack: halted",
+        "given: items=[1, 13, -2], note='shipped'",
         "box: 1 failed, 2 succeeded",
         "ship after",
         "every attempt raised an error",
@@ -211,7 +212,9 @@ def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
         "run_halted",
     ):
         assert part in text, part
+    assert "Boxes for all items, shipped together." in cli("show", run.id, "--app", f"{cli.module}:app").text
     told = cli.on("show", run.id, "--json").json
+    assert (told["description"], told["arguments"]["items"]) == (None, [1, 13, -2])
     assert (told["pipeline"], told["status"], told["reasons"]) == ("pack", "halted", ["retries_exhausted"])
     graph = {node["key"]: node for node in told["graph"]}
     assert graph["box"]["counts"] == {"failed": 1, "succeeded": 2}

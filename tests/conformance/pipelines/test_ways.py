@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -96,6 +96,34 @@ def test_the_first_step_of_a_flow_may_take_any_number_of_arguments(bench: Bench)
     assert child.result(0) == [3, [5], 1, {"z": 7}]
     with pytest.raises(ArgumentError, match="'rest'"):
         flow.trigger(1, "two")
+
+
+def test_a_run_tells_what_it_was_given_and_what_it_is_for(bench: Bench) -> None:
+    app, day = bench.app, date(2026, 11, 16)
+
+    @app.task(name="look")
+    def look(_: Any) -> Any:
+        return sorted(penstock.current().run.args)
+
+    flow = app.flow("flow", description=" Looks\naround. ").start(bench.same).chain(look)
+
+    @app.pipeline(name="parent")
+    def parent(on: date, *, often: int = 2) -> Any:
+        """Says what
+        it is for.
+
+        At length.
+        """
+        return flow([on, often])
+
+    run = parent.options(key="today").trigger(day)
+    drain(app)
+    (child,) = app.runs(pipeline="flow")
+    assert run.result(0) == ["value"]
+    assert (run.args, run.key, run.parent) == ({"on": day, "often": 2}, "today", None)
+    assert (child.parent, child.key) == (run, None)
+    assert (run.description, child.description) == ("Says what it is for.", "Looks\naround.")
+    assert "Says" not in parent.definition.text, "other words make no other pipeline"
 
 
 def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> None:
