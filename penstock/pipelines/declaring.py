@@ -56,12 +56,10 @@ class Pipelines:
         known = self.pipelines.get(pipeline.name)
         if pipeline.name in self.tasks:
             raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")
-        if isinstance(known, GraphPipeline) and isinstance(pipeline, GraphPipeline):
-            old, new = known.function, pipeline.function
-            if (old.__module__, old.__qualname__) != (new.__module__, new.__qualname__):
-                raise DefinitionError(
-                    f"there are two pipelines named {pipeline.name!r}; give one of them another name="
-                )
+        if known is not None and not _may_replace(pipeline, known):
+            raise DefinitionError(
+                f"there are two pipelines named {pipeline.name!r}; give one of them another name="
+            )
         self.pipelines[pipeline.name] = pipeline
 
     def as_pipeline(self, target: Any) -> Pipeline:
@@ -96,3 +94,11 @@ class Pipelines:
 
     def find_pipeline(self, name: str) -> Pipeline | None:
         return self.pipelines.get(name)
+
+
+def _may_replace(new: Pipeline, known: Pipeline) -> bool:
+    """A flow grows verb by verb; a function may be defined anew, as by a reload of its module."""
+    if isinstance(new, GraphPipeline) and isinstance(known, GraphPipeline):
+        old, other = known.function, new.function
+        return (old.__module__, old.__qualname__) == (other.__module__, other.__qualname__)
+    return isinstance(new, FlowPipeline) and isinstance(known, FlowPipeline)

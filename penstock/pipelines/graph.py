@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from functools import cached_property
 from typing import Any, Final
 
@@ -150,10 +151,15 @@ def arm_labels(arms: Mapping[Any, object], otherwise: object) -> tuple[list[str 
         raise DefinitionError(
             "a switch needs otherwise=: what runs when no arm matches. otherwise=None passes the value on"
         )
-    labels: list[str | None] = [str(label) for label in arms]
+    labels: list[str | None] = [_label(value) for value in arms]
     if len(set(labels)) < len(labels):
         raise DefinitionError(f"two arms of a switch have the same label: {', '.join(map(str, labels))}")
     return [*labels, None], [*arms.values(), otherwise]
+
+
+def _label(value: object) -> str:
+    """The text that a step's value is compared with; of a member of an Enum that is its value, as it is stored."""
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def _build_arm(builder: Builder, arm: object, value: Handle) -> Handle:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -124,6 +126,30 @@ def test_a_run_tells_what_it_was_given_and_what_it_is_for(bench: Bench) -> None:
     assert (child.parent, child.key) == (run, None)
     assert (run.description, child.description) == ("Says what it is for.", "Looks\naround.")
     assert "Says" not in parent.definition.text, "other words make no other pipeline"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Size(str, Enum):  # noqa: UP042 - as many write it
+    LARGE = "large"
+
+
+@pytest.mark.parametrize(
+    "value", [Colour.RED, Size.LARGE, True, None, 7, Decimal("1.50"), date(2026, 11, 16)]
+)
+def test_an_arm_may_be_named_by_any_plain_value(bench: Bench, value: object) -> None:
+    def chosen() -> Any:
+        return value
+
+    chosen.__annotations__["return"] = type(value) if value is not None else Any
+    choose = bench.app.task(name="choose")(chosen)
+
+    def body() -> Any:
+        return switch(choose(), {value: lambda: bench.same("arm")}, otherwise=lambda: bench.same("otherwise"))
+
+    assert bench.run(body).result(0) == "arm"
 
 
 def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> None:

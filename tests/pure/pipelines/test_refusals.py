@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from penstock import Penstock
 from penstock.errors import DefinitionError
 from penstock.pipelines.definition import Definition
 from penstock.pipelines.fluent import flow
@@ -228,6 +229,17 @@ def test_a_value_of_another_pipeline_is_refused() -> None:
     graph(one)
     with pytest.raises(DefinitionError, match="another pipeline"):
         graph(lambda n: B(kept[0]))
+
+
+def test_a_flow_and_a_function_do_not_share_a_name() -> None:
+    app = Penstock("sqlite://")
+    start = app.task(name="start")(lambda: 1)
+    app.pipeline(name="one")(lambda: start())
+    with pytest.raises(DefinitionError, match="two pipelines named 'one'"):
+        app.flow("one")
+    app.flow("two").start(start)
+    with pytest.raises(DefinitionError, match="two pipelines named 'two'"):
+        app.pipeline(name="two")(lambda: start())
 
 
 def test_an_async_function_is_refused() -> None:
