@@ -186,19 +186,25 @@ class Chores:
             raise
 
     def _put_off(self, timer: Timer, error: Exception) -> None:
-        due, id, kind, run = timer
-        plans = kind in timers.PLANNING or isinstance(error, AdvancementFailed)
-        done = plans and self._spend(run, error)
-        self.host.database.in_transaction(timers.forget if done else timers.postpone, due, id)
+        """Others first. What a run that is given up was to go on by is forgotten; what ends it is tried again.
 
-    def _spend(self, run: str, error: Exception) -> bool:
-        """What cannot be done for a run is tried a few times; True: that was the last, and the run is halted."""
+        Then it will be done: for a run that is given up nothing is planned any more. And so it will if it was another
+        that could not be planned, such as the parent of this one.
+        """
+        due, id, kind, run = timer
+        goes_on = kind in timers.PLANNING
+        given_up = self._spend(run, error) if goes_on or isinstance(error, AdvancementFailed) else None
+        forgotten = goes_on and given_up == run
+        self.host.database.in_transaction(timers.forget if forgotten else timers.postpone, due, id)
+
+    def _spend(self, run: str, error: Exception) -> str | None:
+        """What cannot be done for a run is tried a few times; after the last it is halted: the run that was."""
         failed = error if isinstance(error, AdvancementFailed) else self.desk.troubles.of(run, error)
         failed.spend()
-        spent = bool(self.desk.troubles.given_up([failed.run_id]))
-        if spent:
-            self.host.database.in_transaction(partial(closing.give_up, self.desk), failed.run_id)
-        return spent
+        if not self.desk.troubles.given_up([failed.run_id]):
+            return None
+        self.host.database.in_transaction(partial(closing.give_up, self.desk), failed.run_id)
+        return failed.run_id
 
     def timer(self, tx: Transaction, taken: list[Timer]) -> bool:
         """One timer that is due; `taken` is told which."""

@@ -85,9 +85,7 @@ def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | N
         if step.mode is not None:
             trace.modes[step.run_id] = Mode(step.mode, step.paused, step.definition)
     application = Application(desk, tx)
-    lost = desk.troubles.given_up([step.run_id for step in ended])
-    application.ended([step for step in ended if step.run_id not in lost] if lost else ended)
-    abandoning.abandon(application, lost)
+    _go_on(application, ended)
     finish(application)
     trace.offer = None  # its receipt is written next: what this transaction makes later is for the queue
 
@@ -107,7 +105,14 @@ def finish(application: Application) -> None:
         ended = _settle_runs(application)
         if not ended:
             return
-        application.ended(ended)
+        _go_on(application, ended)
+
+
+def _go_on(application: Application, ended: Sequence[Ended]) -> None:
+    """Plan what follows from these steps; for runs that are given up nothing is planned, also where a child ends."""
+    lost = application.desk.troubles.given_up([step.run_id for step in ended])
+    application.ended([step for step in ended if step.run_id not in lost] if lost else ended)
+    abandoning.abandon(application, lost)
 
 
 def _settle_runs(application: Application) -> list[Ended]:

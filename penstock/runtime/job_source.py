@@ -235,8 +235,12 @@ class JobSource:
 
 
 def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
-    """Nothing can be planned from it: it is tried again, then as a failure, and in the end its run is given up."""
-    if error.spend() or finished.outcome.kind is not OutcomeKind.SUCCEEDED:
+    """Nothing can be planned from it: it is tried again, then as a failure, and in the end its run is given up.
+
+    If it is another run that cannot be planned, the parent of this one, nothing is wrong with the step.
+    """
+    left, another = error.spend(), error.run_id != finished.claim.run_id
+    if left or another or finished.outcome.kind is not OutcomeKind.SUCCEEDED:
         return finished
     failure = Failure.of(error.__cause__ or error)
     outcome = Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.ADVANCEMENT_FAILED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from penstock.errors import AdvancementFailed
 from penstock.pipelines import apply, hydrate, inputs, plan
 from penstock.pipelines.troubles import MOST_TRIES
 from penstock.testing import crash_at, drain, travel
-from tests.conformance.tasks.looking import count
+from tests.conformance.tasks.looking import count, rows
 
 Patch = pytest.MonkeyPatch
 
@@ -190,3 +191,57 @@ def test_a_transaction_of_the_handlers_is_rolled_back(app: Penstock, monkeypatch
     drain(app)
     assert (run.status, run.reasons) == ("halted", ["advancement_failed"])
     assert run.steps()[0].error == "LookupError: nobody has thought of this"
+
+
+def ends(key: str) -> Callable[..., bool]:
+    """What follows from the end of this step is being planned."""
+    return lambda *args: bool(args[2].node == key)
+
+
+def test_what_waits_is_swept_though_its_end_cannot_be_planned(app: Penstock, monkeypatch: Patch) -> None:
+    """The run is halted already when it is given up: its sweep must still be done, or nobody ends the wait."""
+
+    @app.task(name="fails", retries=0)
+    def fails() -> None:
+        raise ValueError
+
+    @app.pipeline(name="p")
+    def p() -> Any:
+        return [fails(), wait_for("never")]
+
+    run = p.trigger()
+    monkeypatch.setattr(apply, "advance", raising(plan.advance, ends("never")))
+    drained_for_minutes(app, MOST_TRIES + 3)
+    assert (run.status, run.reasons) == ("halted", ["retries_exhausted", "advancement_failed"])
+    assert {step.key: step.status for step in run.steps()} == {"fails": "failed", "never": "skipped"}
+
+
+@pytest.mark.parametrize("last", ["step", "wait"])
+def test_a_child_ends_though_what_follows_in_its_parent_cannot_be_planned(
+    app: Penstock, monkeypatch: Patch, last: str
+) -> None:
+    """The parent is given up, not the child: what came of the child counts, as it should."""
+    double = app.task(name="double")(_double)
+
+    @app.pipeline(name="child")
+    def child() -> Any:
+        return double(4) if last == "step" else wait_for("go", timeout=10, default=1)
+
+    @app.pipeline(name="parent")
+    def parent() -> Any:
+        return double(child())
+
+    run = parent.trigger()
+    monkeypatch.setattr(apply, "advance", raising(plan.advance, ends("child")))
+    drained_for_minutes(app, MOST_TRIES + 3)
+    ended = {row[0]: row[1] for row in rows(app, "SELECT pipeline, status FROM {runs}")}
+    assert ended == {"parent": "halted", "child": "succeeded"}
+    assert run.reasons == ["advancement_failed"]
+    assert {step.key: step.status for step in run.steps()} == {"child": "succeeded"}
+
+
+def drained_for_minutes(app: Penstock, minutes: int) -> None:
+    """Once a minute, whatever is put off: what cannot be planned is raised, as in a worker's housekeeping."""
+    for minute in range(minutes):
+        with travel(app, 20 + 61 * minute), suppress(AdvancementFailed):
+            drain(app)
