@@ -13,6 +13,7 @@ from penstock.cli import frame
 from penstock.cli.audit import audit
 from penstock.cli.definitions import diff, migrate_run, rerun
 from penstock.cli.demo import demo
+from penstock.cli.health import health
 from penstock.cli.letters import letters
 from penstock.cli.look import jobs, processes, show, status
 from penstock.cli.producing import enqueue
@@ -48,6 +49,7 @@ COMMANDS: list[Callable[..., None]] = [
     migrate,
     check,
     doctor,
+    health,
     prune,
     demo,
 ]

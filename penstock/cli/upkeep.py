@@ -57,7 +57,9 @@ def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = Fals
     """Look for what is wrong with an installation, and say what to do. Exit code 1: something was found."""
     with opened(app, database, checked=False) as found:
         findings = examine(
-            Patient(found.database, found.metadata, frozenset(found.tasks), tuple(found.reconcilers.values()))
+            Patient(
+                found.database, found.metadata, frozenset(found.task_names), tuple(found.reconcilers.values())
+            )
         )
     if as_json:
         show_json(findings)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pydantic_core import from_json
 
 from penstock.database.transaction import Transaction
+from penstock.queue.unknown import KNOWS
 from penstock.values.jsontext import loads
 
 LIST = """
@@ -47,7 +48,7 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
             pid,
             role,
             supervisor,
-            loads(details),
+            _details(details),
             started,
             age / 1e6,
             silence / 1e6,
@@ -58,6 +59,12 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
     ids = {process.id for process in found}
     heads = [process for process in found if process.supervisor_id not in ids]
     return [member for head in heads for member in (head, *_children(found, head))]
+
+
+def _details(text: str) -> object:
+    """What is of use to people."""
+    told = loads(text)
+    return {name: value for name, value in told.items() if name != KNOWS} if isinstance(told, dict) else told
 
 
 def _children(found: list[ProcessRow], head: ProcessRow) -> list[ProcessRow]:

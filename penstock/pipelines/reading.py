@@ -30,6 +30,7 @@ COUNTS = """
 SELECT j.node, s.status, COUNT(*) FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run GROUP BY j.node, s.status
 """
+OF_PIPELINE = "SELECT id, NULL, status, args FROM {runs} WHERE pipeline = :pipeline ORDER BY id"
 LIST = "SELECT id FROM {runs} WHERE id < :before"
 BY_PIPELINE = " AND pipeline = :pipeline"
 BY_STATUS = " AND status = :status"
@@ -71,6 +72,12 @@ def read_standings(rows: Iterable[Row]) -> dict[str, RunStanding]:
         values = [*row[:5], RunStatus(row[5]), row[6], tuple(known), *row[8:]]
         found[str(row[0])] = RunStanding(*values)
     return found
+
+
+def runs_of(tx: Transaction, pipeline: str) -> list[tuple[str, None, str, str]]:
+    """All runs of a pipeline, oldest first: how each stands, and its arguments."""
+    rows = tx.rows(OF_PIPELINE, pipeline=pipeline)
+    return [(str(id), None, str(status), str(args)) for id, _, status, args in rows]
 
 
 def ids_of_runs(

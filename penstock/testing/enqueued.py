@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, UnknownTask
 from penstock.job import Job
+from penstock.pipelines import reading
+from penstock.pipelines.pipeline import Pipeline
 from penstock.queue import read
 from penstock.task import Task
 from penstock.values.jsontext import dumps, loads
@@ -18,6 +20,7 @@ from penstock.values.layout import KEYWORDS, REST
 if TYPE_CHECKING:
     from penstock.app import Penstock
 
+Known = Task[Any, Any] | Pipeline
 NOT_GIVEN = object()
 SHOWN = 20
 """So many of the jobs that do not match are listed."""
@@ -25,72 +28,75 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job as it was enqueued."""
+    """A job as it was enqueued, or a run as it was triggered; a run has no queue."""
 
     id: str
-    queue: str
+    queue: str | None
     status: str
     arguments: Mapping[str, object]
 
     def __str__(self) -> str:
-        return f"{_call(self.arguments)}  queue={self.queue}  {self.status}"
+        where = "" if self.queue is None else f"  queue={self.queue}"
+        return f"{_call(self.arguments)}{where}  {self.status}"
 
 
 def assert_enqueued(
-    app: Penstock | Task[Any, Any],
+    app: Penstock | Known,
     task: object = NOT_GIVEN,
     /,
     *args: object,
     queue: str | None = None,
     count: int | None = None,
     **kwargs: object,
-) -> list[Job[Any]]:
+) -> list[Any]:
     """Assert that jobs of this task were enqueued with these arguments, whatever became of them; those jobs.
 
     Arguments that are not given may be anything. `count` asks for exactly so many; 0 for none. The app may be left
-    out before a task, which knows its own; the arguments may also be given as `args=` and `kwargs=`.
+    out before a task, which knows its own; the arguments may also be given as `args=` and `kwargs=`. Of a pipeline,
+    that it was triggered; its runs.
     """
     host, known, given = _asked(app, task, args)
     wanted = _wanted(known, *_spelled_out(known, given, kwargs))
     host.prepare()
-    rows = host.database.read(read.jobs_of, known.name)
-    seen = [Seen(id, of, status, _arguments(known, payload)) for id, of, status, payload in rows]
+    of = reading.runs_of if isinstance(known, Pipeline) else read.jobs_of
+    rows = host.database.read(of, known.name)
+    seen = [Seen(id, at, status, _arguments(known, payload)) for id, at, status, payload in rows]
     matching = [job for job in seen if queue in (None, job.queue) and _fits(wanted, job.arguments)]
     if len(matching) != count if count is not None else not matching:
-        raise AssertionError(_explain(known.name, wanted, queue, count, matching, seen))
+        raise AssertionError(_explain(known, wanted, queue, count, matching, seen))
+    if isinstance(known, Pipeline):
+        return [host.run(run.id) for run in matching]
     return [Job(host, job.id, known) for job in matching]
 
 
 async def assert_enqueued_async(
-    app: Penstock | Task[Any, Any],
+    app: Penstock | Known,
     task: object = NOT_GIVEN,
     /,
     *args: object,
     queue: str | None = None,
     count: int | None = None,
     **kwargs: object,
-) -> list[Job[Any]]:
+) -> list[Any]:
     """`assert_enqueued` for async tests."""
     doors: Doors = _asked(app, task, args)[0].doors
     return await doors.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
 
 
-def _asked(
-    app: Any, task: object, args: tuple[object, ...]
-) -> tuple[Any, Task[Any, Any], tuple[object, ...]]:
-    """The app, the task, and the arguments by position."""
-    if isinstance(app, Task):
+def _asked(app: Any, task: object, args: tuple[object, ...]) -> tuple[Any, Known, tuple[object, ...]]:
+    """The app, the task or pipeline, and the arguments by position."""
+    if isinstance(app, Task | Pipeline):
         app, task, args = app.host, app, args if task is NOT_GIVEN else (task, *args)
-    known = app.find_task(task) if isinstance(task, str) else task
-    if isinstance(known, Task):
+    known = app.find_task(task) or app.find_pipeline(task) if isinstance(task, str) else task
+    if isinstance(known, Task | Pipeline):
         return app, known, args
     if isinstance(task, str):
         raise UnknownTask(task, app.task_names)
-    raise ConfigurationError("assert_enqueued(app, task, ...): give a task, or its name")
+    raise ConfigurationError("assert_enqueued(app, task, ...): give a task or a pipeline, or its name")
 
 
 def _spelled_out(
-    task: Task[Any, Any], args: tuple[object, ...], kwargs: dict[str, Any]
+    task: Known, args: tuple[object, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[object, ...], dict[str, Any]]:
     """`args=` and `kwargs=` hold arguments, unless these are names of the task's own."""
     parameters = task.signature.parameters
@@ -103,9 +109,7 @@ def _spelled_out(
     return args, kwargs
 
 
-def _wanted(
-    task: Task[Any, Any], args: tuple[object, ...], kwargs: Mapping[str, object]
-) -> dict[str, object]:
+def _wanted(task: Known, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
     """The arguments asked for, as they would be stored."""
     codec = task.codec
     wanted: dict[str, object] = {}
@@ -116,7 +120,7 @@ def _wanted(
     return wanted | {name: loads(codec.encode_value_for(name, value)) for name, value in kwargs.items()}
 
 
-def _arguments(task: Task[Any, Any], payload: str) -> dict[str, object]:
+def _arguments(task: Known, payload: str) -> dict[str, object]:
     """What a handler of this job would be called with: stored arguments, and the defaults of today."""
     raw: Any = loads(payload)
     if not isinstance(raw, dict):
@@ -137,7 +141,7 @@ def _fits(wanted: Mapping[str, object], arguments: Mapping[str, object]) -> bool
 
 
 def _explain(
-    task: str,
+    task: Known,
     wanted: Mapping[str, object],
     queue: str | None,
     count: int | None,
@@ -145,16 +149,17 @@ def _explain(
     seen: list[Seen],
 ) -> str:
     where = f"  queue={queue}" if queue else ""
-    number = "a job" if count is None else f"{count} job{'' if count == 1 else 's'}"
+    word, kind = ("run", "pipeline") if isinstance(task, Pipeline) else ("job", "task")
+    number = f"a {word}" if count is None else f"{count} {word}{'' if count == 1 else 's'}"
     lines = [
-        f"expected {number} of {task}, found {len(matching)}:",
+        f"expected {number} of {task.name}, found {len(matching)}:",
         f"  wanted  {_call(wanted, '...')}{where}",
     ]
     lines += [f"  {'found ' if job in matching else 'other '}  {job}" for job in seen[:SHOWN]]
     if len(seen) > SHOWN:
         lines.append(f"  ... and {len(seen) - SHOWN} more")
     if not seen:
-        lines.append("  there is no job of this task at all")
+        lines.append(f"  there is no {word} of this {kind} at all")
     return "\n".join(lines)
 
 

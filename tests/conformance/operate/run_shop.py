@@ -41,6 +41,10 @@ def make(url: str, old: bool = False) -> Penstock:
         approved = wait_for("approve")
         return [box(item), box.options(key="note")(approved) if old else approved]
 
+    @app.pipeline(name="bundle")
+    def bundle(items: list[int]) -> Any:
+        return pack(items)
+
     @app.pipeline(name="limited", on_failure="continue")
     def limited(first: int, second: int) -> Any:
         return [box.options(key="one")(first), box.options(key="two")(second)]

@@ -32,6 +32,7 @@ LOOKING = {
     "check",
     "diff",
     "doctor",
+    "health",
     "jobs",
     "processes",
     "reconcilers",

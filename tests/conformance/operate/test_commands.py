@@ -1,5 +1,6 @@
 """The commands, called as the command line calls them: what they show, what they change, how they end."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,6 +105,26 @@ def test_processes_are_shown_with_what_they_hold(app: Penstock, penstock: Run) -
     assert process in penstock("processes").text
     (row,) = penstock("processes", "--json").json
     assert (row["id"], row["holding"]) == (process, 1)
+
+
+def test_health_answers_by_its_code_for_every_role(app: Penstock, penstock: Run) -> None:
+    assert (penstock("health").code, "is alive" in penstock("health").text) == (1, True)
+    assert penstock("health", "--role", "wroker").code == 2
+
+    async def look() -> None:
+        async with app.worker(role="advancer"):
+            asked = [[], ["--role", "advancer"], ["--role", "worker"], ["--everywhere"]]
+            assert [penstock("health", *some).code for some in asked] == [0, 0, 1, 0]
+            (row,) = penstock("health", "--json").json["alive"]
+            assert (row["role"], "knows" in row["details"]) == ("advancer", False)
+
+    asyncio.run(look())
+    register(app, role="worker")
+    assert [penstock("health", *some).code for some in ([], ["--everywhere"])] == [1, 0], "on another host"
+    register(app, role="supervisor")
+    app.database.in_transaction(lambda tx: tx.run("UPDATE {processes} SET heartbeat_at = 0"))
+    silent = penstock("health", "--everywhere")
+    assert (silent.code, "was heard of" in silent.text) == (1, True)
 
 
 def test_cancel_and_retry_say_what_they_did_by_their_code(app: Penstock, penstock: Run) -> None:

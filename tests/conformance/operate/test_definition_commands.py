@@ -68,3 +68,9 @@ def test_revive_with_the_definition_of_now_and_rerun(cli: Cli) -> None:
     assert cli("runs", "--database", cli.url, "--json").json[0]["rerun_of"] == revived.id
     cli("rerun", cli.trigger("approve", 1).id, "--app", app).refused(1, "running", "has ended")
     old.close()
+
+
+def test_doctor_knows_that_pipelines_are_steps_of_others(cli: Cli) -> None:
+    cli.trigger("bundle", [1])
+    findings = cli("doctor", "--app", f"{cli.module}:app", "--json").json
+    assert [finding["level"] for finding in findings if finding["check"] == "tasks"] == ["ok"]

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import PlainSerializer, PlainValidator
 
 import penstock
 from penstock import Penstock, switch, wait_for
@@ -150,6 +151,43 @@ def test_an_arm_may_be_named_by_any_plain_value(bench: Bench, value: object) -> 
         return switch(choose(), {value: lambda: bench.same("arm")}, otherwise=lambda: bench.same("otherwise"))
 
     assert bench.run(body).result(0) == "arm"
+
+
+class Sealed(str):
+    """A text that is stored in a form of its own."""
+
+
+def seal(text: str) -> str:
+    return text[::-1].encode().hex()
+
+
+def unseal(stored: object) -> Sealed:
+    return stored if isinstance(stored, Sealed) else Sealed(bytes.fromhex(str(stored)).decode()[::-1])
+
+
+Secret = Annotated[Sealed, PlainValidator(unseal), PlainSerializer(seal)]
+
+
+def test_an_annotation_decides_what_is_stored(bench: Bench) -> None:
+    app = bench.app
+
+    @app.task(name="greet")
+    def greet(name: Secret) -> Secret:
+        return Sealed(f"hello {name}")
+
+    @app.pipeline(name="greeting")
+    def greeting(name: Secret) -> Any:
+        return greet(greet(name))
+
+    run = greeting.trigger(Sealed("ann"))
+    drain(app)
+    assert run.args == {"name": "ann"}
+    assert run.result(0) == "hello hello ann"
+    stored = app.database.read(
+        lambda tx: tx.rows("SELECT args FROM {runs}") + tx.rows("SELECT output FROM {executions}")
+    )
+    assert len(stored) == 3
+    assert "ann" not in str(stored)
 
 
 def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> None:

@@ -80,3 +80,33 @@ def test_assert_enqueued_refuses_what_can_never_match(app: Penstock) -> None:
         assert_enqueued(app, send, "one")
     with pytest.raises(ArgumentError):
         assert_enqueued(app, send, 1, 2)
+
+
+def test_assert_enqueued_finds_runs_of_pipelines(app: Penstock) -> None:
+    @app.task(name="shop.load")
+    def load(days: int, of: str) -> int:
+        return days
+
+    @app.pipeline(name="shop.report")
+    def report(days: int, of: str = "all") -> Any:
+        return load(days, of)
+
+    flow = app.flow("shop.flow").start(load)
+    run, other = report.trigger(7), report.trigger(30, of="ann")
+    assert assert_enqueued(app, report, 7) == assert_enqueued(report, days=7, of="all", count=1) == [run]
+    assert assert_enqueued(app, "shop.report", of="ann") == [other]
+    assert_enqueued(flow, count=0)
+    drain(app)
+    assert len(asyncio.run(assert_enqueued_async(app, report, count=2))) == 2
+    with pytest.raises(AssertionError) as caught:
+        assert_enqueued(app, report, 8)
+    for part in (
+        "expected a run of shop.report, found 0",
+        "(days=8, ...)",
+        'other   (days=7, of="all")  succeeded',
+    ):
+        assert part in str(caught.value), part
+    with pytest.raises(AssertionError, match="no run of this pipeline at all"):
+        assert_enqueued(flow)
+    with pytest.raises(ArgumentError):
+        assert_enqueued(app, report, "eight")

@@ -12,7 +12,13 @@ import penstock
 from penstock import Penstock, Retry
 from penstock.queue import reclaim
 from penstock.runtime.worker import Worker
-from penstock.telemetry.events import ClaimLost, HandlerOverdue, ProcessDeclaredDead
+from penstock.telemetry.events import (
+    ClaimLost,
+    HandlerOverdue,
+    ProcessDeclaredDead,
+    ProcessStarted,
+    ProcessStopped,
+)
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import count, counts
 from tests.waiting import until
@@ -44,6 +50,22 @@ def test_async_and_thread_handlers_run_side_by_side(app: Penstock) -> None:
     assert loop_thread == threading.main_thread().name
     assert handler_thread != loop_thread
     assert counts(app)["processes"] == 0
+
+
+def test_an_application_hears_when_its_worker_begins_and_ends(app: Penstock) -> None:
+    heard: list[ProcessStarted | ProcessStopped] = []
+    app.events.on(ProcessStarted, heard.append)
+    app.events.on(ProcessStopped, heard.append)
+
+    async def main(worker: Worker) -> str:
+        assert [type(event) for event in heard] == [ProcessStarted]
+        return worker.identity.id
+
+    process = beside_a_worker(app, main)
+    assert [(type(event), event.process) for event in heard] == [
+        (ProcessStarted, process),
+        (ProcessStopped, process),
+    ]
 
 
 def test_many_handlers_overlap_up_to_the_limit(app: Penstock) -> None:
