@@ -15,11 +15,14 @@ from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import Kind, Node, StepOptions
 from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, short_name
 from penstock.pipelines.drafting import Drafting, Frame
-from penstock.pipelines.expressions import Element, Expr, Output, Param, renamed
+from penstock.pipelines.expressions import Element, Expr, Failed, Output, Param, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
 from penstock.pipelines.loose import check_used, read_by
 from penstock.pipelines.options import StepSettings, quorum_of, read_settings, step_settings
 from penstock.pipelines.wait import Wait
+
+FAILED = "True"
+"""The label of the arm for a step that has failed."""
 
 
 class Builder(Drafting):
@@ -48,7 +51,8 @@ class Builder(Drafting):
             )
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
-        return self._step(callee, settings, args, kwargs, scope, after)
+        handle = self._step(callee, settings, args, kwargs, scope, after)
+        return handle if settings.fallback is None else self._guarded(handle, settings.fallback, args, kwargs)
 
     def map(
         self,
@@ -63,6 +67,11 @@ class Builder(Drafting):
             raise DefinitionError(f"{step}.map() needs the value to expand over as its first argument")
         check_call(step, callee.signature, args, kwargs)
         settings = step_settings(step, callee)
+        if settings.fallback is not None:
+            raise DefinitionError(
+                f"step {step!r}: on_failure={settings.fallback.name} cannot be given the element. Let a step before "
+                f"it take the elements: item = load.map(...), then {step}.options(on_failure=...)(item)"
+            )
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
         over = self._add(Kind.EXPAND, step, args=(expression_of(step, args[0]),), scope=scope)
@@ -184,6 +193,19 @@ class Builder(Drafting):
         draft.kwargs = tuple([(name, argument(callee, name, value)) for name, value in kwargs.items()])
         draft.after, draft.after_keys = _nodes(after), _keys(settings)
         return self._handle(draft, settings.key or step)
+
+    def _guarded(
+        self, step: Handle, fallback: Callee, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Handle:
+        """The step's value or, if it fails, that of another which is given the same."""
+        node, scope = node_of(step) or "", scope_of(step)
+        draft = self._add(Kind.SWITCH, node, args=(Failed(node),), scope=scope)
+        draft.arms = (FAILED, None)
+        if not fallback.signature.parameters:
+            args, kwargs = (), {}
+        with self.within(Frame((draft.id, 0), scope)):
+            other = self.call(fallback, args, kwargs)
+        return self.merge(draft, [other, step])
 
     def _after(self, step: str, settings: StepSettings) -> list[Handle]:
         for source in settings.after:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.pipelines.definition import RESERVED, Definition, Node
 from penstock.pipelines.edges import edges_of
-from penstock.pipelines.expressions import Const, DictOf, Element, Expr, ListOf, Output, Param
+from penstock.pipelines.expressions import Const, DictOf, Element, Expr, Failed, ListOf, Output, Param
 
 SHORT = 12
 """So much of a hash is shown to people."""
@@ -123,6 +123,8 @@ def shown(expr: Expr) -> str:
             return node
         case Element():
             return "element"
+        case Failed(node):
+            return f"{node} failed"
         case ListOf(items):
             return f"[{', '.join(map(shown, items))}]"
         case DictOf(pairs):

@@ -39,6 +39,13 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """Whether a step has failed, which is not the same as that it has no value."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
 class ListOf:
     """A list of expressions."""
 
@@ -52,7 +59,8 @@ class DictOf:
     items: tuple[tuple[str, Expr], ...]
 
 
-Expr: TypeAlias = "Const | Param | Output | Element | ListOf | DictOf"
+Expr: TypeAlias = "Const | Param | Output | Element | Failed | ListOf | DictOf"
+Leaf: TypeAlias = "Param | Output | Element | Failed"
 
 NOTHING = Const("null")
 
@@ -65,7 +73,7 @@ def canonical(value: JsonValue) -> str:
 def outputs_in(expr: Expr) -> Iterator[str]:
     """Keys of the nodes whose values the expression reads, in reading order."""
     match expr:
-        case Output(node):
+        case Output(node) | Failed(node):
             yield node
         case ListOf(items):
             for item in items:
@@ -80,6 +88,8 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     match expr:
         case Output(node):
             return Output(names[node])
+        case Failed(node):
+            return Failed(names[node])
         case ListOf(items):
             return ListOf(tuple([renamed(item, names) for item in items]))
         case DictOf(pairs):
@@ -87,7 +97,7 @@ def renamed(expr: Expr, names: Mapping[str, str]) -> Expr:
     return expr
 
 
-def evaluate(expr: Expr, leaf: Callable[[Param | Output | Element], object]) -> object:
+def evaluate(expr: Expr, leaf: Callable[[Leaf], object]) -> object:
     """The expression's value, `leaf` giving what depends on the run."""
     match expr:
         case Const(text):
@@ -110,6 +120,8 @@ def to_json(expr: Expr) -> dict[str, JsonValue]:
             return {"output": node}
         case Element():
             return {"element": True}
+        case Failed(node):
+            return {"failed": node}
         case ListOf(items):
             return {"list": [to_json(item) for item in items]}
         case DictOf(pairs):
@@ -128,6 +140,8 @@ def from_json(stored: Mapping[str, JsonValue]) -> Expr:
             return Output(node)
         case "element", _:
             return Element()
+        case "failed", str(node):
+            return Failed(node)
         case "list", list(items):
             return ListOf(tuple([from_json(cast("dict[str, JsonValue]", item)) for item in items]))
         case "dict", list(pairs):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from penstock.pipelines.definition import Kind, Node
-from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate, outputs_in
+from penstock.pipelines.expressions import Expr, Failed, Leaf, Output, Param, evaluate, outputs_in
 from penstock.pipelines.paths import TOP, Path
 from penstock.pipelines.tokens import winners
 from penstock.pipelines.wiring import Wiring
@@ -41,6 +41,8 @@ class Stored(Protocol):
     def param(self, name: str) -> object: ...
 
     def output(self, node: str, path: Path) -> object: ...
+
+    def succeeded(self, node: str, path: Path) -> bool: ...
 
     def winner(self, node: str, path: Path) -> str | None: ...
 
@@ -92,12 +94,14 @@ def asked_value(wiring: Wiring, node: str, path: Path, stored: Stored) -> object
 def value_of(wiring: Wiring, expr: Expr, path: Path, stored: Stored, element: object = None) -> object:
     """The raw value of an expression, as seen from a path."""
 
-    def leaf(found: Param | Output | Element) -> object:
+    def leaf(found: Leaf) -> object:
         match found:
             case Param(name):
                 return stored.param(name)
             case Output(key):
                 return _node_value(wiring, wiring.places[key].node, path, stored)
+            case Failed(key):
+                return not stored.succeeded(key, path[: wiring.places[key].node.depth])
         return element
 
     return evaluate(expr, leaf)

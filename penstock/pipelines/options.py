@@ -41,11 +41,12 @@ _KNOWN = (
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The options of one step: key and `after` are the builder's, the others go into the definition."""
+    """The options of one step: key, `after` and `fallback` are the builder's, the others go into the definition."""
 
     key: str | None
     after: tuple[object, ...]
     options: StepOptions
+    fallback: Callee | None = None
 
 
 def step_settings(step: str, callee: Callee) -> StepSettings:
@@ -76,7 +77,13 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
         max_fanout=None if widest is None else whole(step, "max_fanout", widest, least=0),
         job=_job_options(step, given),
     )
-    return StepSettings(key=key, after=_after(step, given.get("after", ())), options=options)
+    fallback = given.get("on_failure")
+    return StepSettings(
+        key=key,
+        after=_after(step, given.get("after", ())),
+        options=options,
+        fallback=fallback if isinstance(fallback, Callee) else None,
+    )
 
 
 def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
@@ -113,7 +120,9 @@ def strategy(where: str, value: object) -> Strategy:
     """Read an `on_failure` value: halt, continue or ignore."""
     if isinstance(value, str) and value in ("halt", "continue", "ignore"):
         return Strategy(value)
-    raise DefinitionError(f"{where}: on_failure={value!r} must be 'halt', 'continue' or 'ignore'")
+    raise DefinitionError(
+        f"{where}: on_failure={value!r} must be 'halt', 'continue' or 'ignore', or a task that takes over"
+    )
 
 
 def whole(step: str, name: str, value: object, least: int | None) -> int:
@@ -140,6 +149,13 @@ def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
         raise DefinitionError(f"step {step!r}: optional={optional!r} must be True or False")
     if on_failure is None:
         return Strategy.OPTIONAL if optional else None
+    if isinstance(on_failure, Callee):
+        if optional:
+            raise DefinitionError(
+                f"step {step!r}: on_failure={on_failure.name} takes its place when it fails, so it is not to be "
+                "optional as well: .options(optional=True) belongs to that task"
+            )
+        return Strategy.OPTIONAL
     chosen = strategy(f"step {step!r}", on_failure)
     if optional and chosen is not Strategy.IGNORE:
         raise DefinitionError(

@@ -10,7 +10,8 @@ revived when its step is done again (see `children`).
 The new run may have another definition, the app's of now. Then finished work is kept where it comes to the same there
 (see `lineage`), and the rest is new.
 
-With `only`, steps that had failed keep their failure too, but for that one.
+With `only`, steps that had failed keep their failure too, but for that one; without it, those whose failure was dealt
+with by the step that stands in for them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from penstock.pipelines import lineage, reading, trigger
 from penstock.pipelines.closing import follow
 from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
+from penstock.pipelines.edges import within
+from penstock.pipelines.expressions import Failed
 from penstock.pipelines.lineage import Before, Place
 from penstock.pipelines.runs import RunView, wiring_for
 from penstock.pipelines.trigger import NewRun
@@ -129,7 +132,9 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
     left: list[Claim] = []
     for claim in claims:
         known = before.get((str(claim.run_id), str(claim.node), claim.path or ""))
-        outcome = None if known is None else _outcome(tx, found[str(claim.run_id)], claim, known, outputs)
+        outcome = (
+            None if known is None else _outcome(desk, tx, found[str(claim.run_id)], claim, known, outputs)
+        )
         if known is None:
             left.append(claim)
         elif outcome is not None:
@@ -141,13 +146,26 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
     return left
 
 
+def _taken_over(desk: Desk, tx: Transaction, run: RunView, claim: Claim) -> bool:
+    """Whether the step's failure was dealt with: the one that stands in for it has succeeded."""
+    nodes = run.wiring.definition.by_key
+    asked = [node.key for node in nodes.values() if node.args[:1] == (Failed(str(claim.node)),)]
+    if not asked:
+        return False
+    inside = [node.key for node in nodes.values() if node.kind.is_step and within(nodes, node, (asked[0], 0))]
+    known = lineage.before(desk, tx, run, [(key, claim.path or "") for key in inside])
+    return any(one.succeeded is not None for one in known.values())
+
+
 def _outcome(
-    tx: Transaction, run: RunView, claim: Claim, known: Before, outputs: dict[str, str | None]
+    desk: Desk, tx: Transaction, run: RunView, claim: Claim, known: Before, outputs: dict[str, str | None]
 ) -> Outcome | None:
     """What the step comes to without being run; None: it is to be run."""
     if known.succeeded is not None and known.succeeded in outputs:
         return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded])
-    if run.only is None or known.failed is None or claim.node == run.only:
+    if known.failed is None or claim.node == run.only:
+        return None
+    if run.only is None and not _taken_over(desk, tx, run, claim):
         return None
     job, reason = known.failed
     error = tx.row(LAST_ERROR, id=job)

@@ -73,6 +73,9 @@ class RunValues:
     def output(self, node: str, path: Path) -> object:
         return self.values.output((self.run.id, node, path))
 
+    def succeeded(self, node: str, path: Path) -> bool:
+        return self.values.outputs.get((self.run.id, node, path)) is not None
+
     def winner(self, node: str, path: Path) -> str | None:
         return self.values.marks.get((self.run.id, node, path), (None, None))[0]
 

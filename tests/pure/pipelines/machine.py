@@ -216,6 +216,11 @@ class Machine:
         step = self.steps.get((node, path))
         return step.output if step else None
 
+    def succeeded(self, node: str, path: Path) -> bool:
+        self.output(node, path)
+        step = self.steps.get((node, path))
+        return step is not None and step.status is JobStatus.SUCCEEDED
+
     def winner(self, node: str, path: Path) -> str | None:
         assert any(cell.node == node and _covers(cell.path, cell.below, path) for cell in self._allowed.joins)
         row = self.joins.get((node, path))

@@ -87,7 +87,7 @@ class Writer:
 
     def expand(self, known: list[Any], depth: int) -> None:
         over = self.like("list", known)
-        entry = self.task(known, after=False).map(over, *self.some(known)[:1])
+        entry = self.task(known, after=False, guard=False).map(over, *self.some(known)[:1])
         inner = [*known, entry]
         self.block(inner, depth - 1)
         made = [handle for handle in inner[len(known) :] if scope_of(handle) == scope_of(entry)]
@@ -152,13 +152,15 @@ class Writer:
             known.append(self.value.options(after=[passed])(1))
             raise
 
-    def task(self, known: list[Any], after: bool = True) -> Any:
+    def task(self, known: list[Any], after: bool = True, guard: bool = True) -> Any:
         chosen = self.choose.choice((self.value, self.value, *self.sources.values()))
         options: dict[str, object] = {}
         if self.strategies and self.choose.random() < 0.4:
             options["on_failure"] = self.choose.choice(["continue", "ignore"])
         elif self.strategies and self.choose.random() < 0.2:
             options["optional"] = True
+        elif self.strategies and guard and self.choose.random() < 0.2:
+            options["on_failure"] = self.value
         steps = self.steps(known)
         if after and steps and self.choose.random() < 0.15:
             options["after"] = [self.choose.choice(steps)]

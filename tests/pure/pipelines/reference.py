@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from penstock.pipelines.definition import Definition, Kind, Node, Strategy
-from penstock.pipelines.expressions import Element, Expr, Output, Param, evaluate
+from penstock.pipelines.expressions import Expr, Failed, Leaf, Output, Param, evaluate
 from penstock.pipelines.paths import Path
 from penstock.values.codec import natural
 from penstock.values.tags import raw_elements
@@ -65,9 +65,11 @@ class Reference:
         return self.value(self.definition.result, ())
 
     def value(self, expr: Expr, path: Path, element: object = None) -> object:
-        def leaf(found: Param | Output | Element) -> object:
+        def leaf(found: Leaf) -> object:
             if isinstance(found, Param):
                 return self.params[found.name]
+            if isinstance(found, Failed):
+                return self.end(found.node, path).how == IGNORED
             return self.end(found.node, path).value if isinstance(found, Output) else element
 
         return evaluate(expr, leaf)
