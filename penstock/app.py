@@ -19,7 +19,6 @@ from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
 from penstock.operate.operating import Operating
 from penstock.options import TaskOptions, read_options
-from penstock.pipelines import reading
 from penstock.pipelines.declaring import Pipelines
 from penstock.pipelines.run import Run
 from penstock.queue import audit
@@ -206,19 +205,6 @@ class Penstock(Pipelines, Operating):
 
     async def run_async(self, id: str) -> Run:
         return self.run(id)
-
-    def runs(
-        self, pipeline: Any = None, status: str | None = None, key: str | None = None, limit: int = 100
-    ) -> list[Run]:
-        """Runs, the newest first."""
-        self.prepare()
-        name = getattr(pipeline, "name", pipeline)
-        return [Run(self, id) for id in self.database.read(reading.ids_of_runs, name, status, key, limit)]
-
-    async def runs_async(
-        self, pipeline: Any = None, status: str | None = None, key: str | None = None, limit: int = 100
-    ) -> list[Run]:
-        return await self.doors.run(self.runs, pipeline, status, key, limit)
 
     # running
 

@@ -40,6 +40,7 @@ def run(
     timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
     key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
     delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
+    label: Annotated[list[str] | None, typer.Option(help="a label to find it by; may be repeated")] = None,
     source: Annotated[
         str | None, typer.Option("--from", metavar="FILE", help="a line of JSON per run; - is stdin")
     ] = None,
@@ -50,9 +51,8 @@ def run(
     """Trigger a pipeline, and watch it with --wait."""
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
-    options: dict[str, Any] = {"key": key} if key else {}
-    if delay:
-        options["delay"] = delay
+    given = {"key": key, "delay": delay, "labels": label}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value}
     if timeout is not None and not wait:
         raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
@@ -84,6 +84,7 @@ def runs(
     pipeline: Annotated[str | None, typer.Option(help="only this pipeline")] = None,
     status: Annotated[str | None, typer.Option(help="only this status, such as halted")] = None,
     key: Annotated[str | None, typer.Option(help="only this key")] = None,
+    label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
@@ -93,7 +94,7 @@ def runs(
     if status is not None and status not in list(RunStatus):
         raise Refusal(f"there is no status {status!r}{nearest(status, list(RunStatus))}")
     with opened(app, database) as found:
-        rows = found.database.read(list_runs, pipeline, status, key, limit)
+        rows = found.database.read(list_runs, pipeline, status, key, limit, label)
     if as_json:
         show_json(rows)
         return

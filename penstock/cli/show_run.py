@@ -67,8 +67,9 @@ def _head(run: Run) -> None:
     for word, other in lineage.items():
         if other is not None:
             out.print(f"{word} {other.id}", markup=False)
-    if run.key is not None:
-        out.print(f"key: {run.key}", markup=False)
+    for word, found in (("key", run.key), ("labels", ", ".join(run.labels))):
+        if found:
+            out.print(f"{word}: {found}", markup=False)
     difference = _difference(run)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
@@ -134,6 +135,7 @@ def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
         "status": graph.status.value,
         "reasons": [reason.value for reason in run.reasons],
         "key": run.key,
+        "labels": run.labels,
         "parent": parent.id if parent is not None else None,
         "revived_from": origin.id if origin is not None else None,
         "rerun_of": repeated.id if repeated is not None else None,

@@ -73,10 +73,15 @@ def _beginning(tx: Transaction, prefix: str) -> list[str]:
 
 
 def list_runs(
-    tx: Transaction, pipeline: str | None, status: str | None, key: str | None, limit: int
+    tx: Transaction,
+    pipeline: str | None,
+    status: str | None,
+    key: str | None,
+    limit: int,
+    label: str | None = None,
 ) -> list[RunRow]:
     """Runs, newest first."""
-    ids = reading.ids_of_runs(tx, pipeline, status, key, limit)
+    ids = reading.ids_of_runs(tx, pipeline, status, key, limit, label)
     standings = reading.standings(tx, ids) if ids else {}
     return [run_row(standings[id]) for id in ids if id in standings]
 

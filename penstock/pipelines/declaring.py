@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast, overload
 
 from penstock.errors import DefinitionError
+from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
 from penstock.pipelines.resuming import Use
@@ -70,6 +71,31 @@ class Pipelines:
             name = f"then.{target.name}"
             return self.pipelines.get(name) or self.flow(name).start(target)
         raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
+
+    def runs(
+        self,
+        pipeline: Any = None,
+        status: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        label: str | None = None,
+    ) -> list[Run]:
+        """Runs, the newest first."""
+        host = cast(Host, self)
+        host.prepare()
+        name = getattr(pipeline, "name", pipeline)
+        found = host.database.read(reading.ids_of_runs, name, status, key, limit, label)
+        return [Run(host, id) for id in found]
+
+    async def runs_async(
+        self,
+        pipeline: Any = None,
+        status: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        label: str | None = None,
+    ) -> list[Run]:
+        return await cast(Host, self).doors.run(self.runs, pipeline, status, key, limit, label)
 
     def resume(self, token: str, value: object = None) -> Run:
         """Give the signal that a token allows (see `run.token`), in the name of whoever is `acting`; its run.

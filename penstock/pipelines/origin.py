@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import PenstockError
-from penstock.pipelines import reading
+from penstock.pipelines import labels, reading
 from penstock.pipelines.reading import RunStanding
 from penstock.values.codec import decode
 
@@ -37,6 +37,12 @@ class Traceable:
     def key(self) -> str | None:
         """The key it was triggered under."""
         return self._stands().key
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels it was triggered with."""
+        self._origin_host.prepare()
+        return list(self._origin_host.database.read(labels.of_run, self.id))
 
     @property
     def description(self) -> str:

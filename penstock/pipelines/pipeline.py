@@ -16,6 +16,7 @@ from penstock.pipelines.engine import Engine
 from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.fluent import FlowBlueprint
 from penstock.pipelines.graph import GraphBlueprint
+from penstock.pipelines.labels import read_labels
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import PipelineSettings, stored_name
 from penstock.pipelines.trigger import NewRun
@@ -29,7 +30,7 @@ from penstock.values.layout import KEYWORDS, REST
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
 
-TRIGGER_OPTIONS = ("key", "delay", "at", "connection")
+TRIGGER_OPTIONS = ("key", "delay", "at", "connection", "labels")
 
 
 class Host(EngineHost, Protocol):
@@ -137,7 +138,7 @@ class Pipeline(Blueprint):
                     f"{self.name}.trigger(): there is no option {name!r}; options of steps are given where the "
                     f"step is{nearest(name, TRIGGER_OPTIONS)}"
                 )
-        given = read_options(self.name, self.overrides)
+        given = read_options(self.name, {k: v for k, v in self.overrides.items() if k != "labels"})
         new = NewRun(
             new_id(),
             self.runnable,
@@ -145,6 +146,7 @@ class Pipeline(Blueprint):
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
             due_at=cast("int | None", given.get("at")),
+            labels=read_labels(self.name, self.overrides.get("labels")),
         )
         return new, given.get("connection")
 

@@ -35,6 +35,7 @@ LIST = "SELECT id FROM {runs} WHERE id < :before"
 BY_PIPELINE = " AND pipeline = :pipeline"
 BY_STATUS = " AND status = :status"
 BY_KEY = " AND run_key = :key"
+BY_LABEL = " AND id IN (SELECT run_id FROM {run_labels} WHERE label = :label)"
 NEWEST = " ORDER BY id DESC LIMIT :limit"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
@@ -81,7 +82,12 @@ def runs_of(tx: Transaction, pipeline: str) -> list[tuple[str, None, str, str]]:
 
 
 def ids_of_runs(
-    tx: Transaction, pipeline: str | None, status: str | None, key: str | None, limit: int
+    tx: Transaction,
+    pipeline: str | None,
+    status: str | None,
+    key: str | None,
+    limit: int,
+    label: str | None = None,
 ) -> list[str]:
     """The newest runs first."""
     if status is not None and status not in list(RunStatus):
@@ -92,6 +98,7 @@ def ids_of_runs(
     template += BY_PIPELINE if pipeline is not None else ""
     template += BY_STATUS if status is not None else ""
     template += BY_KEY if key is not None else ""
-    given = {"pipeline": pipeline, "status": status, "key": key}
+    template += BY_LABEL if label is not None else ""
+    given = {"pipeline": pipeline, "status": status, "key": key, "label": label}
     wanted = {name: value for name, value in given.items() if value is not None}
     return [str(id) for (id,) in tx.rows(template + NEWEST, before=LAST_ID, limit=limit, **wanted)]

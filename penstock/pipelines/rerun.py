@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
-from penstock.pipelines import reading, trigger
+from penstock.pipelines import labels, reading, trigger
 from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.trigger import NewRun
@@ -23,4 +23,5 @@ def rerun(desk: Desk, tx: Transaction, old: str, new: str, current: Current, arg
     if lacking:
         raise ActionRefused(f"run {old} cannot be run again with its arguments: {lacking[0]}: give args=")
     trigger.open_runs(desk, tx, [NewRun(new, current.definition, given, rerun_of=old)])
+    labels.copy(tx, old, new)
     audit.of_run(tx, "rerun", old, new_run=new, new_arguments=args is not None or None)

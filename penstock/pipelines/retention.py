@@ -21,6 +21,7 @@ ORDER BY r.ended_at, r.id LIMIT 1
 STEPS = "SELECT id FROM {jobs} WHERE run_id = :run LIMIT :limit"
 OF_A_RUN = (
     "DELETE FROM {joins} WHERE run_id = :run",
+    "DELETE FROM {run_labels} WHERE run_id = :run",
     "DELETE FROM {signals} WHERE run_id = :run",
     "DELETE FROM {element_signals} WHERE run_id = :run",
     "DELETE FROM {tuples} WHERE run_id = :run",

@@ -21,7 +21,7 @@ from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ReviveError
-from penstock.pipelines import lineage, reading, trigger
+from penstock.pipelines import labels, lineage, reading, trigger
 from penstock.pipelines.closing import follow
 from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
@@ -89,6 +89,7 @@ def revive(
         _check_failed(tx, old, only)
     tx.insert("run_keys", [{"pipeline": standing.pipeline, "run_key": key, "run_id": new}])
     inherit(tx, old, new, duplicate_context)
+    labels.copy(tx, old, new)
     definition = wiring_for(desk, tx, standing.definition).definition if current is None else current[0]
     given = args if args is not None else _adapted(old, standing.args, current)
     fresh = NewRun(new, definition, given, revived_from=old, only=only, redefined=current is not None)

@@ -43,6 +43,7 @@ class NewRun(NamedTuple):
     rerun_of: str | None = None
     due_at: int | None = None
     """When it is to start, in microseconds of the database's clock; instead of a delay."""
+    labels: tuple[str, ...] = ()
     waits: bool = False
     """It does not start by itself, but when those that it follows have ended."""
 
@@ -110,6 +111,7 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
     begun, later = [new for new in news if new.starts_now], [new for new in news if not new.starts_now]
     tx.insert("runs", [_row(new) for new in begun], created_at="{now}", started_at="{now}")
     tx.insert("runs", [_row(new) for new in later], created_at="{now}")
+    tx.insert("run_labels", [{"label": label, "run_id": new.id} for new in news for label in new.labels])
     application = Application(desk, tx)
     trace = desk.trace(tx)
     for new in news:

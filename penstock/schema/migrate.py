@@ -20,12 +20,19 @@ from sqlalchemy.schema import CreateTable
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005
+from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006
 from penstock.schema.migrations.names import Names
 
 Upgrade = Callable[[Operations, Names], None]
 
-MIGRATIONS: tuple[Upgrade, ...] = (v0001.upgrade, v0002.upgrade, v0003.upgrade, v0004.upgrade, v0005.upgrade)
+MIGRATIONS: tuple[Upgrade, ...] = (
+    v0001.upgrade,
+    v0002.upgrade,
+    v0003.upgrade,
+    v0004.upgrade,
+    v0005.upgrade,
+    v0006.upgrade,
+)
 LATEST = len(MIGRATIONS)
 
 

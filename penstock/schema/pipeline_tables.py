@@ -16,6 +16,7 @@ def define(metadata: MetaData, prefix: str) -> None:
     """Add the tables of pipelines."""
     _definitions(metadata, prefix)
     _runs(metadata, prefix)
+    _names_of_runs(metadata, prefix)
     _joins(metadata, prefix)
     _advancements(metadata, prefix)
     _timers(metadata, prefix)
@@ -65,6 +66,9 @@ def _runs(metadata: MetaData, prefix: str) -> None:
     Index(f"{prefix}runs_ended", runs.c.ended_at, runs.c.id)
     is_child = sql("parent_run_id IS NOT NULL")
     Index(f"{prefix}runs_children", runs.c.parent_run_id, postgresql_where=is_child, sqlite_where=is_child)
+
+
+def _names_of_runs(metadata: MetaData, prefix: str) -> None:
     Table(
         f"{prefix}run_keys",
         metadata,
@@ -72,6 +76,13 @@ def _runs(metadata: MetaData, prefix: str) -> None:
         Column("run_key", name(KEY_LENGTH), primary_key=True),
         Column("run_id", identifier(), nullable=False),
     )
+    labels = Table(
+        f"{prefix}run_labels",
+        metadata,
+        Column("label", name(), primary_key=True),
+        Column("run_id", identifier(), primary_key=True),
+    )
+    Index(f"{prefix}run_labels_run", labels.c.run_id)
 
 
 def _joins(metadata: MetaData, prefix: str) -> None:

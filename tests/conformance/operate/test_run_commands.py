@@ -179,16 +179,20 @@ def test_runs_are_listed_and_filtered(cli: Cli) -> None:
     assert "no runs" in cli.on("runs").text
     assert cli.on("runs", "--json").json == []
     good, bad = cli.trigger("pack", [1]), cli.trigger("pack", [-1])
-    other = cli.app.pipelines["approve"].options(key="one").trigger(1)
+    cli.run("approve", "1", "--key", "one", "--label", "vip", "--label", "tenant:7")
+    (other,) = cli.app.runs(key="one")
     drain(cli.app)
     assert [row["id"] for row in cli.on("runs", "--json").json] == [other.id, bad.id, good.id]
     for options, wanted in (
         (("--pipeline", "pack"), [bad.id, good.id]),
         (("--status", "halted"), [bad.id]),
         (("--key", "one"), [other.id]),
+        (("--label", "vip"), [other.id]),
+        (("--label", "none"), []),
         (("--limit", "1"), [other.id]),
     ):
         assert [row["id"] for row in cli.on("runs", *options, "--json").json] == wanted
+    assert "labels: tenant:7, vip" in cli.on("show", other.id).text
     text = cli.on("runs", "--status", "halted").text
     assert bad.id in text
     assert "retries_exhausted" in text
