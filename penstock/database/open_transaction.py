@@ -9,64 +9,82 @@ from typing import Any
 import psycopg
 
 from penstock.database.dialect import Farewell
-from penstock.database.wire import IdLoader, Wire
+from penstock.database.wire import Answer, IdLoader, Wire
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
 class OpenTransaction:
-    """Goes by the wire; once it is lent to SQLAlchemy, through psycopg's cursors."""
+    """Goes by the wire; once it is lent to SQLAlchemy, through psycopg's cursors.
 
-    __slots__ = ("_begin", "_block", "_lent", "_pipeline", "driver", "wire")
+    What is sent in one journey is a transaction by itself. So BEGIN is sent when somebody waits before the end, and
+    not before: a transaction of one journey has neither BEGIN nor COMMIT, and one without statements costs nothing.
+    """
 
-    def __init__(self, driver: Any, wire: Wire, begin: str | None) -> None:
+    __slots__ = ("_begun", "_block", "_lent", "_pipeline", "_unsent", "driver", "wire")
+
+    def __init__(self, driver: Any, wire: Wire, block: bool) -> None:
         self.driver = driver
         self.wire = wire
-        self._block = begin is not None
-        self._begin = begin
-        """Sent with the first statement: a transaction without any costs nothing."""
+        self._block = block
+        self._begun = False
+        self._unsent: list[Answer] = []
         self._lent: ExitStack | None = None
         self._pipeline: psycopg.Pipeline | None = None
 
     def execute(self, sql: str, values: Sequence[object]) -> Any:
-        begin, self._begin = self._begin, None
         if self._lent is not None:
-            return self._with_cursors(begin, sql, values)
-        if begin is not None:
-            self.wire.send(begin, ())
-        return self.wire.send(sql, values)
+            return self._with_cursors(sql, values)
+        answer = self.wire.write(sql, values)
+        if self._begun:
+            self.wire.post(answer)
+        else:
+            self._unsent.append(answer)
+        return answer
 
-    def _with_cursors(self, begin: str | None, sql: str, values: Sequence[object]) -> Any:
-        if begin is not None:
-            self.driver.execute(begin)
+    def _with_cursors(self, sql: str, values: Sequence[object]) -> Any:
         cursor = psycopg.RawCursor(self.driver)
         cursor.adapters.register_loader("uuid", IdLoader)
         return cursor.execute(sql, values)
 
+    def send(self) -> None:
+        """What was executed so far is on its way, and will not be all."""
+        if self._unsent and self._block:
+            self.wire.send("BEGIN")
+            self._begun = True
+        self._post()
+
+    def _post(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for answer in unsent:
+            self.wire.post(answer)
+
     def lend(self) -> None:
         if self._lent is None:
+            self.send()
             self.wire.leave()
             if self.wire.pgconn.transaction_status == IDLE:
                 self.driver.autocommit = True  # we begin and commit, not the driver
             self._lent = ExitStack()
             self._pipeline = self._lent.enter_context(self.driver.pipeline())
-        begin, self._begin = self._begin, None
-        if begin is not None:
-            self.driver.execute(begin)
+            if self._block and not self._begun:
+                self.driver.execute("BEGIN")
+                self._begun = True
 
     def wait(self) -> None:
         if self._pipeline is not None:
             self._pipeline.sync()
         else:
+            self.send()
             self.wire.wait()
 
     def commit(self, farewells: Sequence[Farewell]) -> None:
-        if self._block and self._begin is None:
+        self._post()
+        if self._begun:
             self.execute("COMMIT", ())
-        self._begin = None
         if self._lent is not None:
             self._return()
-        elif farewells and not self._block:
+        elif farewells and not self._begun:
             self.wire.part()
         for sql, parameters in farewells:
             self.wire.send(sql, list(parameters.values()))
@@ -76,13 +94,13 @@ class OpenTransaction:
         if self.wire.broken:
             self.driver.close()
             return
-        self._begin = None
+        self._unsent.clear()
         with suppress(psycopg.Error):
             if self._lent is not None:
                 self._return()
             self.wire.leave()
         if self.wire.pgconn.transaction_status != IDLE:
-            self.wire.send("ROLLBACK", ())
+            self.wire.send("ROLLBACK")
         self.wire.leave()
 
     def _return(self) -> None:

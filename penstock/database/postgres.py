@@ -95,7 +95,7 @@ class Postgres:
         if driver.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
             # In the middle of a journey no other timeout counts: whoever freezes there must not keep its locks.
             wanted["transaction_timeout"] = str(self._longest)
-        opened = OpenTransaction(driver, self._wire(driver), None)
+        opened = OpenTransaction(driver, self._wire(driver), block=False)
         for name, value in wanted.items():
             opened.execute(f"SET {name} = {value}", ())
         opened.commit(())
@@ -128,18 +128,19 @@ class Postgres:
             driver.autocommit = True
             driver.execute(self.pooled_begin + (BY_INDEX_HERE if driver in self._dedicated else ""))
             return None
-        return OpenTransaction(driver, self._wire(driver), "BEGIN")
+        return OpenTransaction(driver, self._wire(driver), block=True)
 
     def begin_single(self, driver: Any) -> object:
         if self.pooled_begin:
             return self.begin(driver)
-        return OpenTransaction(driver, self._wire(driver), None)
+        return OpenTransaction(driver, self._wire(driver), block=False)
 
     def begin_reading(self, driver: Any) -> object:
         return self.begin_single(driver)
 
     def hasten(self, opened: object) -> None:
         if isinstance(opened, OpenTransaction):
+            opened.send()
             opened.wire.pgconn.flush()
 
     def wait(self, opened: object) -> None:

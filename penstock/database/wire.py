@@ -22,6 +22,8 @@ from psycopg.types.string import TextLoader
 from penstock.database.dialect import Row
 
 UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
+OFF = PipelineStatus.OFF
+FATAL_ERROR, PIPELINE_SYNC = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
 DONE = frozenset({int(ExecStatus.TUPLES_OK), int(ExecStatus.COMMAND_OK)})
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
@@ -36,11 +38,14 @@ class _Context(NamedTuple):
 
 
 class Answer:
-    """What a statement will have come to, once it has been waited for."""
+    """A statement, and what it will have come to once it has been waited for."""
 
-    __slots__ = ("_result", "_transformer")
+    __slots__ = ("_result", "_transformer", "kinds", "sql", "texts")
 
-    def __init__(self, transformer: Any) -> None:
+    def __init__(self, transformer: Any, sql: str, parameters: Sequence[Parameter]) -> None:
+        self.sql = sql
+        self.texts = [text for text, _ in parameters]
+        self.kinds = tuple([kind for _, kind in parameters])
         self._transformer = transformer
         self._result: Any = None
 
@@ -80,21 +85,27 @@ class Wire:
         self.broken = False
         """A wait was broken off: what comes next on this connection belongs to nobody."""
 
-    def send(self, sql: str, values: Sequence[object]) -> Answer:
+    def write(self, sql: str, values: Sequence[object]) -> Answer:
+        """A statement that is ready to be posted."""
+        return Answer(self._transformer, sql, [ENCODERS[type(value)](value) for value in values])
+
+    def post(self, answer: Answer) -> None:
         """Have a statement executed after those before it. Its answer comes with the next `wait`."""
         pgconn = self.pgconn
-        if pgconn.pipeline_status == PipelineStatus.OFF:
+        if pgconn.pipeline_status == OFF:
             pgconn.enter_pipeline_mode()
-        encoded = [ENCODERS[type(value)](value) for value in values]
-        key = (sql, tuple([kind for _, kind in encoded]))
+        key = (answer.sql, answer.kinds)
         name = self._names.get(key)
         if name is None:
             name = self._names[key] = b"penstock_%d" % next(self._numbers)
-            pgconn.send_prepare(name, sql.encode(), key[1])
+            pgconn.send_prepare(name, answer.sql.encode(), answer.kinds)
             self._expected.append(_Preparation(key))
-        pgconn.send_query_prepared(name, [text for text, _ in encoded])
-        answer = Answer(self._transformer)
+        pgconn.send_query_prepared(name, answer.texts)
         self._expected.append(answer)
+
+    def send(self, sql: str, values: Sequence[object] = ()) -> Answer:
+        answer = self.write(sql, values)
+        self.post(answer)
         return answer
 
     def part(self) -> None:
@@ -117,6 +128,10 @@ class Wire:
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")
             if type(expected) is _Commit:
+                if result.status == FATAL_ERROR:  # of the commit itself
+                    error = error or error_from_result(result)
+                    while result is None or result.status != PIPELINE_SYNC:
+                        result = receive()
                 continue
             if receive() is not None:
                 raise psycopg.OperationalError("more answers than there were questions")
@@ -132,7 +147,7 @@ class Wire:
     def leave(self) -> None:
         """Give the connection back to the driver."""
         self.wait()
-        if self.pgconn.pipeline_status != PipelineStatus.OFF:
+        if self.pgconn.pipeline_status != OFF:
             self.pgconn.exit_pipeline_mode()
 
     def _problem(self, expected: Answer | _Preparation | _Commit, result: Any) -> psycopg.Error | None:

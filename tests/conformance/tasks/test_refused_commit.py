@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import Penstock
@@ -32,6 +33,30 @@ def test_a_transaction_that_the_database_rolled_back_by_itself_frees_the_gate(
         _fill_the_disk(tx)
 
     assert _written_by_another_thread(app)
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["one journey", "two journeys"])
+@pytest.mark.parametrize("farewell", [False, True], ids=["alone", "with a farewell"])
+def test_what_fails_at_the_commit_itself_fails_the_transaction(
+    app_on: Callable[..., Penstock], postgres_url: str, waits: bool, farewell: bool
+) -> None:
+    app = app_on(postgres_url)
+    unique = "UNIQUE (x) DEFERRABLE INITIALLY DEFERRED"
+    app.database.in_transaction(lambda tx: tx.run(f"CREATE TABLE numbers (x int, {unique})"))
+
+    def write(tx: Transaction) -> None:
+        tx.run("INSERT INTO numbers VALUES (1)")
+        if waits:
+            tx.rows("SELECT 1")
+        tx.run("INSERT INTO numbers VALUES (1)")
+        if farewell:
+            tx.afterwards("SELECT 1")
+
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        app.database.in_transaction(write)
+    assert app.database.read(lambda tx: tx.rows("SELECT x FROM numbers")) == []
+    app.database.in_transaction(lambda tx: tx.run("INSERT INTO numbers VALUES (2)"))
+    assert app.database.read(lambda tx: tx.rows("SELECT x FROM numbers")) == [(2,)]
 
 
 def _refuse(_dialect: Sqlite, _driver: Any, *_: object) -> None:
