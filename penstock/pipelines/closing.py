@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from penstock.database.dialect import Ahead
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines import abandoning, budget, callbacks, followers, signals, stopping, timers
 from penstock.pipelines.apply import Application, RunChange
@@ -19,6 +19,7 @@ from penstock.pipelines.changes import RunMode
 from penstock.pipelines.definition import Running, Strategy
 from penstock.pipelines.desk import Desk, Mode
 from penstock.pipelines.ending import RunState, status_of
+from penstock.pipelines.presuming import all_as_usual, succeed
 from penstock.pipelines.results import result_text
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.waiting import Conclusion, conclude
@@ -120,12 +121,17 @@ def _settle_runs(application: Application) -> list[Ended]:
     if not changes:
         return []
     tx = application.tx
+    if tx.presumes and all_as_usual(application.runs, changes):
+        succeed(tx, list(changes))
+        usual = [RunEnd(application.runs[id], RunStatus.SUCCEEDED, (), None) for id in changes]
+        return _end(application, usual, ())
     groups: dict[tuple[_Row, RunStatus, bool], list[str]] = defaultdict(list)
     ends: list[RunEnd] = []
     locked = tx.ahead(LOCK, ids=sorted(changes))
     ending = [id for id, change in changes.items() if change.ended or change.abandoned]
-    following = followers.ask(tx, ending) if ending else None
-    for id, *stored in locked():
+    asked = followers.ask(tx, ending) if ending else None
+    rows, following = locked(), asked() if asked is not None else ()
+    for id, *stored in rows:
         row, change, run = _read(stored), changes[id], application.runs[id]
         if row.ended:
             continue
@@ -141,7 +147,7 @@ def _settle_runs(application: Application) -> list[Ended]:
     for (row, status, ended), ids in groups.items():
         _write(tx, row, status, ended, ids)
     more = signals.arrange(application, {id: change.waits for id, change in changes.items() if change.waits})
-    return more + (_end(application, ends, following) if ends and following is not None else [])
+    return more + (_end(application, ends, following) if ends else [])
 
 
 def _read(stored: Sequence[object]) -> _Row:
@@ -211,7 +217,7 @@ def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequ
     )
 
 
-def _end(application: Application, ends: Sequence[RunEnd], following: Ahead) -> list[Ended]:
+def _end(application: Application, ends: Sequence[RunEnd], following: Sequence[Row]) -> list[Ended]:
     desk, tx = application.desk, application.tx
     for end in ends:
         callbacks.enqueue(desk, tx, end.run, end.status, end.reasons)

@@ -83,6 +83,8 @@ class Origin(NamedTuple):
     """Of the steps that failed before, do this one again and no other."""
     redefined: bool = False
     """Revived with the app's own definition; so are its children."""
+    parent_job: str | None = None
+    """The step that it is, if it is a child."""
 
 
 class Mode(NamedTuple):

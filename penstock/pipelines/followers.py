@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.database.dialect import Ahead
+from penstock.database.dialect import Ahead, Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines import timers
 from penstock.pipelines.desk import Desk
@@ -19,8 +19,8 @@ def ask(tx: Transaction, ending: Sequence[str]) -> Ahead:
     return tx.ahead(DOWNSTREAM, ids=sorted(ending))
 
 
-def wake(desk: Desk, tx: Transaction, asked: Ahead) -> None:
+def wake(desk: Desk, tx: Transaction, followers: Sequence[Row]) -> None:
     """Have them looked at."""
-    for (downstream,) in asked():
+    for (downstream,) in followers:
         timers.set(tx, timers.CHAIN, str(downstream))
         desk.tell_chores(tx)

@@ -20,7 +20,7 @@ from penstock.values.jsontext import loads
 
 MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
 ORIGINS = """
-SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined FROM {runs}
+SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined, parent_job_id FROM {runs}
 WHERE id {among:ids:uuid}
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
@@ -45,6 +45,7 @@ class RunView:
     revived_from: str | None = None
     only: str | None = None
     redefined: bool = False
+    is_child: bool = False
     reserved: int | None = None
     """Steps that expands have been granted; known once it was asked for (see `budget`)."""
     _params: Mapping[str, object] | None = None
@@ -114,6 +115,7 @@ def view(
         origin.revived_from,
         origin.only,
         bool(origin.redefined),
+        origin.parent_job is not None,
     )
 
 

@@ -123,6 +123,7 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
                 new.revived_from,
                 new.only,
                 new.redefined,
+                new.parent_job,
             )
             trace.modes[new.id] = Mode("running", False, new.definition.hash)
             _begin(application, view(desk, tx, new.id, origin))

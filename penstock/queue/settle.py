@@ -117,11 +117,11 @@ def _fused(
         for a in attempts
         if a.outcome.kind is OutcomeKind.SUCCEEDED and a.outcome.reason is None
     }
+    tx.presumes = tx.presumes and len(simple) == len(attempts)
+    if tx.presumes:
+        return _presumed(tx, attempts, process, finished_tokens)
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
-    if tx.presumes and len(simple) == len(attempts):
-        return _presumed(tx, attempts, process, finished_tokens)
-    tx.presumes = False
     rows = [_success(attempt) for attempt in simple.values()]
     found = tx.dialect.succeed(tx, rows, process, finished_tokens)
     runs = {attempt.claim.run_id for attempt in simple.values()} - {None}
@@ -144,7 +144,6 @@ def _presumed(
     """All claims stand, and their runs go on as before; or this transaction fails. Nobody waits to know."""
     tx.dialect.succeed(tx, [_success(attempt) for attempt in attempts], process, finished_tokens)
     modes = presume.runs_go_on(tx, [attempt.claim for attempt in attempts], process)
-    tx.presumes = False  # what is settled later in this transaction is another matter
     return Settled(list(attempts), [], list(attempts), modes, registered=True if modes else None)
 
 

@@ -189,7 +189,7 @@ class Pump(Service, Generic[C, F]):
     ) -> list[C]:
         try:
             with self.database.transaction(self.link, single=single) as tx:
-                tx.presumes = presuming and self.source.own_tables
+                tx.presumes = presuming and self.source.own_tables and self.database.dialect.fuses
                 result = work(tx, *args)
         except BaseException:
             self.source.rolled_back()
