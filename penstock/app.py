@@ -23,6 +23,7 @@ from penstock.pipelines.declaring import Pipelines
 from penstock.pipelines.run import Run
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
+from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow, NewJob, lanes_of
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.reconcile import visits
@@ -61,6 +62,7 @@ class Penstock(Pipelines, Operating):
         self._open_pipelines()
         self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
         self.hydrate: Hydrate | None = self.engine.hydrate
+        self.foresee: Foresee | None = self.engine.foresee
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
         self._prepared = False

@@ -134,7 +134,7 @@ class Dialect(Protocol):
         limit: int,
         token: int,
         process: str,
-    ) -> list[Row]:
+    ) -> Ahead:
         """Move up to `limit` ready jobs to this claim; see `penstock.queue.claim`."""
 
     def succeed(

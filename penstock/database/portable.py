@@ -76,12 +76,12 @@ class ByCursor:
         limit: int,
         token: int,
         process: str,
-    ) -> list[Row]:
+    ) -> Ahead:
         if not tx.rows(REGISTERED, process=process):
-            return []
+            return list
         picked = _pick(tx, lanes, tasks, limit)
         if not picked:
-            return []
+            return list
         ids = list(dict.fromkeys(job_id for _, _, _, job_id in picked))
         tx.run(self.remove, seqs=[seq for _, _, seq, _ in picked])
         tx.run(HOLD, ids=ids, token=token, process=process)
@@ -90,7 +90,10 @@ class ByCursor:
             receipt = to_json([job_id for job_id in ids if job_id in held]).decode()
             tx.run(RECEIPT, token=token, process=process, job_ids=receipt)
         nothing = (None,) * 11
-        return [(job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked]
+        taken = [
+            (job_id, queue, tier, seq, *held.get(job_id, nothing)) for queue, tier, seq, job_id in picked
+        ]
+        return lambda: taken
 
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]

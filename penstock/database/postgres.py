@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from pydantic_core import to_json
 
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Row, TableWrite, Writes
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, TableWrite, Writes
 from penstock.database.fused import ALL_SUCCEED, SUCCEED, TAKE_READY
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Renderer
@@ -192,9 +192,9 @@ class Postgres:
         limit: int,
         token: int,
         process: str,
-    ) -> list[Row]:
+    ) -> Ahead:
         wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
-        return tx.rows(
+        return tx.ahead(
             TAKE_READY,
             lanes=to_json(wanted).decode(),
             tasks=_names(tuple(tasks)),

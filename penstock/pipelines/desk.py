@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from penstock.database.dialect import Ahead
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.options import TaskOptions
@@ -105,6 +106,8 @@ class Trace:
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
+    foreseen: Ahead | None = None
+    """The runs of a claim, asked for along with it (see `runs.foresee`)."""
     offer: Offer | None = None
     """Who would hold new steps at once."""
     calls: bool = False

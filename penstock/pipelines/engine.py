@@ -12,7 +12,7 @@ from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError
-from penstock.pipelines import closing, hydrate, trigger
+from penstock.pipelines import closing, hydrate, runs, trigger
 from penstock.pipelines.chores import Chores
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.desk import Host as DeskHost
@@ -62,6 +62,10 @@ class Engine:
     def hydrate(self, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
         """Claims with their arguments; without those that are not to start."""
         return hydrate.hydrate(self.desk, tx, claims, by_reading)
+
+    def foresee(self, tx: Transaction, token: int) -> None:
+        """Ask for what will have to be known of the runs of a claim."""
+        runs.foresee(self.desk, tx, token)
 
     def work_off(self, most: int = 1000) -> None:
         """Do what is due for runs now, instead of leaving it to the workers."""

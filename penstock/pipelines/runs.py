@@ -10,18 +10,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.pipelines.changes import RunMode
-from penstock.pipelines.desk import Desk, Mode, Origin
+from penstock.pipelines.desk import Desk, Mode, Origin, Trace
 from penstock.pipelines.plan import RunFacts
 from penstock.pipelines.wiring import Wiring, wiring_of
 from penstock.values.jsontext import loads
 
 MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
-ORIGINS = """
-SELECT id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined, parent_job_id FROM {runs}
-WHERE id {among:ids:uuid}
+COLUMNS = "id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined, parent_job_id"
+ORIGINS = f"SELECT {COLUMNS} FROM {{runs}} WHERE id {{among:ids:uuid}}"
+# By the receipt of the claim, which is written by the statement before this one. For PostgreSQL, which has claims that
+# are one statement.
+OF_CLAIM = f"""
+SELECT {COLUMNS} FROM {{runs}} WHERE id IN (
+  SELECT j.run_id FROM {{claims}} c CROSS JOIN LATERAL json_array_elements_text(CAST(c.job_ids AS json)) AS held(id)
+  JOIN {{jobs}} j ON j.id = CAST(held.id AS uuid) WHERE c.token = :token)
 """
 DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
 
@@ -65,6 +71,10 @@ class RunView:
 def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:
     """The runs with these ids, at most two queries for all of them; those that are gone are left out."""
     trace = desk.trace(tx)
+    if trace.foreseen is not None:
+        foreseen, trace.foreseen = trace.foreseen(), None
+        for row in foreseen:
+            _learn(desk, trace, row)
     known = {id: origin for id in ids if (origin := desk.origin(id)) is not None}
     wanted = sorted([id for id in known if id not in trace.modes])
     if wanted:
@@ -73,12 +83,23 @@ def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]
     origins = {id: known[id] for id in known if id in trace.modes and _fits(known[id], trace.modes[id])}
     unknown = sorted(set(ids) - origins.keys())
     if unknown:
-        for id, mode, paused, *lasting in tx.rows(ORIGINS, ids=unknown):
-            origins[id] = Origin(*lasting)
-            seen = trace.modes.get(id) or Mode(mode, paused is not None, "")
-            trace.modes[id] = seen._replace(definition=origins[id].definition)
-            desk.remember(id, origins[id])
+        for row in tx.rows(ORIGINS, ids=unknown):
+            origins[row[0]] = _learn(desk, trace, row)
     return {id: _seen(desk, tx, id, origins[id], trace.modes[id]) for id in ids if id in origins}
+
+
+def foresee(desk: Desk, tx: Transaction, token: int) -> None:
+    """Ask for the runs of the claim that was sent just before."""
+    desk.trace(tx).foreseen = tx.ahead(OF_CLAIM, token=token)
+
+
+def _learn(desk: Desk, trace: Trace, row: Row) -> Origin:
+    id, mode, paused, *lasting = row
+    origin = Origin(*lasting)
+    seen = trace.modes.get(id) or Mode(mode, paused is not None, "")
+    trace.modes[id] = seen._replace(definition=origin.definition)
+    desk.remember(id, origin)
+    return origin
 
 
 def _fits(origin: Origin, now: Mode) -> bool:

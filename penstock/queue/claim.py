@@ -7,7 +7,7 @@ in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydantic_core import to_json
 
@@ -18,15 +18,30 @@ from penstock.queue.jobs import Claim, Offer
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
 LOWEST_TIER = -(2**31)
+Foresee = Callable[[Transaction, int], None]
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
 
 
 def claim(
-    tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], limit: int, token: int, process: str
+    tx: Transaction,
+    lanes: Sequence[Lane],
+    tasks: Sequence[str],
+    limit: int,
+    token: int,
+    process: str,
+    foresee: Foresee | None = None,
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
-    """The jobs now held, most urgent first, and the highest sequence met in each lane."""
+    """The jobs now held, most urgent first, and the highest sequence met in each lane.
+
+    `foresee` asks for what will have to be known of them, by the token: that travels with the claim.
+    """
     tx.stage("claim")
-    rows = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process) if lanes and tasks else []
+    if not lanes or not tasks:
+        return [], {}
+    taken = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process)
+    if foresee is not None:
+        foresee(tx, token)
+    rows = taken()
     floors: dict[tuple[str, int], int] = {}
     claims: list[Claim] = []
     # A job that was cancelled and retried may still have its old place in the queue beside the new one.

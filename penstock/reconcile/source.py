@@ -80,7 +80,7 @@ class RowSource:
             self._fetch = Fetch(self.reconciler, self.database.engine)
         return self._fetch
 
-    def claim(self, tx: Transaction, limit: int) -> list[Item]:
+    def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Item]:
         tx.stage("claim_rows")
         with self._lock:
             again = self._trying = sorted(self._again)[:limit]

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from penstock.database.engine import Database
 from penstock.doors import Doors
+from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.definition import Reconciler
@@ -26,6 +27,7 @@ class Host(Protocol):
     doors: Doors
     follow: Follow
     hydrate: Hydrate | None
+    foresee: Foresee | None
     limited: dict[str, TaskLimits]
     reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]

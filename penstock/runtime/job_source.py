@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
 from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
+from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import ENDED, READY, Wakeups
@@ -92,6 +94,7 @@ class JobSource:
         hydrate: Hydrate | None = None,
         one_statement: bool = False,
         limited: Mapping[str, TaskLimits] = NO_LIMITS,
+        foresee: Foresee | None = None,
     ) -> None:
         self.one_statement = one_statement
         self.process = process
@@ -101,6 +104,7 @@ class JobSource:
         self.stream = stream
         self.follow = follow
         self.hydrate = hydrate
+        self.foresee = foresee
         self.limiter = Limiter(limited, process, wakeups, follow)
         self.holdings = Holdings()
         self._touched: set[str] = set()
@@ -111,6 +115,8 @@ class JobSource:
         self._dropped: list[Claim] = []
         self._floors: dict[tuple[str, int], int] = {}
         self._seconds = 0.0
+        self._steps_lately = False
+        """There were steps of runs in the last claim that was not empty: then there will be in the next."""
 
     def settle(self, tx: Transaction, finished: Sequence[Attempt], room: int = 0) -> list[Claim]:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
@@ -129,13 +135,16 @@ class JobSource:
         tasks = frozenset(self.tasks()) - self.limiter.limited.keys()
         return Offer(self.process(), new_token(), tasks, room, queues)
 
-    def claim(self, tx: Transaction, limit: int) -> list[Claim]:
+    def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Claim]:
         began = time.monotonic()
         self.met = False
-        claims = self._take(tx, self.lanes.above_floor(limit, self._busy()), limit)
+        foresee = self.foresee if alone and self._steps_lately else None
+        claims = self._take(tx, self.lanes.above_floor(limit, self._busy()), limit, foresee)
         if self.lanes.sweep_is_due(found=len(claims), wanted=limit):
             claims += self._sweep(tx, limit - len(claims), claims)
         self._claimed = [*self._claimed, *claims]
+        if claims:
+            self._steps_lately = any(claim.run_id is not None for claim in claims)
         self._seconds = time.monotonic() - began
         return claims
 
@@ -175,10 +184,14 @@ class JobSource:
         self.lanes.swept(found, time.monotonic() - began)
         return claims
 
-    def _take(self, tx: Transaction, lanes: Sequence[object], limit: int) -> list[Claim]:
+    def _take(
+        self, tx: Transaction, lanes: Sequence[Lane], limit: int, foresee: Foresee | None = None
+    ) -> list[Claim]:
         if not lanes:
             return []
-        claims, floors = queue_claim.claim(tx, lanes, self.tasks(), limit, new_token(), self.process())  # type: ignore[arg-type]
+        claims, floors = queue_claim.claim(
+            tx, lanes, self.tasks(), limit, new_token(), self.process(), foresee
+        )
         for lane, seq in floors.items():
             self._floors[lane] = max(seq, self._floors.get(lane, 0))
         self.met = self.met or bool(floors)

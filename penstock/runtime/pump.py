@@ -161,24 +161,29 @@ class Pump(Service, Generic[C, F]):
             claims = self._look(tx, limit)
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
-    def _look(self, tx: Transaction, limit: int) -> list[C]:
+    def _look(self, tx: Transaction, limit: int, alone: bool = False) -> list[C]:
         self._nothing_waits = False
-        claims = self.source.claim(tx, limit)
+        claims = self.source.claim(tx, limit, alone)
         self._met, self._found = bool(claims) or self.source.met, len(claims)
         self._nothing_waits, self._asked_at = len(claims) < limit, time.monotonic()
         return claims
 
     def _claim_alone(self, limit: int) -> list[C]:
-        """The short way for an idle worker: one journey to the database."""
-        claims = self._transact(self._look, limit, single=True)
-        if self.source.is_complete(claims):
-            return claims
+        """The short way for an idle worker: one journey to the database, or as few as reading takes."""
+        held: list[C] = []
+        read = self._transact(self._look_and_read, limit, held, single=True)
+        if read or not held:
+            return read
         try:
-            read = self._transact(self.source.complete, claims, True, single=True)
-            return read or self._transact(self.source.complete, claims)
+            return self._transact(self.source.complete, held)
         except BaseException:
-            self.source.forget(claims)
+            self.source.forget(held)
             raise
+
+    def _look_and_read(self, tx: Transaction, limit: int, held: list[C]) -> list[C]:
+        """What is `held` is committed once it is answered; if reading fails after that, `recover` gives it back."""
+        held += self._look(tx, limit, alone=True)
+        return held if self.source.is_complete(held) else self.source.complete(tx, held, True)
 
     def _transact(
         self,

@@ -33,8 +33,8 @@ class Source(Protocol[C, F]):
     own_tables: bool
     """The work is in tables of ours: nothing is known about the user's, so nothing is said about finding their rows."""
 
-    def claim(self, tx: Transaction, limit: int) -> list[C]:
-        """Take up to `limit` pieces of work."""
+    def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[C]:
+        """Take up to `limit` pieces of work. `alone`: there is nothing else in this transaction."""
 
     def is_complete(self, claims: Sequence[C]) -> bool:
         """Everything needed to run these is at hand."""

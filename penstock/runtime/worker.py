@@ -135,6 +135,7 @@ class Worker:
             app.hydrate,
             dialect.fuses,
             app.limited,
+            app.foresee,
         )
 
     def _make_crew(self) -> Crew:

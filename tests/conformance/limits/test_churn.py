@@ -27,7 +27,7 @@ class Counted:
 
     def take(self, *args: Any) -> Any:
         found = self._take(*args)
-        self.taken += len(found)
+        self.taken += len(found())
         return found
 
 

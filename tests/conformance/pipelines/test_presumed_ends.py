@@ -79,7 +79,7 @@ def test_a_usual_end_is_presumed(app: Penstock, ends: Ends) -> None:
 
 def test_a_run_that_came_to_follow_it_meanwhile_is_started(app: Penstock, ends: Ends) -> None:
     async def live(_worker: Worker) -> None:
-        followers: list[Run] = []
+        followers: list[Any] = []
         after = app.flow("after").start(ends.last)
         run = await ends.meanwhile(lambda run: followers.append(run.then(after, 5)))
         assert await run.result_async(timeout=30) == 2
@@ -114,7 +114,7 @@ def test_cancelled_when_its_last_step_ends(app: Penstock, ends: Ends) -> None:
 def test_a_run_that_has_gone_wrong_before_does_not_succeed(app: Penstock, ends: Ends) -> None:
     @app.pipeline(on_failure="continue", on_complete=ends.tell)
     def both(number: int) -> Any:
-        ends.fail(number)
+        ends.fail(number)  # type: ignore[unused-coroutine]  # it is a step here
         return ends.last(number)
 
     async def live(_worker: Worker) -> None:
