@@ -49,3 +49,18 @@ SUCCEED = SUCCEED_CTES + "SELECT job_id FROM done"
 ALL_SUCCEED = (
     SUCCEED_CTES + "SELECT 1 / (CASE WHEN (SELECT count(*) FROM done) = :expected THEN 1 ELSE 0 END)"
 )
+
+# The same for one job. A recordset costs more than everything that is done with its only row.
+ONE_SUCCEEDS_CTES = """
+WITH done AS (
+  UPDATE {job_states} SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
+  WHERE job_id = CAST(:job_id AS uuid) AND token = :token AND status = 'running' AND NOT cancel_requested
+  RETURNING job_id),
+history AS (
+  INSERT INTO {executions} (job_id, generation, process_id, started_at, finished_at, outcome, output)
+  SELECT job_id, :generation, CAST(:process AS uuid), {now} - CAST(:began_ago AS bigint),
+         {now} - CAST(:ended_ago AS bigint), 'succeeded', CAST(:output AS text) FROM done),
+receipts AS (DELETE FROM {claims} WHERE token = ANY(CAST(:tokens AS bigint[])))
+"""
+ONE_SUCCEEDS = ONE_SUCCEEDS_CTES + "SELECT job_id FROM done"
+ONE_IS_TO_SUCCEED = ONE_SUCCEEDS_CTES + "SELECT 1 / (SELECT count(*) FROM done)"

@@ -13,9 +13,9 @@ import psycopg
 from pydantic_core import to_json
 
 from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, TableWrite, Writes
-from penstock.database.fused import ALL_SUCCEED, SUCCEED, TAKE_READY
+from penstock.database.fused import ALL_SUCCEED, ONE_IS_TO_SUCCEED, ONE_SUCCEEDS, SUCCEED, TAKE_READY
 from penstock.database.open_transaction import IDLE, OpenTransaction
-from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.wire import IdLoader, Wire, array_text
 
 if TYPE_CHECKING:
@@ -177,12 +177,24 @@ class Postgres:
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
+        if len(rows) == 1 and isinstance(tx.opened, OpenTransaction):
+            tx.send(self._of_one_row(tx, renderer, writes), {**rows[0], **shared})
+            return
         key = (writes, *rows[0])
         rendered = renderer.written.get(key)
         if rendered is None:
             template = _write_template(tx, writes.tables, _used(writes.tables, rows[0]))
             rendered = renderer.written[key] = renderer.render(template)
         tx.send(rendered, {"batch": to_json(rows).decode(), **shared})
+
+    def _of_one_row(self, tx: Transaction, renderer: Renderer, writes: Writes) -> Rendered:
+        """Its fields as parameters: a recordset costs more than to write what is in it."""
+        rendered = renderer.written.get((writes,))
+        if rendered is None:
+            types = _types(tx, writes.tables)
+            inserts = [_insert_one(write, types) for write in writes.tables]
+            rendered = renderer.written[writes,] = renderer.render(_together([], inserts))
+        return rendered
 
     def take_ready(
         self,
@@ -206,8 +218,11 @@ class Postgres:
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> Ahead:
-        template, expected = (ALL_SUCCEED, {"expected": len(rows)}) if tx.presumes else (SUCCEED, {})
         tokens = self.list_value(finished_tokens, "int")
+        if len(rows) == 1:
+            one = ONE_IS_TO_SUCCEED if tx.presumes else ONE_SUCCEEDS
+            return tx.ahead(one, **rows[0], process=process, tokens=tokens)
+        template, expected = (ALL_SUCCEED, {"expected": len(rows)}) if tx.presumes else (SUCCEED, {})
         batch = to_json(rows).decode()
         return tx.ahead(template, batch=batch, process=process, tokens=tokens, **expected)
 
@@ -253,14 +268,31 @@ def _used(writes: Sequence[TableWrite], row: Parameters) -> tuple[str, ...]:
 
 def _write_template(tx: Transaction, writes: Sequence[TableWrite], fields: Sequence[str]) -> str:
     """One statement: the batch as a recordset, and an INSERT … SELECT from it for each table."""
+    types = _types(tx, writes)
+    record = ", ".join(f"{name} {types.get(name, 'bigint')}" for name in fields)
+    batch = f"batch AS MATERIALIZED (SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r({record}))"
+    return _together([batch], [_insert_from_batch(write, fields, types) for write in writes])
+
+
+def _types(tx: Transaction, writes: Sequence[TableWrite]) -> dict[str, str]:
     types: dict[str, str] = {}
     for write in writes:
         types = dict(tx.column_types[write.table]) | types
-    record = ", ".join(f"{name} {types.get(name, 'bigint')}" for name in fields)
-    batch = f"batch AS MATERIALIZED (SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r({record}))"
-    inserts = [_insert_from_batch(write, fields, types) for write in writes]
-    parts = [batch] + [f"w{i} AS ({insert})" for i, insert in enumerate(inserts[:-1])]
-    return f"WITH {', '.join(parts)} {inserts[-1]}"
+    return types
+
+
+def _together(before: Sequence[str], inserts: Sequence[str]) -> str:
+    parts = [*before, *[f"w{i} AS ({insert})" for i, insert in enumerate(inserts[:-1])]]
+    return f"WITH {', '.join(parts)} {inserts[-1]}" if parts else inserts[-1]
+
+
+def _insert_one(write: TableWrite, types: Mapping[str, str]) -> str:
+    def source(match: re.Match[str]) -> str:
+        return f"CAST({match[0]} AS {types.get(match[1], 'bigint')})"
+
+    values = ", ".join([FIELD.sub(source, expression) for expression in write.columns.values()])
+    ending = " ON CONFLICT DO NOTHING" if write.ignore_duplicates else ""
+    return f"INSERT INTO {{{write.table}}} ({', '.join(write.columns)}) VALUES ({values}){ending}"
 
 
 def _insert_from_batch(write: TableWrite, fields: Sequence[str], types: Mapping[str, str]) -> str:

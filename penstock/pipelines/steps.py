@@ -43,6 +43,7 @@ STATE = {
 }
 ENDED = STATE | {"reason": ":reason", "finished_at": "{now}"}
 HELD = STATE | {"generation": "1", "token": ":token", "process_id": ":process_id", "claimed_at": "{now}"}
+RECEIPT = {"token": ":token", "process_id": ":process_id", "job_ids": ":job_ids", "claimed_at": "{now}"}
 QUEUED = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
 
 
@@ -136,15 +137,20 @@ def _write_group(
     if place == "held":
         assert offer is not None
         shared |= {"token": offer.token, "process_id": offer.process}
+        if len(steps) == 1 and (receipt := offer.close_with(steps[0].id)) is not None:
+            place = "held alone"
+            rows[0]["job_ids"] = receipt
     tx.insert_together(_writes(place), rows, shared)
 
 
 @cache
 def _writes(place: str) -> Writes:
     """The tables that a step of this place has rows in."""
-    state = {"ended": ENDED, "held": HELD}.get(place, STATE)
+    state = {"ended": ENDED, "held": HELD, "held alone": HELD}.get(place, STATE)
     writes = [TableWrite("jobs", JOB), TableWrite("job_states", state)]
-    if place == "ready":
+    if place == "held alone":
+        writes.append(TableWrite("claims", RECEIPT))
+    elif place == "ready":
         writes.append(TableWrite("availabilities", QUEUED))
     elif place == "delayed":
         writes.append(TableWrite("scheduled", QUEUED | {"due_at": "{now} + :wait"}))

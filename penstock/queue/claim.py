@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pydantic_core import to_json
-
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import Claim, Offer
+from penstock.queue.jobs import Claim, Offer, receipt_of
 
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
@@ -64,8 +62,7 @@ def is_registered(tx: Transaction, process: str) -> bool:
 
 def write_receipt(tx: Transaction, offer: Offer) -> None:
     """By this a reaper finds what was accepted of an offer."""
-    job_ids = to_json([claim.job_id for claim in offer.claims]).decode()
-    row = {"token": offer.token, "process_id": offer.process, "job_ids": job_ids}
+    row = {"token": offer.token, "process_id": offer.process, "job_ids": receipt_of(offer.claims)}
     tx.insert("claims", [row], claimed_at="{now}")
 
 

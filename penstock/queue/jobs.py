@@ -8,6 +8,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, Protocol, overload
 
+from pydantic_core import to_json
+
 from penstock.database.transaction import Transaction
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, Reason
@@ -159,6 +161,15 @@ class Offer:
     queues: dict[str, int] | None = None
     """What may be held of each queue; None: of all of them, as much as there is room for."""
     claims: list[Claim] = field(default_factory=list)
+    has_receipt: bool = False
+    """The receipt is written, along with the only step that it is for."""
+
+    def close_with(self, job_id: str) -> str | None:
+        """The receipt of an offer of which only this was taken, to be written with it: nothing more is taken then."""
+        if self.has_receipt or [claim.job_id for claim in self.claims] != [job_id]:
+            return None
+        self.has_receipt, self.room = True, 0
+        return receipt_of(self.claims)
 
     def accepts(self, task: str, queue: str) -> bool:
         """There was room for one more of these, and now it is taken."""
@@ -170,6 +181,11 @@ class Offer:
             self.queues[queue] -= 1
         self.room -= 1
         return True
+
+
+def receipt_of(claims: Sequence[Claim]) -> str:
+    """The jobs of a claim, as its receipt has them."""
+    return to_json([claim.job_id for claim in claims]).decode()
 
 
 class Follow(Protocol):

@@ -22,12 +22,22 @@ WHERE r.mode = 'running' AND r.paused_at IS NULL
 """
 
 
+AS_PRESUMED_OF_ONE = """
+SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM {runs} WHERE id = CAST(:id AS uuid) AND definition = :definition
+    AND mode = 'running' AND paused_at IS NULL)
+  AND EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid)) THEN 1 ELSE 0 END)
+"""
+
+
 def runs_go_on(
     tx: Transaction, claims: Sequence[Claim], process: str | None
 ) -> dict[str, tuple[str, bool, str]]:
     """The runs of these claims are as they were when the claims were made: their modes, pauses and definitions."""
     runs = {claim.run_id: claim.definition or "" for claim in claims if claim.run_id is not None}
-    if runs:
+    if len(runs) == 1:
+        ((id, definition),) = runs.items()
+        tx.run(AS_PRESUMED_OF_ONE, id=id, definition=definition, process=process)
+    elif runs:
         known = {"ids": list(runs), "definitions": list(runs.values())}
         tx.run(AS_PRESUMED, **known, expected=len(runs), process=process)
     return {run: ("running", False, definition) for run, definition in runs.items()}

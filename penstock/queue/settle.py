@@ -99,7 +99,7 @@ def _follow(
         stands = queue_claim.is_registered(tx, offer.process) if known is None else known
         offer = offer if stands else None
     follow(tx, ended, offer)
-    if offer is not None and offer.claims:
+    if offer is not None and offer.claims and not offer.has_receipt:
         queue_claim.write_receipt(tx, offer)
 
 
