@@ -12,6 +12,7 @@ from penstock.errors import ConfigurationError, DefinitionError
 from penstock.options import read_options
 from penstock.pipelines.blueprint import Blueprint
 from penstock.pipelines.definition import Definition
+from penstock.pipelines.desk import Origin
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.fluent import FlowBlueprint
@@ -73,12 +74,17 @@ class Pipeline(Blueprint):
     def trigger(self, *args: Any, **kwargs: Any) -> Run:
         """Start a run; durable from the moment this returns."""
         new, connection = self._new_run(args, kwargs)
-        return Run(self.host, self.host.engine.trigger(new, connection))
+        return self._handle(new, self.host.engine.trigger(new, connection))
 
     async def trigger_async(self, *args: Any, **kwargs: Any) -> Run:
         """`trigger` for async callers."""
         new, connection = self._new_run(args, kwargs)
-        return Run(self.host, await self.host.engine.trigger_async(new, connection))
+        return self._handle(new, await self.host.engine.trigger_async(new, connection))
+
+    def _handle(self, new: NewRun, id: str) -> Run:
+        """Of the new run, or of the one that had its key before."""
+        made = Origin(new.definition.name, new.definition.hash, new.args)
+        return Run(self.host, id, made if id == new.id else None)
 
     def trigger_many(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
         """Start a run for each call: a tuple of arguments, or a mapping of keyword arguments. All or none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 FIRST_LOOK = 0.02
 """Runs take a while: the end is told, and looked for by polling only where nobody can be told."""
+JUST_NOW = 0.001
 
 
 class Host(EngineHost, Protocol):
@@ -74,10 +76,12 @@ class _Look(NamedTuple):
 class Run(Steerable, Redefinable):
     """A handle: it holds an id and asks the database."""
 
-    def __init__(self, host: Host, id: str) -> None:
+    def __init__(self, host: Host, id: str, made: Origin | None = None) -> None:
         self._host = host
         self.id = id
-        self._seen: RunStanding | None = None
+        self._made_at = -JUST_NOW if made is None else time.monotonic()
+        self._seen = made
+        """What it is a run of, as far as that is known."""
 
     # looking
 
@@ -113,6 +117,8 @@ class Run(Steerable, Redefinable):
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
+            if self._is_new:
+                patience.wait()
             while not (look := self._database.read(self._look)).status.terminal:
                 if not patience.wait():
                     raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
@@ -122,6 +128,8 @@ class Run(Steerable, Redefinable):
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         async with patience:
+            if self._is_new:
+                await patience.wait_async()
             while not (look := await self._look_async()).status.terminal:
                 if not await patience.wait_async():
                     raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
@@ -192,6 +200,11 @@ class Run(Steerable, Redefinable):
 
     # reading
 
+    @property
+    def _is_new(self) -> bool:
+        """It was triggered this very moment: there is no need to look whether it has ended."""
+        return time.monotonic() - self._made_at < JUST_NOW and self._host.inline is None
+
     def _standing(self) -> RunStanding:
         return self._database.read(self._read_standing)
 
@@ -215,14 +228,14 @@ class Run(Steerable, Redefinable):
         """
         asked, seen = tx.ahead(reading.STANDING, ids=[self.id]), self._seen
         early = results.ask(tx, self._view(tx, seen)) if seen is not None else None
-        standing = self._seen = self._checked(reading.read_standings(asked()).get(self.id))
+        standing = self._checked(reading.read_standings(asked()).get(self.id))
+        self._seen = Origin(standing.pipeline, standing.definition, standing.args)
         if not standing.status.terminal:
             return _Look(standing.status, None)
         same = early is not None and seen is not None and seen.definition == standing.definition
         return _Look(standing.status, self._value(tx, standing, early if same else None))
 
-    def _view(self, tx: Transaction, standing: RunStanding) -> RunView:
-        origin = Origin(standing.pipeline, standing.definition, standing.args)
+    def _view(self, tx: Transaction, origin: Origin) -> RunView:
         return view(self._host.engine.desk, tx, self.id, origin)
 
     def _value(self, tx: Transaction, standing: RunStanding, early: Callable[[], Values] | None) -> Any:
@@ -230,7 +243,8 @@ class Run(Steerable, Redefinable):
             raise RunFailed(self.id, standing.status, standing.reasons)
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
-        desk, run = self._host.engine.desk, self._view(tx, standing)
+        origin = Origin(standing.pipeline, standing.definition, standing.args)
+        desk, run = self._host.engine.desk, self._view(tx, origin)
         return results.natural_result(desk, run, results.raw_result(desk, tx, run, early and early()))
 
     def _steps(self, tx: Transaction) -> list[Step]:
