@@ -13,7 +13,8 @@ from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
 from penstock.operate.audits import Act
 from penstock.pipelines.difference import Difference
-from penstock.pipelines.run import Run, Step
+from penstock.pipelines.run import Run
+from penstock.pipelines.step import Step
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
 MOST_STEPS = 200

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -12,7 +11,8 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 from pydantic_core import to_json
 
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, TableWrite, Writes
+from penstock.database import batches
+from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Writes
 from penstock.database.fused import ALL_SUCCEED, ONE_IS_TO_SUCCEED, ONE_SUCCEEDS, SUCCEED, TAKE_READY
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 TRANSACTION_TIMEOUT_SINCE = 170_000
 TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
-FIELD = re.compile(r":([a-z_]+)")
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
 # A queue is often empty when statistics are taken and full when they are used: a claim planned by them sorts all that
@@ -183,17 +182,15 @@ class Postgres:
         key = (writes, *rows[0])
         rendered = renderer.written.get(key)
         if rendered is None:
-            template = _write_template(tx, writes.tables, _used(writes.tables, rows[0]))
+            template = batches.of_rows(tx.column_types, writes.tables, rows[0])
             rendered = renderer.written[key] = renderer.render(template)
         tx.send(rendered, {"batch": to_json(rows).decode(), **shared})
 
     def _of_one_row(self, tx: Transaction, renderer: Renderer, writes: Writes) -> Rendered:
-        """Its fields as parameters: a recordset costs more than to write what is in it."""
         rendered = renderer.written.get((writes,))
         if rendered is None:
-            types = _types(tx, writes.tables)
-            inserts = [_insert_one(write, types) for write in writes.tables]
-            rendered = renderer.written[writes,] = renderer.render(_together([], inserts))
+            template = batches.of_one_row(tx.column_types, writes.tables)
+            rendered = renderer.written[writes,] = renderer.render(template)
         return rendered
 
     def take_ready(
@@ -259,48 +256,3 @@ def _timeouts(settings: Settings) -> dict[str, int]:
         "tcp_keepalives_interval": 5,
         "tcp_keepalives_count": 3,
     }
-
-
-def _used(writes: Sequence[TableWrite], row: Parameters) -> tuple[str, ...]:
-    wanted = {name for write in writes for text in write.columns.values() for name in FIELD.findall(text)}
-    return tuple(name for name in row if name in wanted)
-
-
-def _write_template(tx: Transaction, writes: Sequence[TableWrite], fields: Sequence[str]) -> str:
-    """One statement: the batch as a recordset, and an INSERT … SELECT from it for each table."""
-    types = _types(tx, writes)
-    record = ", ".join(f"{name} {types.get(name, 'bigint')}" for name in fields)
-    batch = f"batch AS MATERIALIZED (SELECT * FROM json_to_recordset(CAST(:batch AS json)) AS r({record}))"
-    return _together([batch], [_insert_from_batch(write, fields, types) for write in writes])
-
-
-def _types(tx: Transaction, writes: Sequence[TableWrite]) -> dict[str, str]:
-    types: dict[str, str] = {}
-    for write in writes:
-        types = dict(tx.column_types[write.table]) | types
-    return types
-
-
-def _together(before: Sequence[str], inserts: Sequence[str]) -> str:
-    parts = [*before, *[f"w{i} AS ({insert})" for i, insert in enumerate(inserts[:-1])]]
-    return f"WITH {', '.join(parts)} {inserts[-1]}" if parts else inserts[-1]
-
-
-def _insert_one(write: TableWrite, types: Mapping[str, str]) -> str:
-    def source(match: re.Match[str]) -> str:
-        return f"CAST({match[0]} AS {types.get(match[1], 'bigint')})"
-
-    values = ", ".join([FIELD.sub(source, expression) for expression in write.columns.values()])
-    ending = " ON CONFLICT DO NOTHING" if write.ignore_duplicates else ""
-    return f"INSERT INTO {{{write.table}}} ({', '.join(write.columns)}) VALUES ({values}){ending}"
-
-
-def _insert_from_batch(write: TableWrite, fields: Sequence[str], types: Mapping[str, str]) -> str:
-    def source(match: re.Match[str]) -> str:
-        name = match[1]
-        return f"batch.{name}" if name in fields else f"CAST(:{name} AS {types[name]})"
-
-    expressions = [FIELD.sub(source, expression) for expression in write.columns.values()]
-    ending = " ON CONFLICT DO NOTHING" if write.ignore_duplicates else ""
-    columns, values = ", ".join(write.columns), ", ".join(expressions)
-    return f"INSERT INTO {{{write.table}}} ({columns}) SELECT {values} FROM batch{ending}"

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
-from penstock.job import AttemptRecord, Patience, instant
+from penstock.job import Patience
 from penstock.pipelines import answers, reading, results, signals
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Origin
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.engine import Host as EngineHost
-from penstock.pipelines.paths import Path, path_of, path_text
+from penstock.pipelines.paths import Path, path_text
 from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
 from penstock.pipelines.redefining import Redefinable
 from penstock.pipelines.resuming import issue, secrets_of
 from penstock.pipelines.runs import RunView, view, wiring_for
 from penstock.pipelines.steerable import Steerable
+from penstock.pipelines.step import Step, step_of
 from penstock.pipelines.stored import Values
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.run_context import RunContext
 from penstock.values.codec import decode, encode
-from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.status import Reason, RunStatus
 from penstock.values.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -45,27 +44,6 @@ class Host(EngineHost, Protocol):
 
     @property
     def engine(self) -> Engine: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a run. `path` has the element's index in each enclosing expand."""
-
-    id: str
-    key: str
-    path: tuple[int, ...]
-    task: str
-    status: JobStatus
-    reason: Reason | None
-    error: str | None
-    output: Any
-    started_at: datetime | None
-    finished_at: datetime | None
-    _attempts: tuple[AttemptRecord, ...] = ()
-
-    def attempts(self) -> list[AttemptRecord]:
-        """Every finished attempt, in order."""
-        return list(self._attempts)
 
 
 class _Look(NamedTuple):
@@ -252,7 +230,7 @@ class Run(Steerable, Redefinable):
         for job, *attempt in sorted(tx.rows(reading.ATTEMPTS, run=self.id), key=lambda row: (row[0], row[1])):
             attempts.setdefault(str(job), []).append(attempt)
         rows = sorted(tx.rows(reading.STEPS, run=self.id), key=lambda row: str(row[0]))
-        return [_step(row, attempts.get(str(row[0]), [])) for row in rows]
+        return [step_of(row, attempts.get(str(row[0]), [])) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
         standing = reading.standings(tx, [self.id]).get(self.id)
@@ -279,32 +257,3 @@ def _seconds(expires: object) -> float:
     if found <= 0:
         raise ConfigurationError(f"expires={expires!r}: give a number of seconds, or a text such as '2d'")
     return found
-
-
-def _step(row: Sequence[Any], attempts: list[Sequence[Any]]) -> Step:
-    id, node, path, task, status, reason, claimed, finished, _created = row
-    records = tuple([_attempt(attempt) for attempt in attempts])
-    succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
-    errors = [record.error for record in records if record.error]
-    done = JobStatus(status) is JobStatus.SUCCEEDED
-    return Step(
-        id=str(id),
-        key=node,
-        path=path_of(path or ""),
-        task=task,
-        status=JobStatus(status),
-        reason=Reason(reason) if reason else None,
-        error=errors[-1] if errors and not done else None,
-        output=decode(succeeded[-1] or "null") if succeeded and done else None,
-        started_at=instant(claimed) if claimed else None,
-        finished_at=instant(finished) if finished else None,
-        _attempts=records,
-    )
-
-
-def _attempt(row: Sequence[Any]) -> AttemptRecord:
-    number, process, started, finished, outcome, error_type, error, traceback, _output = row
-    text = f"{error_type}: {error}" if error_type and error else error_type or error
-    return AttemptRecord(
-        number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback
-    )

@@ -12,7 +12,7 @@ import pytest
 from penstock import Penstock, current
 from penstock.pipelines.definition import Definition, Kind
 from penstock.pipelines.paths import Path, path_of
-from penstock.pipelines.run import Step
+from penstock.pipelines.step import Step
 from penstock.pipelines.trigger import NewRun
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps

@@ -52,7 +52,8 @@ def test_nothing_outlives_a_transaction(app: Penstock) -> None:
         assert set(after.values()) == {"0"}
         assert driver.cursor().execute("SELECT name FROM pg_prepared_statements").fetchall() == []
         assert driver.cursor().execute("SELECT * FROM pg_listening_channels()").fetchall() == []
-        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        ours = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        held = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND {ours}"
         assert driver.cursor().execute(held).fetchall() == [(0,)]
     finally:
         driver.close()

@@ -9,7 +9,8 @@ import pytest
 
 import penstock
 from penstock import Penstock
-from penstock.pipelines.run import Run, Step
+from penstock.pipelines.run import Run
+from penstock.pipelines.step import Step
 from penstock.queue import family, reclaim
 from penstock.queue.jobs import Claim
 from penstock.runtime.worker import Worker
