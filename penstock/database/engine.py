@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from penstock.database import trouble
+from penstock.database.blocks import Reading, Writing
 from penstock.database.dialect import Dialect
 from penstock.database.forks import forget_after_fork
 from penstock.database.gate import write_through_the_gate
@@ -122,35 +123,16 @@ class Database:
         """The error says so, about this very database."""
         return isinstance(error, DatabaseUnavailable) and error.where == self._where
 
-    @contextmanager
-    def transaction(self, link: Link | None = None, *, single: bool = False) -> Iterator[Transaction]:
+    def transaction(self, link: Link | None = None, *, single: bool = False) -> Writing:
         """An open transaction: committed at the end, rolled back by an exception.
 
         `single`: each statement may just as well stand alone, if that is cheaper.
         """
-        with (link or Link(self, brief=True)).checked_out() as driver:
-            tx = self.on(driver, own=True)
-            opened = tx.opened = self.dialect.begin_single(driver) if single else self.dialect.begin(driver)
-            try:
-                yield tx
-                tx.reach_if_watched("commit")
-                self.dialect.commit(driver, opened, tx.farewells)
-            except BaseException:
-                trouble.quietly(self.dialect.rollback, driver, opened)
-                raise
-        tx.reach_if_watched("committed")
-        tx.committed()
+        return Writing(self, link, single)
 
-    @contextmanager
-    def reading(self, link: Link | None = None) -> Iterator[Transaction]:
+    def reading(self, link: Link | None = None) -> Reading:
         """Statements that only read, each by itself up to date."""
-        with (link or Link(self, brief=True)).checked_out() as driver:
-            tx = self.on(driver, own=True)
-            opened = tx.opened = self.dialect.begin_reading(driver)
-            try:
-                yield tx
-            finally:
-                trouble.quietly(self.dialect.rollback, driver, opened)
+        return Reading(self, link)
 
     @contextmanager
     def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.database import trouble
@@ -57,30 +55,41 @@ class Link:
         self.kept: Any = None
         self._unfit = False
 
-    @contextmanager
-    def checked_out(self) -> Iterator[Any]:
-        fresh = self.kept is None
-        fairy = self.kept = self.kept or self.database.borrow()
+    def take(self) -> Any:
+        """The driver's connection, until it is let go."""
+        fairy = self.kept
+        if fairy is None:
+            fairy = self.kept = self.database.borrow()
+            if self.dedicated:
+                self._dedicate(fairy)
+        return fairy.driver_connection
+
+    def _dedicate(self, fairy: Any) -> None:
+        self._unfit = True  # also if this is broken off half-way
         try:
-            if fresh and self.dedicated:
-                self._unfit = True  # also if this is broken off half-way
-                self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
-            yield fairy.driver_connection
+            self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
         except BaseException as error:
-            if not self.brief and self.database.dialect.is_presumption(error):
-                raise  # it is rolled back and in order, and will be used again at once
-            self.kept = None
-            if self.database.dialect.is_disconnect(error):
-                trouble.quietly(fairy.invalidate)
-                self.database.drop_connections()
-            elif getattr(fairy.driver_connection, "closed", False):
-                trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
-            else:
-                self._give_back(fairy)
+            self.let_go_after(error)
             raise
+
+    def let_go(self) -> None:
+        """Everything is in order."""
         if self.brief:
-            self.kept = None
+            fairy, self.kept = self.kept, None
             self.database.give_back(fairy)
+
+    def let_go_after(self, error: BaseException) -> None:
+        dialect, fairy = self.database.dialect, self.kept
+        if fairy is None or (not self.brief and dialect.is_presumption(error)):
+            return  # closed meanwhile; or it is rolled back and in order, and will be used again at once
+        self.kept = None
+        if dialect.is_disconnect(error):
+            trouble.quietly(fairy.invalidate)
+            self.database.drop_connections()
+        elif getattr(fairy.driver_connection, "closed", False):
+            trouble.quietly(fairy.invalidate)  # a wait was broken off: nobody else may have it
+        else:
+            self._give_back(fairy)
 
     def close(self) -> None:
         fairy, self.kept = self.kept, None

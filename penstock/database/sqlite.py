@@ -202,9 +202,13 @@ class Sqlite(ByCursor):
         shared: Parameters,
     ) -> None:
         full = [{**shared, **row} for row in rows] if shared else rows
-        for write in writes.tables:
-            verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
-            tx.execute_many(renderer.render(portable.insert_template(write, verb)), full)
+        for number, write in enumerate(writes.tables):
+            rendered = renderer.written.get((writes, number))
+            if rendered is None:
+                verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
+                rendered = renderer.render(portable.insert_template(write, verb))
+                renderer.written[writes, number] = rendered
+            tx.execute_many(rendered, full)
 
     def is_transient(self, error: BaseException) -> bool:
         code = getattr(error, "sqlite_errorcode", None)

@@ -49,7 +49,10 @@ class Transaction:
 
     def rows(self, template: str, **parameters: object) -> list[Row]:
         rendered = self.renderer.render(template)
-        return self._fetch(rendered, self._bind(rendered, parameters))
+        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
+        self.dialect.wait(self.opened)
+        return list(cursor.fetchall())
 
     def row(self, template: str, **parameters: object) -> Row | None:
         found = self.rows(template, **parameters)
@@ -143,11 +146,13 @@ class Transaction:
 
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
-        self._reach()
+        if points.watched:
+            self._reach()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
-        self._reach()
+        if points.watched:
+            self._reach()
         self.driver.cursor().executemany(rendered.sql, rows)
 
     def _bind(self, rendered: Rendered, parameters: Mapping[str, Any]) -> Mapping[str, object]:
@@ -159,12 +164,6 @@ class Transaction:
         for name, kind in rendered.lists.items():
             bound[name] = self.dialect.list_value(parameters[name], kind)
         return bound
-
-    def _fetch(self, rendered: Rendered, parameters: Mapping[str, object]) -> list[Row]:
-        cursor = self.execute_rendered(rendered, parameters)
-        # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
-        self.dialect.wait(self.opened)
-        return list(cursor.fetchall())
 
     def _reach(self) -> None:
         if points.watched:

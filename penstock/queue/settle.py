@@ -237,7 +237,7 @@ def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
         outcome = attempt.outcome
         crashed = outcome.kind is OutcomeKind.CRASHED
         groups[outcome.status, outcome.reason, outcome.spends_retry, crashed].append(attempt)
-    for (status, reason, spends, crashed), group in sorted(groups.items(), key=str):
+    for (status, reason, spends, crashed), group in sorted(groups.items(), key=lambda item: str(item[0])):
         ids = sorted(attempt.claim.job_id for attempt in group)
         if status.terminal:
             tx.run(END, status=status.value, reason=reason.value if reason else None, ids=ids)

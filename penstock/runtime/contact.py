@@ -8,8 +8,7 @@ sleeps or has no processor left: only who is heard of may find others silent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 SLOW = 0.25
 """An exchange that takes so much of the patience with silence is as good as none."""
@@ -52,19 +51,38 @@ class Contact:
     def _was_stopped(self, now: float) -> bool:
         return self._heard_until is not None and now > self._heard_until
 
-    @contextmanager
-    def exchange(self) -> Iterator[Callable[[], bool]]:
+    def exchange(self) -> Exchange:
         """Around something that asks the database. What is given tells whether it has been quick so far."""
-        began = time.monotonic()
+        return Exchange(self)
 
-        def quick() -> bool:
-            return time.monotonic() - began <= self.silence * SLOW
-
-        try:
-            yield quick
-        except Exception:
-            self._cut_off = True
-            raise
-        if self._cut_off or not quick():
+    def exchanged(self, quick: bool) -> None:
+        """The database has answered."""
+        if self._cut_off or not quick:
             self._cut_off = False
             self._judge_from = time.monotonic() + self.silence
+
+    def failed(self) -> None:
+        """It has not."""
+        self._cut_off = True
+
+
+class Exchange:
+    """One question to the database, and how long its answer takes."""
+
+    __slots__ = ("began", "contact")
+
+    def __init__(self, contact: Contact) -> None:
+        self.contact = contact
+
+    def quick(self) -> bool:
+        return time.monotonic() - self.began <= self.contact.silence * SLOW
+
+    def __enter__(self) -> Callable[[], bool]:
+        self.began = time.monotonic()
+        return self.quick
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.contact.exchanged(self.quick())
+        elif issubclass(kind, Exception):
+            self.contact.failed()

@@ -64,6 +64,8 @@ class Lanes:
             cap = room if limit is None else min(room, limit - busy.get(queue, 0))
             if cap > 0:
                 lanes.append(Lane(queue, tier, floor if self.uses_floor else 0, cap))
+        if len(lanes) < 2:
+            return lanes
         self.shuffle(lanes)
         return sorted(lanes, key=lambda lane: lane.tier)
 

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -32,11 +33,16 @@ class ProcessExecutor:
         self.around = around
         self.done = done
         self.vacated = vacated
-        self.size = size or os.cpu_count() or 1
+        self._size = size
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._leaders: list[Leader] = []
         self._running: dict[Key, Leader] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def size(self) -> int:
+        """How many children at most. Asked when the first is needed: counting processors takes a while."""
+        return self._size or os.cpu_count() or 1
 
     def start(self, work: Work) -> None:
         with self._lock:

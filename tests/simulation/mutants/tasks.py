@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from penstock.database import portable
@@ -177,7 +176,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "who was cut off judges at once": Mutant(
         100,
-        Code(inspect.unwrap(Contact.exchange), "self._judge_from = time.monotonic() + self.silence", "pass"),
+        Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
