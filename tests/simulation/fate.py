@@ -80,9 +80,12 @@ class Fate(Faults):
     closing: bool = False
     """Nobody is started any more."""
     away_until: int = 0
-    """Until then the database cannot be reached."""
+    strikes: bool = field(init=False)
     struck: Counter[str] = field(default_factory=Counter)
     """How often each kind of trouble has really happened."""
+
+    def __post_init__(self) -> None:
+        self.strikes = self.temper.statement > 0
 
     def act(self, world: World) -> None:
         if not world.steps % LOOKED_AFTER:
@@ -201,6 +204,7 @@ class Fate(Faults):
         self.calm = (
             True  # an outage that is under way lasts as long as it lasts: what comes after it is the point
         )
+        self.strikes = False
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:

@@ -59,10 +59,15 @@ class Machine:
         for declaration in self.declare:
             declaration(self.app)
         self.declared: list[Any] = [*self.app.tasks.values(), *self.app.pipelines.values()]
+        self._know(server)
+
+    def _know(self, server: Server) -> None:
+        """What is the same on every machine is made once, for all lives of all: less memory is walked through."""
+        self.database._renderers = server.renderers
         for known in self.declared:
-            _ = known.codec  # read once, for all lives
+            vars(known)["codec"] = server.codecs.setdefault(known.name, known.codec)
         for pipeline in self.app.pipelines.values():
-            _ = pipeline.definition
+            vars(pipeline)["definition"] = server.definitions.setdefault(pipeline.name, pipeline.definition)
 
     def boot(self) -> None:
         """A fresh process: nothing is left of the one before but what is in the database."""
@@ -71,12 +76,21 @@ class Machine:
         with replaced(app_module, known | {"catalog": _Known(describe=self._metadata)}):
             self.app = Penstock("sqlite://")
         self.app._prepared = True
-        for declared in self.declared:
-            declared.host = self.app  # declaring anew takes longer than all that is done in a short life
+        self._belong(self.app)
         self.app.tasks |= self.first.tasks
         self.app.limited |= self.first.limited
         self.app.pipelines |= self.first.pipelines
         self.app.reconcilers |= self.first.reconcilers
+
+    def _belong(self, app: Penstock) -> None:
+        for declared in self.declared:
+            declared.host = app  # declaring anew takes longer than all that is done in a short life
+
+    def forget(self) -> None:
+        """The schedule is over: nothing here leads to it any more, and what it has left behind can be collected."""
+        self.shut()
+        self.app = self.first
+        self._belong(self.first)
 
     # What takes long to make and never changes, for every further app of this machine.
 

@@ -91,13 +91,13 @@ class Model:
     who: str = ""
 
     def read(self, history: Iterable[tuple[Any, ...]]) -> None:
-        for at, who, kind, *facts in history:
-            self.at, self.who = at, who
+        for entry in history:
+            self.at, self.who, kind = entry[:3]
             if kind == "commit":
-                self.tx = facts[0]
-                self._commit(facts[1])
+                self.tx = entry[3]
+                self._commit(entry[4])
             else:
-                self._hear(kind, facts)
+                self._hear(kind, entry[3:])
 
     def say(self, what: str) -> None:
         self.wrong.append(f"{(self.at - START) / SECOND:.3f} {self.who}: {what}")
@@ -133,16 +133,16 @@ class Model:
 
     def _commit(self, facts: Sequence[tuple[Any, ...]]) -> None:
         changes = []
-        for at, kind, *rest in facts:
-            self.at = at
+        for fact in facts:
+            self.at, kind = fact[:2]
             if kind == "state":
-                changes.append((at, *rest))
+                changes.append(fact)
             else:
-                self._note(kind, tuple(rest))
-        for at, job_id, *states in changes:
-            self.at = at
-            self._change(job_id, tuple(states[:8]), tuple(states[8:]))
-        for job_id in {change[1]: None for change in changes}:
+                self._note(kind, fact[2:])
+        for fact in changes:
+            self.at = fact[0]
+            self._change(fact[2], fact[3:11], fact[11:])
+        for job_id in {change[2]: None for change in changes}:
             if job_id in self.states:
                 self._places(job_id, self.states[job_id])
 

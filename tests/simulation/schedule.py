@@ -84,7 +84,6 @@ class Stage:
         return verdict
 
     def _play(self, seed: int) -> Verdict:
-        self.server.begin_world(None, Faults())
         self.server.connection.execute("BEGIN")
         for statement in self.emptying:
             self.server.connection.execute(statement)
@@ -103,8 +102,9 @@ class Stage:
                 self.struck.update(play.fate.struck)
                 for host in play.fate.hosts:
                     world.bury(host)
-                    host.machine.shut()
+                    host.machine.forget()
                 world.end()
+                self.server.begin_world(None, Faults())
         return Verdict(seed, wrong, world)
 
 

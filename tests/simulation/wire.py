@@ -34,6 +34,11 @@ class Disconnected(sqlite3.ProgrammingError):
 class Faults:
     """What happens to a statement or a commit on its way. The nemesis has opinions; this one is kind."""
 
+    away_until = 0
+    """Until then the database cannot be reached."""
+    strikes = False
+    """Statements are struck now and then: ask before each."""
+
     def statement(self, wire: Wire) -> Exception | None:
         return None
 
@@ -51,6 +56,9 @@ class Server:
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         self.connection.execute("PRAGMA secure_delete = OFF")  # nobody looks for what was deleted
+        self.connection.execute(
+            "PRAGMA page_size = 1024"
+        )  # a page is copied before it is written: small ones
         # The same throughout a statement: SQLite need not ask again for every row.
         self.connection.create_function("sim_now", 0, self._now, deterministic=True)
         self.connection.create_function("sim_host_now", 0, self._host_now, deterministic=True)
@@ -63,13 +71,17 @@ class Server:
         """The fiber that has the transaction open."""
         self.written: list[tuple[object, ...]] = []
         self.transactions = 0
+        self.renderers: dict[Any, Any] = {}
+        """What the machines know in common: statements, how tasks are called, pipelines."""
+        self.codecs: dict[str, Any] = {}
+        self.definitions: dict[str, Any] = {}
 
     def begin_world(self, world: World | None, faults: Faults) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
         self.world = world
         self.faults = faults
-        self.holder = None
+        self.holder = self.opener = None
         self.written = []
         self.transactions = 0
 
@@ -119,6 +131,8 @@ class Wire:
         self.home = home
         """The pool that it goes back to; after that was emptied, nobody's."""
         self.cut_off = False
+        self.reads = False
+        """Nothing was begun on the real connection: who only reads, while nobody else writes, needs no transaction."""
 
     def give_back(self) -> None:
         self.home.append(self)
@@ -133,7 +147,7 @@ class Wire:
     def execute(self, sql: str, parameters: Any = ()) -> Cursor:
         return Cursor(self).execute(sql, parameters)
 
-    def begin(self) -> None:
+    def begin(self, reads: bool = False) -> None:
         server, world = self.server, self.server.world
         if world is not None and world.current is not None:
             world.give_way("begin")
@@ -141,10 +155,10 @@ class Wire:
                 world.wait(Asked(server.is_free), 10.0)
                 if server.holder is not None:
                     raise sqlite3.OperationalError("database is locked")
-            error = Disconnected() if self.cut_off else server.faults.statement(self)
-            if error is not None:
-                self._fail(error)
-        server.connection.execute("BEGIN IMMEDIATE")
+            self._meet_fate(world)
+        self.reads = reads
+        if not reads:
+            server.connection.execute("BEGIN")
         server.holder = self
         server.opener = world.current if world is not None else None
 
@@ -174,10 +188,14 @@ class Wire:
         self.server.committed()
 
     def undo(self) -> None:
-        if self.server.holder is self:
-            self.server.connection.execute("ROLLBACK")
-            self.server.holder = None
-            self.server.written = []
+        server = self.server
+        if server.holder is self:
+            server.holder = None
+            if self.reads:
+                assert not server.written, "somebody writes who said that it only reads"
+                return
+            server.connection.execute("ROLLBACK")
+            server.written = []
 
     def cut(self) -> None:
         """From here on nothing gets through; what is open is rolled back."""
@@ -186,15 +204,24 @@ class Wire:
 
     def passes(self) -> None:
         """Before a statement: somebody else may go first, and it may not get through at all."""
-        server = self.server
-        world = server.world
-        if world is not None and world.current is not None:
-            world.give_way(world.current.point)
-            error = Disconnected() if self.cut_off else server.faults.statement(self)
-            if error is not None:
-                self._fail(error)
+        world = self.server.world
+        if world is not None and (fiber := world.current) is not None:
+            if world.stickiness == 1.0 and fiber.owner.alive:
+                world.now += 50  # as `give_way` would have it
+            else:
+                world.give_way(fiber.point)
+            self._meet_fate(world)
         elif self.cut_off:
             raise Disconnected
+
+    def _meet_fate(self, world: World) -> None:
+        faults = self.server.faults
+        if self.cut_off:
+            self._fail(Disconnected())
+        if faults.strikes or world.now < faults.away_until:
+            error = faults.statement(self)
+            if error is not None:
+                self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, Disconnected):
@@ -317,7 +344,7 @@ class WiredSqlite(Sqlite):
         driver.begin()
 
     def begin_reading(self, driver: Wire) -> None:
-        driver.begin()
+        driver.begin(reads=True)
 
     def commit(self, driver: Wire, *_: object) -> None:
         if driver.in_transaction or driver.cut_off:

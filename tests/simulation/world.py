@@ -117,7 +117,7 @@ class World:
         if fiber.loop is not self.running:
             self.running = fiber.loop
             asyncio._set_running_loop(fiber.loop)
-        fiber.greenlet.switch()
+        fiber.resume()
         self.current = None
         while self.doomed:
             self.bury(self.doomed.pop())
@@ -166,6 +166,7 @@ class World:
         for loop in self.loops:
             loop.abandon()
         self.fibers, self.loops, self.last, self.nemesis = [], [], None, None
+        self.definitions = {}
 
     # for fibers
 
