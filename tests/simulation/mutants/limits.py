@@ -19,7 +19,7 @@ MUTANTS: dict[str, Mutant] = {
     "whoever waits is lost": Mutant(
         0, Code(parking.park, 'tx.insert("parked", rows,', 'tx.insert("parked", rows[1:],')
     ),
-    "nobody looks after the lines": Mutant(0, Instead(LimitKeeper, "_sweep", lambda _: False)),
+    "nobody looks after the lines": Mutant(13, Instead(LimitKeeper, "_sweep", lambda _: False)),
     "a job that waits spends an attempt": Mutant(
         0, Sql(parking, "PUT_BACK", "generation - 1", "generation + 1")
     ),

@@ -54,11 +54,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
     ),
     "elements collected in another order": Mutant(
-        24,
+        25,
         Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
     ),
     "signals delivered by their giver only": Mutant(
-        186,
+        21,
         Code(answers.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
         Instead(Run, "_deliver", lambda *_: None),
     ),
