@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import frame
 from penstock.cli.audit import audit
+from penstock.cli.catalogue import pipelines
 from penstock.cli.definitions import diff, migrate_run, rerun
 from penstock.cli.demo import demo
 from penstock.cli.health import health
@@ -28,6 +29,7 @@ COMMANDS: list[Callable[..., None]] = [
     worker,
     run,
     runs,
+    pipelines,
     enqueue,
     status,
     jobs,

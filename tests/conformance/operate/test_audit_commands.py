@@ -34,6 +34,7 @@ LOOKING = {
     "doctor",
     "health",
     "jobs",
+    "pipelines",
     "processes",
     "reconcilers",
     "runs",

@@ -74,3 +74,28 @@ def test_doctor_knows_that_pipelines_are_steps_of_others(cli: Cli) -> None:
     cli.trigger("bundle", [1])
     findings = cli("doctor", "--app", f"{cli.module}:app", "--json").json
     assert [finding["level"] for finding in findings if finding["check"] == "tasks"] == ["ok"]
+
+
+def test_pipelines_are_listed_with_what_they_are_for_and_what_is_under_way(cli: Cli) -> None:
+    app = f"{cli.module}:app"
+    empty = {entry["pipeline"]: entry for entry in cli("pipelines", "--app", app, "--json").json}
+    assert sorted(empty) == sorted(cli.app.pipelines)
+    assert (empty["pack"]["versions"], empty["pack"]["under_way"], empty["pack"]["steps"]) == (0, 0, 2)
+    make(cli.url, old=True).pipelines["pack"].trigger([1])
+    cli.trigger("pack", [1])
+    cli.trigger("approve", 1)
+    drain(cli.app)
+    told = {entry["pipeline"]: entry for entry in cli("pipelines", "--app", app, "--json").json}
+    assert told["pack"] == {
+        "pipeline": "pack",
+        "description": "Boxes for all items, shipped together.",
+        "parameters": ["items", "note"],
+        "steps": 2,
+        "definition": cli.app.pipelines["pack"].definition.hash,
+        "versions": 2,
+        "under_way": 0,
+    }
+    assert told["approve"]["under_way"] == 1
+    without_code = {entry["pipeline"]: entry for entry in cli.on("pipelines", "--json").json}
+    assert sorted(without_code) == ["approve", "pack"]
+    assert "Boxes for all" in cli("pipelines", "--app", app).text
