@@ -55,6 +55,7 @@ class Penstock(Pipelines, Operating):
         self.metadata = catalog.describe(self.database)
         self.events = Stream()
         self.wakeups = Wakeups(self.database)
+        self.database.call_keepers = self.wakeups.call_keepers
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
@@ -167,6 +168,8 @@ class Penstock(Pipelines, Operating):
             audit.of_enqueued(tx, jobs, ids)
             for queue, tier in lanes_of(jobs):
                 self.wakeups.tell_within(tx, ready(queue, tier))
+            if tx.leaves_chores:
+                self.wakeups.call_keepers_within(tx)
         return ids
 
     def within(self, theirs: foreign.Foreign) -> Transaction:

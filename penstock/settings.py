@@ -108,8 +108,11 @@ class Settings:
     sweep_interval: float = _setting(
         5.0, "Time between two claims that look at the whole queue, not only above the floor.", seconds(0.001)
     )
-    housekeeping_interval: float = _setting(
-        1.0, "Time between two rounds of promoting due work, reaping and repair.", seconds(0.001)
+    housekeeping_interval: float | None = _setting(
+        None,
+        "Longest time between two rounds of promoting due work, reaping and repair; none: 5 s where others can tell "
+        "of what is due soon (PostgreSQL), else 1 s.",
+        optional(seconds(0.001)),
     )
     result_poll_interval: float = _setting(
         0.1, "Longest time between two looks for a result that is waited for.", seconds(0.001)

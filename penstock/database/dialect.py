@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.template import ListType, ParamStyle, Renderer
@@ -30,11 +30,19 @@ class TableWrite:
     ignore_duplicates: bool = False
 
 
+KEPT = frozenset({"scheduled", "timers", "advancements"})
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Writes:
     """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
 
     tables: tuple[TableWrite, ...]
+    is_kept: bool = field(init=False)
+    """What is written there waits for those who look after it."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_kept", any(write.table in KEPT for write in self.tables))
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,7 +149,11 @@ def ear_for(database: Database, channel: str) -> Ear:
     if isinstance(dialect, Sqlite):
         path = database.url.database
         return DeafEar() if dialect.in_memory or path is None else FileEar(path)
-    if dialect.pushes_wakeups and database.settings.listen:
-        direct = database.settings.listen_url or database.settings.pooler != "transaction"
-        return PostgresEar(database, channel) if direct else DeafEar()
-    return DeafEar()
+    return PostgresEar(database, channel) if hears(database) else DeafEar()
+
+
+def hears(database: Database) -> bool:
+    """Whether other processes can tell us something, beside what we see of their writing."""
+    settings = database.settings
+    direct = settings.listen_url is not None or settings.pooler != "transaction"
+    return database.dialect.pushes_wakeups and settings.listen and direct

@@ -53,6 +53,8 @@ class Database:
         self.column_types: dict[str, dict[str, str]] = {}
         self._clock = self.dialect.now
         self.clock_shift = 0
+        self.call_keepers: Callable[[Transaction], None] | None = None
+        """Told of transactions that leave something to look after."""
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
         self._spares = Spares(0 if _in_memory(self.dialect) else settings.pool_size // 2)
@@ -143,7 +145,7 @@ class Database:
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
-        return Transaction(driver, self.dialect, self.renderer(style), self.column_types)
+        return Transaction(driver, self.dialect, self.renderer(style), self.column_types, self.call_keepers)
 
     # statements
 

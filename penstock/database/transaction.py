@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+SOON = 10_000_000
+"""Microseconds; at least twice as long as anybody waits between two looks (see `runtime.housekeeping`)."""
+
+
 class Transaction:
     """An open transaction on the driver's own connection."""
 
     __slots__ = (
         "_after_commit",
+        "_call_keepers",
         "_stage",
         "_stages",
         "_statements",
@@ -26,18 +31,27 @@ class Transaction:
         "dialect",
         "driver",
         "farewells",
+        "leaves_chores",
         "opened",
         "presumes",
         "renderer",
     )
 
     def __init__(
-        self, driver: Any, dialect: Dialect, renderer: Renderer, column_types: Mapping[str, Mapping[str, str]]
+        self,
+        driver: Any,
+        dialect: Dialect,
+        renderer: Renderer,
+        column_types: Mapping[str, Mapping[str, str]],
+        call_keepers: Callable[[Transaction], None] | None = None,
     ) -> None:
         self.driver = driver
         self.dialect = dialect
         self.renderer = renderer
         self.column_types = column_types
+        self._call_keepers = call_keepers
+        self.leaves_chores = False
+        """There will be something to look after. Where this is not ours to commit, its owner has to see to it."""
         self.opened: object = None
         self.presumes = False
         """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
@@ -109,6 +123,19 @@ class Transaction:
         """
         if rows:
             self.dialect.write(self, self.renderer, writes, rows, shared or {})
+            if (
+                writes.is_kept
+                and not self.leaves_chores
+                and any(_is_soon(row, shared or row) for row in rows)
+            ):
+                self.leave_chores()
+
+    def leave_chores(self) -> None:
+        """Have those who look after things called, once this is durable."""
+        if not self.leaves_chores:
+            self.leaves_chores = True
+            if self._call_keepers is not None:
+                self._call_keepers(self)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
@@ -169,6 +196,11 @@ class Transaction:
         if points.watched:
             self._statements += 1
             points.reach(f"{self._stage}.{self._statements}")
+
+
+def _is_soon(row: Parameters, shared: Parameters) -> bool:
+    """Later things are found by whoever looks in between."""
+    return row.get("wait", shared.get("wait", 0)) < SOON  # type: ignore[operator]
 
 
 @cache

@@ -192,7 +192,6 @@ class Application:
         budget.reserve(run, self.change, fan)
         if fan.width > self.desk.host.settings.inline_fanout:
             expand.begin(self.tx, run, fan)
-            self.desk.tell_chores(self.tx)
         else:
             self._steps.extend(expand.first_steps(self.desk, run, fan, value))
 

@@ -201,7 +201,6 @@ def _note_mode(application: Application, before: _Row, after: _Row, id: str, cha
     timers.set(tx, timers.SWEEP, id)
     if after.mode is RunMode.HALTED and run.wiring.definition.halt_running is Running.CANCEL:
         stopping.tell(tx, id)
-    desk.tell_chores(tx)
 
 
 def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequence[str]) -> None:
@@ -221,7 +220,7 @@ def _end(application: Application, ends: Sequence[RunEnd], following: Sequence[R
     desk, tx = application.desk, application.tx
     for end in ends:
         callbacks.enqueue(desk, tx, end.run, end.status, end.reasons)
-    followers.wake(desk, tx, following)
+    followers.wake(tx, following)
     desk.tell_ended(tx)
     if desk.host.events.wants(RunEnded):
         tx.after_commit(partial(_emit, desk, ends))

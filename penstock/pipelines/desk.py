@@ -20,7 +20,7 @@ from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.troubles import Troubles
 from penstock.pipelines.wiring import Wiring
 from penstock.queue.jobs import Offer
-from penstock.queue.wakeups import CHORES, RUN_ENDED, Wakeups, ready
+from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
 from penstock.values.jsontext import dumps
@@ -110,8 +110,6 @@ class Trace:
     """The runs of a claim, asked for along with it (see `runs.foresee`)."""
     offer: Offer | None = None
     """Who would hold new steps at once."""
-    calls: bool = False
-    """Whether those who look after runs are to be called after the commit."""
 
 
 class Desk:
@@ -175,13 +173,6 @@ class Desk:
         lanes = sorted(set(made.values()))
         made.clear()
         self.host.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes])
-
-    def tell_chores(self, tx: Transaction) -> None:
-        """After the commit, have what was left to do for a run looked at now, if this process is a worker."""
-        trace = self.trace(tx)
-        if not trace.calls:
-            trace.calls = True
-            tx.after_commit(lambda: self.host.wakeups.relay(CHORES))
 
     def tell_ended(self, tx: Transaction) -> None:
         if tx.opened is not None:

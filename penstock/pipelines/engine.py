@@ -130,4 +130,6 @@ class Engine:
             ids = self._written(tx, news)
             for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
                 self.host.wakeups.tell_within(tx, ready(queue, tier))
+            if tx.leaves_chores:
+                self.host.wakeups.call_keepers_within(tx)
         return ids

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from penstock.database.dialect import Ahead, Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines import timers
-from penstock.pipelines.desk import Desk
 
 DOWNSTREAM = (
     "SELECT DISTINCT downstream_id FROM {chains} WHERE upstream_id {among:ids:uuid} ORDER BY downstream_id"
@@ -19,8 +18,7 @@ def ask(tx: Transaction, ending: Sequence[str]) -> Ahead:
     return tx.ahead(DOWNSTREAM, ids=sorted(ending))
 
 
-def wake(desk: Desk, tx: Transaction, followers: Sequence[Row]) -> None:
+def wake(tx: Transaction, followers: Sequence[Row]) -> None:
     """Have them looked at."""
     for (downstream,) in followers:
         timers.set(tx, timers.CHAIN, str(downstream))
-        desk.tell_chores(tx)

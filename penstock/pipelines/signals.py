@@ -72,8 +72,6 @@ def _set_timers(application: Application, step: NewStep, wait: Wait) -> None:
         timers.set(application.tx, timers.WAIT, step.run_id, after=wait.timeout, job=step.id, data=step.node)
     if wait.remind is not None:
         reminders.begin(application.tx, step.run_id, step.id, step.node, wait.remind)
-    if wait.timeout is not None or wait.remind is not None:
-        application.desk.tell_chores(application.tx)
 
 
 def _over_before(application: Application, run: RunView, steps: Sequence[NewStep]) -> dict[str, Conclusion]:

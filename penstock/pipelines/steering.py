@@ -70,7 +70,7 @@ def close_unstarted(
     if found is None:
         return
     callbacks.enqueue(desk, tx, found, status, reasons)
-    followers.wake(desk, tx, followers.ask(tx, [run])())
+    followers.wake(tx, followers.ask(tx, [run])())
     desk.tell_ended(tx)
 
 

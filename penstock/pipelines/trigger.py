@@ -129,7 +129,6 @@ def open_runs(desk: Desk, tx: Transaction, news: Sequence[NewRun]) -> None:
             _begin(application, view(desk, tx, new.id, origin))
         elif not new.waits:
             timers.set(tx, timers.START, new.id, after=new.delay, at=new.due_at)
-            desk.tell_chores(tx)
     finish(application)
 
 
@@ -151,7 +150,6 @@ def _begin(application: Application, run: RunView) -> None:
     deadline = run.wiring.definition.deadline
     if deadline is not None:
         timers.set(application.tx, timers.DEADLINE, run.id, after=deadline)
-        application.desk.tell_chores(application.tx)
     application.begin(run)
 
 

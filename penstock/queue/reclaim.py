@@ -23,7 +23,7 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 CLAIMS_PER_TURN = 20
 
 LOOK = """
-SELECT EXISTS (SELECT 1 FROM {processes} WHERE heartbeat_at < {now} - :silence AND id <> :me),
+SELECT (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> :me) + :silence - {now},
   EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id))
 """
 SILENT = "SELECT id FROM {processes} WHERE heartbeat_at < {now} - :silence AND id <> :me {lock_skip}"
@@ -66,11 +66,11 @@ class Crashed:
     reason: Reason | None
 
 
-def look(tx: Transaction, silence: float, me: str) -> tuple[bool, bool]:
-    """Whether anybody has been silent for so long, and whether anything is held by nobody. Most of the time not."""
+def look(tx: Transaction, silence: float, me: str) -> tuple[float | None, bool]:
+    """When somebody will have been silent for so long, in seconds; and whether anything is held by nobody."""
     row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me)
     assert row is not None
-    return bool(row[0]), bool(row[1])
+    return None if row[0] is None else float(row[0]) / 1_000_000, bool(row[1])
 
 
 def reap_silent(

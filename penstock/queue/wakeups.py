@@ -26,7 +26,7 @@ READY = "ready"
 ENDED = "ended"
 RUN_ENDED = "ended\truns"
 CHORES = "chores"
-"""There is something to look after, for a run or a limit. Told in this process only."""
+"""There is something to look after: for a run or a limit, or because it is due soon."""
 
 
 def ready(queue: str, tier: int) -> str:
@@ -52,6 +52,8 @@ class Wakeups:
         self._pending: set[str] = set()
         self._sender: threading.Thread | None = None
         self._within: dict[str, float] = {}
+        self.keepers = 0
+        """How many in this process look after things."""
 
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Hear of what happens in this process. Call what is returned to stop."""
@@ -105,6 +107,18 @@ class Wakeups:
         for heard in self._listeners:
             heard(subject)
 
+    def call_keepers(self, tx: Transaction) -> None:
+        """Our own transaction leaves something to look after. Whoever does so in this process needs no message."""
+        if self.keepers > 0:
+            tx.after_commit(partial(self.relay, CHORES))
+        else:
+            self.tell_with(tx, [CHORES])
+
+    def call_keepers_within(self, tx: Transaction) -> None:
+        """The same in a transaction that is not ours to commit. It is sent in any case: nobody else would tell."""
+        if self.pushes:
+            tx.rows(NOTIFY, channel=self.channel_of(CHORES), subject=CHORES)
+
     def tell_within(self, tx: Transaction, subject: str) -> None:
         """In a transaction that is not ours to commit: delivered if and when it commits."""
         if self._may_send_now(subject):
@@ -112,7 +126,7 @@ class Wakeups:
 
     def channel_of(self, subject: str) -> str:
         """Those who wait for work and those who wait for results listen on different channels."""
-        kind = subject.partition("\t")[0]
+        kind = READY if subject == CHORES else subject.partition("\t")[0]
         return f"{self.channel}_{kind}"
 
     def _start(self) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from penstock.database.ears import hears
 from penstock.database.engine import Database
 from penstock.errors import AdvancementFailed
 from penstock.queue import processes, reclaim, retention, schedule
@@ -21,6 +22,10 @@ from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
 
 RETENTION_INTERVAL = 60.0
+REAPS = 3
+"""So many times within `reap_after` it is looked whether somebody is dead or something is held by nobody."""
+GRAIN = 0.02
+SELDOM, OFTEN = 5.0, 1.0
 Chore = Callable[[], bool]
 """Something to look after now and then; True if there was something to do."""
 
@@ -53,6 +58,8 @@ class Housekeeping(Service):
         self.limits = LimitKeeper(database, wakeups)
         self.contact = Contact(self.settings.reap_after)
         self._reap_at = 0.0
+        self._looked_at = 0.0
+        self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = retention.FIRST_ID
 
@@ -61,12 +68,10 @@ class Housekeeping(Service):
         super().run()
 
     def turn(self) -> Turn:
+        self._looked_at = time.monotonic()
         with self.contact.exchange():
             worked = self.promote()
         if time.monotonic() >= self._reap_at:
-            self._reap_at = time.monotonic() + min(
-                self.settings.heartbeat_interval, self.settings.reap_after / 10
-            )
             worked |= self.reap()
         for chore in self.chores:
             worked |= chore()
@@ -89,7 +94,11 @@ class Housekeeping(Service):
     def reap(self) -> bool:
         """Declare silent processes dead, and take back what the dead held."""
         silence = self.settings.reap_after
-        silent, orphaned = self.database.read(reclaim.look, silence, self.process())
+        silent_in, orphaned = self.database.read(reclaim.look, silence, self.process())
+        silent = silent_in is not None and silent_in < 0
+        # Who lives is heard of before that; who does not is found at that very time.
+        again = min(self.settings.heartbeat_interval, silence / 10) if silent else silence / REAPS
+        self._reap_at = time.monotonic() + min(again, again if silent or silent_in is None else silent_in)
         dead = self._declare_dead() if silent and self.contact.may_judge else []
         return bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
 
@@ -138,7 +147,19 @@ class Housekeeping(Service):
         self._called.set()
 
     def pause(self) -> None:
-        due = [time for time in (self.next_due, self.limits.next_due, self.next_chore()) if time is not None]
-        self._called.wait(min([self.settings.housekeeping_interval, *[time + 0.001 for time in due]]))
+        due = [
+            after for after in (self.next_due, self.limits.next_due, self.next_chore()) if after is not None
+        ]
+        due.append(max(0.0, self._reap_at - time.monotonic()))
+        self._called.wait(min([self.interval, *[after + 0.001 for after in due]]))
         if not self.stopping.is_set():
+            # Those who call all the time are answered together.
+            self.stopping.wait(max(0.0, self._looked_at + GRAIN - time.monotonic()))
             self._called.clear()
+
+
+def looks_every(database: Database, chosen: float | None) -> float:
+    """Where one is called when there is something to do, a look now and then is enough."""
+    if chosen is not None:
+        return chosen
+    return SELDOM if database.settings.notify and hears(database) else OFTEN

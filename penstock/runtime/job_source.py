@@ -17,7 +17,7 @@ from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
-from penstock.queue.wakeups import ENDED, READY, Wakeups
+from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.limiter import Limiter
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
@@ -218,6 +218,9 @@ class JobSource:
 
     def heard(self, subjects: Set[str]) -> None:
         for subject in subjects:
+            if subject == CHORES:
+                self.wakeups.relay(CHORES)
+                continue
             kind, _, rest = subject.partition("\t")
             queue, _, tier = rest.rpartition("\t")
             if kind == READY and queue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.errors import DefinitionError
@@ -11,7 +10,7 @@ from penstock.queue import admission
 from penstock.queue import settle as queue_settle
 from penstock.queue.admission import Wanted
 from penstock.queue.jobs import Attempt, Claim, Follow
-from penstock.queue.wakeups import CHORES, Wakeups, ready
+from penstock.queue.wakeups import Wakeups, ready
 from penstock.values.limits import TaskLimits
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, Reason
@@ -49,7 +48,7 @@ class Limiter:
         for queue, tier in sorted(set(found.lanes)):
             self.wakeups.tell_inside(tx, ready(queue, tier))
         if found.has_news:
-            tx.after_commit(partial(self.wakeups.relay, CHORES))
+            tx.leave_chores()
         return running
 
     def _sorted_out(self, claims: Sequence[Claim]) -> tuple[list[Claim], list[Wanted]]:

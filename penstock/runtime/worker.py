@@ -111,6 +111,7 @@ class Worker:
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
         self._deafen = app.wakeups.listen(self._hear)
+        app.wakeups.keepers += 1
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -252,6 +253,7 @@ class Worker:
         for service in self.services:
             await self.app.doors.run(service.join, 10)
         self._deafen()
+        self.app.wakeups.keepers -= 1
         if self._watch is not None:
             self._watch.cancel()
         self.crew.close()
