@@ -76,6 +76,10 @@ class Transaction:
         """Send a query whose rows are asked for later: several travel together with the first that is."""
         rendered = self.renderer.render(template)
         cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        if self.opened is None:
+            # Nothing travels together here; and what is left unread keeps SQLite's connection at what was true then.
+            found: list[Row] = list(cursor.fetchall())
+            return lambda: found
 
         def rows() -> list[Row]:
             self.dialect.wait(self.opened)

@@ -17,7 +17,7 @@ from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Home, Message, serve
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
-from penstock.values.outcome import Event, TimedOut
+from penstock.values.outcome import Event, TimedOut, raised
 
 LONGEST_START = 60.0
 """A fresh process first imports the application: that time is not the handler's."""
@@ -101,17 +101,24 @@ class Leader(threading.Thread):
             self.why = None
             try:
                 event = self._lead(work)
-            except (EOFError, OSError, BrokenPipeError):
+            except (EOFError, OSError):
                 event = self._lost_child()
+            except Exception as error:
+                # Whatever it is, somebody waits for this job; and the leader for the next.
+                self.end_child()
+                event = raised(error)
             self.executor.finish(work, event)
         self.end_child()
 
     def _lead(self, work: Work) -> Event | Died | None:
-        if self.child is None or not self.child.is_alive():
-            self._spawn(type(work.task.host))
-        assert self.pipe is not None
         around = self.executor.around
         work.begin(around)
+        if self.child is None or not self.child.is_alive():
+            try:
+                self._spawn(type(work.task.host))
+            except Exception as error:
+                return Died(f"no process could be started for this handler: {error}")
+        assert self.pipe is not None
         self.pipe.send((work.claim, _address(work.task), around.process))
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
         while True:
@@ -155,9 +162,10 @@ class Leader(threading.Thread):
     def _spawn(self, host: type) -> None:
         self.pipe, theirs = SPAWN.Pipe()
         home = Home(host, self.executor.around.database.settings)
-        self.child = SPAWN.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
-        self.child.start()
-        theirs.close()
+        child = SPAWN.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
+        with theirs:
+            child.start()
+        self.child = child
 
     def end_child(self) -> None:
         child, self.child = self.child, None

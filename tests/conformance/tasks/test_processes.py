@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock import Penstock
 from penstock.errors import JobFailed
+from penstock.runtime.executors.processes import SPAWN
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -96,6 +97,27 @@ def test_a_handler_process_that_dies_is_a_crash_and_harms_nobody(shop: Any) -> N
 def once_by_pid() -> bool:
     job = penstock.current()
     return bool(job.once("pid", os.getpid) == os.getpid())
+
+
+def test_a_process_that_cannot_be_started_wedges_nobody(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, failures = SPAWN.Process.start, [OSError(11, "no room"), RuntimeError("not now")]
+
+    def refuse_twice(child: Any) -> None:
+        if failures:
+            raise failures.pop(0)
+        start(child)
+
+    monkeypatch.setattr(SPAWN.Process, "start", refuse_twice)
+
+    async def main(_: Worker) -> list[str | None]:
+        job = await shop.render.enqueue_async(3)
+        assert (await job.result_async(timeout=60))["pages"] == 3
+        return [attempt.error for attempt in await job.attempts_async()]
+
+    first, second, last = beside_a_worker(shop.app, main)
+    assert "no process could be started" in str(first)
+    assert "not now" in str(second)
+    assert last is None
 
 
 def test_a_function_becomes_a_task_by_a_call(app: Penstock) -> None:
