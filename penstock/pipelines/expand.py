@@ -68,6 +68,7 @@ def begin(tx: Transaction, run: RunView, fan: Fan) -> None:
 
 def postpone(tx: Transaction, id: str, problem: str) -> None:
     """This expand cannot go on now; others first."""
+    tx.stage("put_off")
     tx.run(POSTPONE, id=id, problem=problem)
 
 

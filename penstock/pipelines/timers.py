@@ -78,11 +78,13 @@ def set(  # noqa: A001 - one sets a timer
 
 def postpone(tx: Transaction, due: int, id: str) -> None:
     """What this timer asks for cannot be done now; others first."""
+    tx.stage("put_off")
     tx.run(POSTPONE, due=due, id=id, wait=int(PUT_OFF * 1_000_000))
 
 
 def forget(tx: Transaction, due: int, id: str) -> None:
     """It will never be done: its run is given up."""
+    tx.stage("put_off")
     tx.run(REMOVE, due=due, id=id)
 
 

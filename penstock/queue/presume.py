@@ -34,6 +34,8 @@ def runs_go_on(
 ) -> dict[str, tuple[str, bool, str]]:
     """The runs of these claims are as they were when the claims were made: their modes, pauses and definitions."""
     runs = {claim.run_id: claim.definition or "" for claim in claims if claim.run_id is not None}
+    if runs:
+        tx.stage("presume")
     if len(runs) == 1:
         ((id, definition),) = runs.items()
         tx.run(AS_PRESUMED_OF_ONE, id=id, definition=definition, process=process)

@@ -16,7 +16,7 @@ from penstock import Penstock, Retry, Snooze
 from penstock.telemetry import logs, points
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
-from tests.process import ledger
+from tests.process import ledger, run_plays
 from tests.servers.child import die_with_parent
 from tests.waiting import eventually
 
@@ -126,6 +126,7 @@ def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **sett
         return number * 2
 
     ledger.declare(app)
+    run_plays.declare(app, note, one_by_one=part is not None and part.scene == "advance")
     return app
 
 
@@ -134,11 +135,15 @@ def unfinished(app: Penstock, queue: str = "") -> int:
 
 
 async def work_until_over(
-    app: Penstock, queue: str = "", and_also: Callable[[], bool] = lambda: True
+    app: Penstock,
+    queue: str = "",
+    and_also: Callable[[], bool] = lambda: True,
+    concurrency: int | None = 8,
 ) -> None:
     """A worker that stops, in order, when its queue has nothing unfinished."""
-    async with app.worker(queues=queue or None, concurrency=8):
-        await asyncio.to_thread(eventually, lambda: not unfinished(app, queue) and and_also(), PATIENCE)
+    async with app.worker(queues=queue or None, concurrency=concurrency):
+        # In this order: what ends a run enqueues jobs with it.
+        await asyncio.to_thread(eventually, lambda: and_also() and not unfinished(app, queue), PATIENCE)
 
 
 # Scenes
@@ -172,6 +177,23 @@ def work(app: Penstock, part: Part) -> None:
     """A worker from start to stop."""
     with beginning(part):
         asyncio.run(work_until_over(app, part.queue))
+
+
+def advance(app: Penstock, part: Part) -> None:
+    """A worker whose queue has the steps of runs; it stops when these have ended."""
+    run_plays.hold_at_once()
+
+    def over() -> bool:
+        return not run_plays.unended(app, part.queue)
+
+    with beginning(part):
+        asyncio.run(work_until_over(app, part.queue, over, concurrency=None))
+
+
+def fall_ill(app: Penstock, part: Part) -> None:
+    """The same by a process that cannot begin any run."""
+    run_plays.fall_ill()
+    advance(app, part)
 
 
 def serve(app: Penstock, part: Part) -> None:
@@ -256,5 +278,6 @@ def steer(app: Penstock, part: Part) -> None:
 
 
 SCENES: dict[str, Callable[[Penstock, Part], None]] = {
-    scene.__name__: scene for scene in (work, serve, stop, hold, reap, doubt, produce, steer)
+    scene.__name__: scene
+    for scene in (work, advance, fall_ill, serve, stop, hold, reap, doubt, produce, steer)
 }

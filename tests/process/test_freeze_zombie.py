@@ -5,7 +5,7 @@ The zombie's write is refused, its successor's result stands, and the zombie goe
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,11 @@ import pytest
 
 from penstock import Penstock
 from penstock.job import Job
+from penstock.pipelines.pipeline import Pipeline
+from penstock.pipelines.run import Run
+from tests.process import run_plays
 from tests.process.forks import started
-from tests.process.history import check, declare_dead, recover
+from tests.process.history import check, declare_dead, recover, rows
 from tests.process.scenes import Part, make_app
 from tests.waiting import eventually
 
@@ -70,6 +73,52 @@ def test_a_zombie_is_refused_and_its_successor_stands(shop: Penstock, part: Part
         assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "succeeded"], point
     jobs = check(shop)
     assert {job["crash_count"] for job in jobs.values()} == {0, 1}
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    ("play", "point"),
+    [
+        (run_plays.sequence, "presume.1"),
+        (run_plays.sequence, "advance.commit"),
+        (run_plays.joined, "advance.3"),
+    ],
+)
+def test_who_freezes_in_the_middle_of_a_presumed_settle_changes_nothing(
+    shop: Penstock, part: Part, database_kind: str, play: Callable[..., Pipeline], point: str
+) -> None:
+    """What it presumed was true when it fell asleep, and is not when it wakes up.
+
+    The last one has got an answer about a join, so the server holds locks for it: only for as long as a statement may
+    take.
+    """
+    if database_kind != "postgres":
+        pytest.skip("nothing is presumed here")
+    run = play(shop, part.queue).trigger(1)
+    with frozen_at(point, part) as zombie:
+        declare_dead(shop)
+        recover(shop)
+        assert run.result(timeout=0) == 4
+        before = everything_about(shop, run)
+        os.kill(zombie, signal.SIGCONT)
+        goes_on_working(shop, zombie)
+        tells(part, "was taken for dead")
+        assert everything_about(shop, run) == before
+    jobs = check(shop)
+    crashed = [job["attempts"] for job in jobs.values() if job["crash_count"]]
+    assert crashed
+    assert all(attempts == ["crashed", "succeeded"] for attempts in crashed)
+    assert sum(job["task"] == "hear" for job in jobs.values()) == 2
+
+
+def everything_about(shop: Penstock, run: Run) -> dict[str, list[tuple[object, ...]]]:
+    steps = "job_id IN (SELECT id FROM {jobs} WHERE run_id = :run)"
+    where = {"runs": "id = :run", "jobs": "run_id = :run", "job_states": steps, "executions": steps}
+    where["joins"] = "run_id = :run"
+    return {
+        table: sorted(rows(shop, f"SELECT * FROM {{{table}}} WHERE {which}", run=run.id), key=repr)
+        for table, which in where.items()
+    }
 
 
 def goes_on_working(shop: Penstock, zombie: int) -> None:
