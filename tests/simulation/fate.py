@@ -115,12 +115,19 @@ class Fate(Faults):
             if host.frozen and (self.calm or world.now >= host.thaws_at):
                 self.struck["thaw"] += 1
                 host.thaw()
+                self._come_to(world, host)
             if host.gone and host.alive:
                 host.machine.shut()
                 world.bury(host)
             if not host.alive and self._is_missed(world, host):
                 self.hosts[index] = self.revive(host)
                 self.struck["restart"] += self.hosts[index] is not host
+
+    def _come_to(self, world: World, host: Host) -> None:
+        """The threads of a process that was stopped come to one by one: whoever is first knows nothing yet."""
+        mine = [fiber for fiber in world.fibers if fiber.owner is host]
+        if not self.calm and mine and world.rng.random() < 0.7:
+            self._hold_up(world, world.rng.choice(mine))
 
     def _is_missed(self, world: World, dead: Host) -> bool:
         """By and by every process is started again; once it is calm, two workers are enough."""
@@ -157,10 +164,14 @@ class Fate(Faults):
             return
         self._hold_up(world, world.rng.choice(world.fibers))
 
-    def linger(self, world: World, fiber: Fiber) -> None:
+    def linger(self, world: World, fiber: Fiber, point: str) -> None:
         """At a place between two things that belong together, such as a commit and what is made of it."""
-        if not self.calm and world.rng.random() < self.temper.linger:
-            self._hold_up(world, fiber)
+        if self.calm or world.rng.random() >= self.temper.linger:
+            return
+        if point == "hand_over" and world.rng.random() < 0.5:
+            # Or who is handed something does not take it up.
+            fiber = next((other for other in world.fibers if other.loop is fiber.owner.loop), fiber)  # type: ignore[attr-defined]
+        self._hold_up(world, fiber)
 
     def _hold_up(self, world: World, fiber: Fiber) -> None:
         self.struck["stall"] += 1
@@ -182,7 +193,7 @@ class Fate(Faults):
         if (host := self._victim(world)) is not None:
             self.struck["clock jump"] += 1
             host.skew += int(world.rng.choice([1, 60, 3600]) * SECOND)
-            world.note(host.name, "its clock jumps")
+            world.record("jumped", host.name)
 
     def _delay(self, world: World) -> None:
         self.struck["delay"] += 1

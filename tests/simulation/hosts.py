@@ -199,10 +199,13 @@ class WorkerHost(Host):
                     service.waker.wake("written")
 
     def stop(self, hurried: bool) -> None:
-        """A stop signal."""
+        """A stop signal. Who is told to hurry was told a moment ago: its stop is the next thing on its loop."""
         self.leaving = True
         self.world.record("stopping", self.name, hurried)
-        self.loop.call_soon(lambda: self.loop.create_task(self._end(hurried)))
+        if hurried:
+            self.loop.create_task(self._end(hurried))
+        else:
+            self.loop.call_soon(lambda: self.loop.create_task(self._end(hurried)))
 
     async def _end(self, hurried: bool) -> None:
         assert self.worker is not None

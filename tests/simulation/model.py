@@ -119,6 +119,8 @@ class Model:
                 self.ended[facts[0], facts[1]] = (kind, facts[3])
             case "stopping":
                 self.leaving.add(facts[0])
+            case "went home":
+                self._check_left(facts[0])
             case "crashed":
                 self.dead.add(facts[0])
             case "outage":
@@ -128,6 +130,16 @@ class Model:
                 self.delayed_by = facts[0]
             case "froze":
                 self.frozen_at[facts[0]] = self.at
+
+    def _check_left(self, hosts: Sequence[str]) -> None:
+        """Who stops in order, and nothing goes wrong meanwhile, has given everything back.
+
+        But for what is to be cancelled: whoever reclaims that ends it, with all that follows.
+        """
+        held = {job_id: state for job_id, state in self.states.items() if state.status == "running"}
+        for job_id, state in held.items():
+            if self.hosts.get(state.process or "") in hosts and not state.cancel:
+                self.say(f"{job_id} is still held by a process that has stopped in order [10]")
 
     # what was committed
 

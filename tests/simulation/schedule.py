@@ -35,6 +35,8 @@ ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
 CLOSES = 0.15
 """How often the last workers are stopped in order at the end."""
+GOES_HOME = 0.1
+"""How often all workers are stopped in order in the middle of it, and others come after them."""
 COLLECT_EVERY = 500
 """Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
@@ -184,6 +186,8 @@ class Play:
         try:
             world.run(lambda: world.steps >= self.trouble, self.trouble + 1)
             self.fate.calm_down(world)
+            if world.rng.random() < GOES_HOME and world.now >= self.fate.away_until:
+                self._go_home()
             world.run(self._over, CALM_STEPS)
             world.run(self._at_rest, CALM_STEPS)
             if world.rng.random() < CLOSES:
@@ -192,19 +196,43 @@ class Play:
             return str(stuck)
         return None
 
+    def _go_home(self) -> None:
+        """A deploy while there is work to do, and nothing else goes wrong: nobody keeps anything."""
+        self.world.stickiness = self.world.rng.choice([0.2, 0.6])
+        hurried = self.world.rng.random() < 0.5
+        if hurried:  # best when somebody was just handed something, and has not begun with it
+            enough = self.world.steps + 40
+            self.world.run(lambda: self.world.steps >= enough or self._is_handed_over(), 41)
+        stopped = self._stop_all(hurried=hurried)
+        self.world.record("went home", [host.name for host in stopped if host.gone])
+        self.world.stickiness = 1.0
+        self.fate.closing = False
+
+    def _is_handed_over(self) -> bool:
+        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
+        known = [worker for worker in workers if worker is not None]
+        rows = [runner.crew.accepted for worker in known for runner in worker.rows.runners.values()]
+        return any(worker.crew._accepted for worker in known) or any(rows)
+
     def _close(self) -> None:
         """All go home in order: nothing of theirs may be left."""
-        self.fate.closing = True
-        for host in self.fate.hosts:
-            if isinstance(host, WorkerHost) and host.alive and host.worker is not None:
-                host.stop(hurried=False)
-        self.world.run(lambda: not any(host.leaving and host.alive for host in self.fate.hosts), CALM_STEPS)
+        self._stop_all(hurried=False)
         self.world.record("closed", [host.name for host in self.fate.hosts if host.gone])
 
+    def _stop_all(self, *, hurried: bool) -> list[WorkerHost]:
+        self.fate.closing = True
+        workers = [host for host in self.fate.hosts if isinstance(host, WorkerHost)]
+        here = [host for host in workers if host.alive and host.worker is not None and not host.leaving]
+        for host in here:
+            host.stop(hurried)
+        self.world.run(lambda: not any(host.leaving and host.alive for host in self.fate.hosts), CALM_STEPS)
+        return here
+
     def _at_rest(self) -> bool:
-        """What was committed has also come to the mind of who did it."""
+        """What was committed has also come to the mind of who did it, and no place stays taken."""
         workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
-        return not any(worker is not None and worker.source.holdings.count for worker in workers)
+        known = [worker for worker in workers if worker is not None]
+        return not any(worker.source.holdings.count or worker.crew.busy for worker in known)
 
     def _over(self) -> bool:
         if self.world.steps % 8 or any(self.left) or self.stage.server.holder is not None:

@@ -214,7 +214,7 @@ def _reached(point: str) -> None:
         return
     if _is_a_place(point):
         if world.nemesis is not None:
-            world.nemesis.linger(world, world.current)
+            world.nemesis.linger(world, world.current, point)
         world.give_way(point)
     else:
         world.current.point = point

@@ -32,7 +32,7 @@ class Nemesis(Protocol):
 
     def act(self, world: World) -> None: ...
 
-    def linger(self, world: World, fiber: Fiber) -> None:
+    def linger(self, world: World, fiber: Fiber, point: str) -> None:
         """At a named point that is no statement."""
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.database.statements import Statements
 from penstock.reconcile import apply, claim, related, renew, statements
 from penstock.reconcile.statements import Fetch
+from penstock.runtime.rows import Runner
 from tests.simulation.mutants import Code, Instead, Mutant
 
 
@@ -22,7 +23,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(apply, "_is_held", lambda *_: True),
     ),
     "apply without the tokens of related rows": Mutant(
-        18,
+        29,
         Instead(apply, "_is_held", _only_itself),
     ),
     "rows taken from the living": Mutant(
@@ -51,8 +52,12 @@ MUTANTS: dict[str, Mutant] = {
         Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
     ),
     "a request for a visit forgotten": Mutant(
-        37,
+        57,
         Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
+    ),
+    "rows kept by a stop's last turn": Mutant(
+        75,
+        Instead(Runner, "give_back", lambda _: None),
     ),
     "related rows stay locked": Mutant(
         0,

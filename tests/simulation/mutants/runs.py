@@ -42,7 +42,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
     ),
     "an offer that outlives its receipt": Mutant(
-        28,
+        24,
         Code(closing.follow, "trace.offer = None", "pass"),
     ),
     "join counted down twice": Mutant(

@@ -11,9 +11,12 @@ from penstock.queue import claim, control, enqueue, markers, processes, reclaim,
 from penstock.queue.jobs import Attempt
 from penstock.runtime import job_source
 from penstock.runtime.contact import Contact
+from penstock.runtime.crew import Crew
+from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
+from penstock.runtime.worker import Worker
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
@@ -61,7 +64,7 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        808,
+        101,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
@@ -83,7 +86,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        212,
+        7,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
     "a job in the queue twice is claimed twice": Mutant(
@@ -95,7 +98,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(Housekeeping, "reap", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
-        4,
+        2,
         Sql(reclaim, "SILENT", "{now}", LOCAL),
         Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
     ),
@@ -130,11 +133,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
     ),
     "retried with old budgets": Mutant(
-        7,
+        1,
         Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
     ),
     "cancellation ignored by the settle": Mutant(
-        1,
+        8,
         Code(settle._through_the_fence, "if cancelled:", "if False:"),
     ),
     "settled before the effects": Mutant(
@@ -147,7 +150,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(TransactionScope, "__exit__", _settle_afterwards),
     ),
     "once() forgets": Mutant(
-        186,
+        408,
         Code(markers.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
@@ -155,7 +158,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(schedule.promote, "tx.run(REMOVE, ", "dict(REMOVE=REMOVE, "),
     ),
     "promotion by the local clock": Mutant(
-        2,
+        3,
         Sql(schedule, "DUE", "{now}", LOCAL),
     ),
     "promotion of whatever is there": Mutant(
@@ -167,7 +170,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        26,
+        13,
         Sql(processes, "BEAT", "{now}", LOCAL),
     ),
     "newcomers judge at once": Mutant(
@@ -175,13 +178,13 @@ MUTANTS: dict[str, Mutant] = {
         Instead(Contact, "arrive", _nothing),
     ),
     "who was cut off judges at once": Mutant(
-        100,
+        45,
         Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "who was stopped judges at once": Mutant(
-        6,
+        45,
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "lost answers not given again": Mutant(
@@ -197,11 +200,21 @@ MUTANTS: dict[str, Mutant] = {
         Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
     ),
     "outcomes dropped after an error": Mutant(
-        8,
+        5,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
     ),
+    "lost claims stay in the register": Mutant(
+        340,
+        Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
+        # Each is also forgotten by itself when its handler has been told.
+        Code(Crew._lose, "self.forget([work.claim])", "pass"),
+    ),
+    "a handler that never began does not end": Mutant(
+        242,
+        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
+    ),
     "claims with a lost answer forgotten": Mutant(
-        58,
+        307,
         Instead(job_source.JobSource, "recover", _nothing),
     ),
 }
