@@ -60,6 +60,7 @@ class Keeper(Service):
         self.database = Database(_impatient(app))
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database)
+        self.database.call_keepers = self.wakeups.call_keepers
         self.link = Link(self.database, dedicated=True)
         self.id = new_id()
         self.details = dumps(details)
