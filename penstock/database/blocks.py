@@ -6,6 +6,7 @@ statement's own bookkeeping.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.database.engine import Database
 
 
-class Block:
+class Block(ABC):
     """A connection for the time of a block, and a transaction on it."""
 
     __slots__ = ("database", "link", "single", "tx")
@@ -30,8 +31,9 @@ class Block:
         self.link = link or Link(database, brief=True)
         self.single = single
 
+    @abstractmethod
     def begin(self, driver: object) -> object:
-        raise NotImplementedError
+        """What the dialect opens on it."""
 
     def __enter__(self) -> Transaction:
         driver = self.link.take()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 SOON = 10_000_000
-"""Microseconds; at least twice as long as anybody waits between two looks (see `runtime.housekeeping`)."""
+"""Microseconds; twice as long as anybody waits between two looks who was told nothing else (`runtime.housekeeping`)."""
 
 
 class Transaction:

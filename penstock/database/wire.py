@@ -23,7 +23,7 @@ from penstock.database.dialect import Row
 
 UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
 OFF = PipelineStatus.OFF
-FATAL_ERROR, PIPELINE_SYNC = int(ExecStatus.FATAL_ERROR), int(ExecStatus.PIPELINE_SYNC)
+FATAL_ERROR = int(ExecStatus.FATAL_ERROR)
 DONE = frozenset({int(ExecStatus.TUPLES_OK), int(ExecStatus.COMMAND_OK)})
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
@@ -128,10 +128,12 @@ class Wire:
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")
             if type(expected) is _Commit:
-                if result.status == FATAL_ERROR:  # of the commit itself
+                if (
+                    result.status == FATAL_ERROR
+                ):  # of the commit itself; the end of that, and of the journey, follow
                     error = error or error_from_result(result)
-                    while result is None or result.status != PIPELINE_SYNC:
-                        result = receive()
+                    if receive() is not None or receive() is None:
+                        raise error
                 continue
             if receive() is not None:
                 raise psycopg.OperationalError("more answers than there were questions")

@@ -59,6 +59,29 @@ def test_what_fails_at_the_commit_itself_fails_the_transaction(
     assert app.database.read(lambda tx: tx.rows("SELECT x FROM numbers")) == [(2,)]
 
 
+def test_a_connection_that_dies_at_the_commit_itself_is_given_up(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    app = app_on(postgres_url)
+    app.database.in_transaction(_kill_whoever_commits)
+
+    with pytest.raises(psycopg.OperationalError), app.database.transaction() as tx:
+        tx.run("INSERT INTO numbers VALUES (1)")
+    assert app.database.read(lambda tx: tx.rows("SELECT x FROM numbers")) == []
+
+
+def _kill_whoever_commits(tx: Transaction) -> None:
+    tx.run("CREATE TABLE numbers (x int)")
+    tx.run(
+        "CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql AS "
+        "'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NULL; END'"
+    )
+    tx.run(
+        "CREATE CONSTRAINT TRIGGER dies AFTER INSERT ON numbers DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION die()"
+    )
+
+
 def _refuse(_dialect: Sqlite, _driver: Any, *_: object) -> None:
     raise sqlite3.OperationalError("database is locked")
 
