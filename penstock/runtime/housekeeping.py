@@ -96,11 +96,16 @@ class Housekeeping(Service):
         silence = self.settings.reap_after
         silent_in, orphaned = self.database.read(reclaim.look, silence, self.process())
         silent = silent_in is not None and silent_in < 0
-        # Who lives is heard of before that; who does not is found at that very time.
-        again = min(self.settings.heartbeat_interval, silence / 10) if silent else silence / REAPS
-        self._reap_at = time.monotonic() + min(again, again if silent or silent_in is None else silent_in)
+        self._reap_at = time.monotonic() + self._until_reaping(silent_in)
         dead = self._declare_dead() if silent and self.contact.may_judge else []
         return bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
+
+    def _until_reaping(self, silent_in: float | None) -> float:
+        """Who lives is heard of before that; who does not is found at that very time, or judged a little later."""
+        if silent_in is not None and silent_in < 0:
+            return min(self.settings.heartbeat_interval, self.settings.reap_after / 10)
+        rarely = self.settings.reap_after / REAPS
+        return rarely if silent_in is None else min(silent_in, rarely)
 
     def _declare_dead(self) -> list[str]:
         # An outage may begin here and end here: whoever is asked again after it was not to be heard meanwhile.

@@ -14,6 +14,7 @@ from penstock.pipelines.run import Run
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import ClaimLost
 from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.conformance.tasks.looking import count, rows
 from tests.waiting import until
 
@@ -96,6 +97,23 @@ def test_paused_meanwhile(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> Non
     assert count(app, "executions") == 2
     if seen:
         assert seen[:2] == [True, False], "wrongly presumed, and done once more without"
+
+
+def test_a_step_that_was_claimed_and_could_not_be_read_is_given_back(app: Penstock) -> None:
+    """A claim that stands alone is committed before its step's inputs are there: the connection may be lost between."""
+    two = Two(app)
+
+    async def live(_worker: Worker) -> None:
+        run = await two.meanwhile(lambda run: run.pause())
+        await until(lambda: run.steps()[0].status == "succeeded")
+        with failing_at("hydrate.1", disconnected(app)):
+            await asyncio.to_thread(run.resume)
+            assert await run.result_async(timeout=30) == 20
+
+    beside_a_worker(app, live)
+    assert two.ran == ["first", "second"]
+    assert rows(app, "SELECT DISTINCT retry_count, crash_count FROM {job_states}") == [(0, 0)]
+    assert count(app, "claims") == 0
 
 
 def test_cancelled_meanwhile(app: Penstock) -> None:

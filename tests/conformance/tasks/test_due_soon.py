@@ -1,6 +1,5 @@
 """What is due soon is done on time: whoever leaves it calls somebody to look after it, and no round is waited for."""
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -121,7 +120,7 @@ def test_those_who_call_all_the_time_are_answered_together(
         monkeypatch.setattr(schedule, "look", counted)
         for number in range(100):
             await app.tasks["note"].options(delay=5).enqueue_async(number)
-        await asyncio.sleep(2 * GRAIN)
+        await until(lambda: bool(looks))
 
     beside_a_worker(app, main)
     assert 1 <= len(looks) <= (looks[-1] - looks[0]) / GRAIN + 2
