@@ -104,6 +104,9 @@ class Dialect(Protocol):
     def wait(self, opened: object) -> None:
         """Until everything sent so far has been done."""
 
+    def glance(self, opened: object) -> None:
+        """Wait for the answers to what was sent so far; for the commit of what needs no other, only later."""
+
     def hasten(self, opened: object) -> None:
         """Have everything sent so far begun, while the next is made. Not if it locks what others want.
 

@@ -78,6 +78,14 @@ class OpenTransaction:
             self.send()
             self.wire.wait()
 
+    def glance(self) -> None:
+        """Wait for answers, though not for the commit, where each journey is a transaction by itself."""
+        if self._block or self._lent is not None:
+            self.wait()
+        else:
+            self.send()
+            self.wire.glance()
+
     def commit(self, farewells: Sequence[Farewell]) -> None:
         self._post()
         if self._begun:

@@ -61,6 +61,9 @@ class ByCursor:
     def hasten(self, opened: object) -> None:
         """Nothing is sent before its turn."""
 
+    def glance(self, opened: object) -> None:
+        """Nothing is sent ahead here."""
+
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
 

@@ -13,7 +13,14 @@ from pydantic_core import to_json
 
 from penstock.database import batches
 from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Writes
-from penstock.database.fused import ALL_SUCCEED, ONE_IS_TO_SUCCEED, ONE_SUCCEEDS, SUCCEED, TAKE_READY
+from penstock.database.fused import (
+    ALL_SUCCEED,
+    ONE_IS_TO_SUCCEED,
+    ONE_SUCCEEDS,
+    SUCCEED,
+    TAKE_READY,
+    TAKE_READY_OF_ONE,
+)
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.wire import IdLoader, Wire, array_text
@@ -146,6 +153,10 @@ class Postgres:
         if isinstance(opened, OpenTransaction):
             opened.wait()
 
+    def glance(self, opened: object) -> None:
+        if isinstance(opened, OpenTransaction):
+            opened.glance()
+
     def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
         if isinstance(opened, OpenTransaction):
             opened.commit(farewells)
@@ -202,15 +213,13 @@ class Postgres:
         token: int,
         process: str,
     ) -> Ahead:
+        holder = {"tasks": _names(tuple(tasks)), "token": token, "process": process}
+        if len(lanes) == 1:
+            (ln,) = lanes
+            place = {"queue": ln.queue, "tier": ln.tier, "floor": ln.floor}
+            return tx.early(TAKE_READY_OF_ONE, **place, limit=min(limit, ln.limit), **holder)
         wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
-        return tx.ahead(
-            TAKE_READY,
-            lanes=to_json(wanted).decode(),
-            tasks=_names(tuple(tasks)),
-            limit=limit,
-            token=token,
-            process=process,
-        )
+        return tx.early(TAKE_READY, lanes=to_json(wanted).decode(), limit=limit, **holder)
 
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]

@@ -87,6 +87,22 @@ class Transaction:
 
         return rows
 
+    def early(self, template: str, **parameters: object) -> Ahead:
+        """Likewise; and its rows may be had while the transaction that is this one statement is being committed.
+
+        What they tell is not certain before the block has ended.
+        """
+        if self.opened is None:
+            return self.ahead(template, **parameters)
+        rendered = self.renderer.render(template)
+        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+
+        def rows() -> list[Row]:
+            self.dialect.glance(self.opened)
+            return list(cursor.fetchall())
+
+        return rows
+
     def run(self, template: str, **parameters: object) -> None:
         """Execute a write. Its answer is not waited for: an error may show at the next statement or the commit."""
         rendered = self.renderer.render(template)

@@ -110,20 +110,29 @@ class Wire:
 
     def part(self) -> None:
         """Let what follows be no part of what was sent so far, although it travels with it."""
-        if self._expected:
+        if self._expected and type(self._expected[-1]) is not _Commit:
             self.pgconn.pipeline_sync()
             self._expected.append(_Commit())
 
+    def glance(self) -> None:
+        """Until what was sent is answered. Its commit is under way then, and waited for by the next `wait`."""
+        if self._expected and type(self._expected[0]) is not _Commit:
+            self.pgconn.send_flush_request()
+            self._answered(len(self._expected))
+
     def wait(self) -> None:
         """Until everything sent is done. The first error is raised, after all answers are in."""
-        if not self._expected:
-            return
+        if self._expected:
+            self._answered(None)
+
+    def _answered(self, count: int | None) -> None:
         self.broken = True
         self.part()
         self._flush()
         error: psycopg.Error | None = None
         waiting, receive = self._expected, self._receive
-        while waiting:
+        left = len(waiting) - count if count is not None else 0
+        while len(waiting) > left:
             expected, result = waiting.popleft(), receive()
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines import budget, expand, joins, runs, steps
+from penstock.pipelines import budget, expand, joins, runs, steps, usual
 from penstock.pipelines.changes import (
     Ask,
     Contribution,
@@ -81,6 +81,7 @@ class Application:
 
     def ended(self, ended: Sequence[Ended]) -> None:
         """Steps have ended, whichever way."""
+        ended = [step for step in ended if not self._lead_on(step)]
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
         if missing:
             self._look_anew(ended)
@@ -98,7 +99,19 @@ class Application:
             if stops and run.mode is RunMode.RUNNING:
                 self.change(run).result = step.output
             end = StepEnded(step.node, path, step.status, step.reason, stops)
-            self.take(run, self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end))
+            plan = self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end)
+            self.take(run, plan)
+            if usual.is_usual(step):
+                usual.learn(self.desk, run, step.node, plan)
+
+    def _lead_on(self, step: Ended) -> bool:
+        """Without a plan, if that can be: see `usual`."""
+        following = usual.steps_after(self.desk, step) if usual.is_usual(step) else None
+        if following is None:
+            return False
+        self.desk.trace(self.tx).outputs[step.run_id, step.node, step.path] = step.output
+        self._steps += following
+        return True
 
     def _look_anew(self, ended: Sequence[Ended]) -> None:
         """Their states are locked now, and only what is read after that is certain (see `runs`)."""

@@ -73,6 +73,21 @@ class Mould(NamedTuple):
         )
 
 
+class Next(NamedTuple):
+    """A step that follows another one."""
+
+    node: str
+    mould: Mould
+    spreads: bool
+
+
+class Usual(NamedTuple):
+    """All that follows whenever a step of one node has succeeded (see `usual`)."""
+
+    wiring: Wiring
+    steps: tuple[Next, ...]
+
+
 class Origin(NamedTuple):
     """What hardly ever changes of a run."""
 
@@ -121,6 +136,8 @@ class Desk:
         self.stored: set[str] = set()
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
+        self.usual: dict[tuple[str, str], Usual] = {}
+        """By definition and node."""
         self.troubles = Troubles()
         self._origins: OrderedDict[str, Origin] = OrderedDict()
         self._moulds: dict[tuple[str, str], Mould] = {}

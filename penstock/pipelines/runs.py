@@ -90,7 +90,7 @@ def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]
 
 def foresee(desk: Desk, tx: Transaction, token: int) -> None:
     """Ask for the runs of the claim that was sent just before."""
-    desk.trace(tx).foreseen = tx.ahead(OF_CLAIM, token=token)
+    desk.trace(tx).foreseen = tx.early(OF_CLAIM, token=token)
 
 
 def _learn(desk: Desk, trace: Trace, row: Row) -> Origin:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -47,6 +47,14 @@ RECEIPT = {"token": ":token", "process_id": ":process_id", "job_ids": ":job_ids"
 QUEUED = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
 
 
+class Intake(NamedTuple):
+    """What the handler of a step will be given; and what a claim of it has to say beside that."""
+
+    call: tuple[Sequence[object], Mapping[str, object]]
+    spreads: bool
+    definition: str
+
+
 class NewStep(NamedTuple):
     """A step to be written. `error` is there for a node without a job that failed."""
 
@@ -63,6 +71,8 @@ class NewStep(NamedTuple):
     origin_id: str | None = None
     queued: bool = True
     """False: nothing makes it claimable yet, although it is available."""
+    intake: Intake | None = None
+    """Where it is known already."""
 
 
 def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
@@ -92,6 +102,7 @@ def _offered(step: NewStep, offer: Offer | None) -> NewStep:
     mould = step.mould
     if offer is None or _place(step) != "ready" or not offer.accepts(mould.task, mould.queue):
         return step
+    call, spreads, definition = step.intake or (None, False, None)
     offer.claims.append(
         Claim(
             step.id,
@@ -109,6 +120,9 @@ def _offered(step: NewStep, offer: Offer | None) -> NewStep:
             step.node,
             path_text(step.path),
             mould.max_crashes,
+            call,
+            spreads=spreads,
+            definition=definition,
         )
     )
     return step._replace(status=JobStatus.RUNNING)

@@ -151,14 +151,16 @@ class JobSource:
     def is_complete(self, claims: Sequence[Claim]) -> bool:
         if self._touched or self.limiter.concerns(claims):
             return False
-        return self.hydrate is None or all(claim.run_id is None for claim in claims)
+        return self.hydrate is None or all(claim.run_id is None or claim.call is not None for claim in claims)
 
     def complete(self, tx: Transaction, claims: Sequence[Claim], by_reading: bool = False) -> list[Claim]:
         if by_reading and (self._touched or self.limiter.concerns(claims)):
             return []
-        kept = list(claims)
-        if self.hydrate is not None and any(claim.run_id is not None for claim in claims):
-            kept = self.hydrate(tx, kept, by_reading)
+        kept = [claim for claim in claims if claim.call is not None]
+        rest = [claim for claim in claims if claim.call is None]
+        if self.hydrate is not None and any(claim.run_id is not None for claim in rest):
+            rest = self.hydrate(tx, rest, by_reading)
+        kept += rest
         if by_reading:
             return kept
         if self._touched or self.limiter.concerns(kept):

@@ -68,6 +68,8 @@ class Pump(Service, Generic[C, F]):
         self._asked_at = 0.0
         self._nothing_waits = False
         """The last look found less than there was room for, and nobody has told of more."""
+        self._just_heard = False
+        """Nothing has happened since the last wait ended: another look at the ear would tell nothing."""
         self._collisions = 0
         self._cautious = 0
         self._one_at_a_time = threading.Lock()
@@ -104,7 +106,8 @@ class Pump(Service, Generic[C, F]):
             self._doubtful = False
         finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
         limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
-        if finished and self._nothing_waits and self.source.leads_on:
+        just_heard, self._just_heard = self._just_heard, False
+        if finished and self._nothing_waits and self.source.leads_on and not just_heard:
             self._hear(self.waker.wait(0))
         if not finished and limit <= 0:
             return Turn.IDLE
@@ -222,6 +225,7 @@ class Pump(Service, Generic[C, F]):
             return
         pause = min(self.shortest_pause * 1.5 ** min(self._empty_turns, 30), self.longest_pause)
         self._hear(self.waker.wait(pause))
+        self._just_heard = True
 
     def _hear(self, subjects: Set[str]) -> None:
         if subjects:

@@ -22,7 +22,7 @@ from tests.pure.pipelines.machine import Boom
 from tests.pure.pipelines.programs import Program, program
 from tests.pure.pipelines.reference import BLOCKED, IGNORED, PRUNED, RAN, Reference
 
-PROGRAMS = {"sqlite": 150, "postgres": 60, "mariadb": 30}
+PROGRAMS = {"sqlite": 150, "postgres": 45, "mariadb": 30}
 
 
 class Bench:
@@ -104,26 +104,33 @@ def check_ended(app: Penstock, run: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str, workers: int) -> None:
+    """Where the first run of a definition teaches the next ones a shorter way (see `usual`), a second one takes it."""
+    learns = bench.app.database.dialect.fuses
     for seed in range(workers * 10_000, workers * 10_000 + PROGRAMS[database_kind] // workers):
         failing = (0.0, 0.1, 0.3)[seed % 3]
         made = program(seed, failing, "ignore" if seed % 2 else "continue")
-        run = bench.run(made, seed, workers)
-        check_ended(bench.app, run)
-        handle = bench.app.run(run)
-        if handle.status is RunStatus.HALTED:
-            continue
-        reference = bench.reference(made, run)
-        steps = {(s.key, s.path): s for s in handle.steps() if not s.key.startswith("@")}
-        ends = {at: reference.end(*at) for at in reference.steps()}
-        assert {at: (s.status, s.reason) for at, s in steps.items()} == {
-            at: expected(end.how, end.failed) for at, end in ends.items()
-        }, seed
-        for at, end in ends.items():
-            assert steps[at].output == end.value, (seed, at)
-        if handle.status is RunStatus.SUCCEEDED:
-            assert handle.result(0) == reference.result, seed
-        else:
-            assert handle.status is RunStatus.FAILED
+        for again in range(2 if learns else 1):
+            check_run(bench, made, bench.run(made, seed + again, workers), seed)
+    assert bool(bench.app.engine.desk.usual) == learns
+
+
+def check_run(bench: Bench, made: Program, run: str, seed: int) -> None:
+    check_ended(bench.app, run)
+    handle = bench.app.run(run)
+    if handle.status is RunStatus.HALTED:
+        return
+    reference = bench.reference(made, run)
+    steps = {(s.key, s.path): s for s in handle.steps() if not s.key.startswith("@")}
+    ends = {at: reference.end(*at) for at in reference.steps()}
+    assert {at: (s.status, s.reason) for at, s in steps.items()} == {
+        at: expected(end.how, end.failed) for at, end in ends.items()
+    }, seed
+    for at, end in ends.items():
+        assert steps[at].output == end.value, (seed, at)
+    if handle.status is RunStatus.SUCCEEDED:
+        assert handle.result(0) == reference.result, seed
+    else:
+        assert handle.status is RunStatus.FAILED
 
 
 def test_a_halted_run_ends_and_what_ran_in_it_is_right(bench: Bench, database_kind: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Penstock
-from penstock.database.fused import TAKE_READY
+from penstock.database.fused import TAKE_READY, TAKE_READY_OF_ONE
 from penstock.database.links import Link
 from penstock.database.transaction import Transaction
 from penstock.queue.claim import FIRST_QUEUE, FIRST_TIER, LOWEST_TIER
@@ -80,20 +80,36 @@ def test_what_the_queue_sets_for_itself_nobody_else_gets(
         link.close()
 
 
-def test_a_claim_never_compares_each_job_with_each(app: Penstock, database_kind: str) -> None:
+HOLDER = {
+    "tasks": ("text", "''"),
+    "limit": ("bigint", "500"),
+    "token": ("bigint", "1"),
+    "process": ("text", f"'{NOBODY}'"),
+}
+LANE = {"queue": ("text", "''"), "tier": ("bigint", "0"), "floor": ("bigint", "0")}
+
+
+@pytest.mark.parametrize(
+    ("take", "place"),
+    [(TAKE_READY, {"lanes": ("text", "'[]'")}), (TAKE_READY_OF_ONE, LANE)],
+    ids=["many lanes", "one lane"],
+)
+def test_a_claim_never_compares_each_job_with_each(
+    app: Penstock, database_kind: str, take: str, place: dict[str, tuple[str, str]]
+) -> None:
     """A plan for one row, made when the tables were empty, must do for five hundred."""
     if database_kind != "postgres":
         pytest.skip("only PostgreSQL claims with one statement, and keeps its plan")
     app.prepare()
-    names = {"lanes": "text", "tasks": "text", "limit": "bigint", "token": "bigint", "process": "text"}
-    numbered = {name: f"${number}" for number, name in enumerate(names, 1)}
-    sql = re.sub(r"(?<!:):(\w+)", lambda found: numbered[found[1]], TAKE_READY)
-    lanes = "[]"
+    given = place | HOLDER
+    numbered = {name: f"${number}" for number, name in enumerate(given, 1)}
+    sql = re.sub(r"(?<!:):(\w+)", lambda found: numbered[found[1]], take)
+    kinds, values = (", ".join(each) for each in zip(*given.values(), strict=True))
 
     def plan(tx: Transaction) -> list[str]:
         tx.run("SET LOCAL plan_cache_mode = force_generic_plan")
-        tx.run(f"PREPARE taking({', '.join(names.values())}) AS {sql}")
-        return [str(row) for row in tx.rows(f"EXPLAIN EXECUTE taking('{lanes}', '', 500, 1, '{NOBODY}')")]
+        tx.run(f"PREPARE taking({kinds}) AS {sql}")
+        return [str(row) for row in tx.rows(f"EXPLAIN EXECUTE taking({values})")]
 
     lines = app.database.in_transaction(plan)
     assert any("Full Join" in line for line in lines)
