@@ -13,6 +13,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines.run import Run
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import ClaimLost
+from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.conformance.tasks.looking import count, rows
@@ -60,6 +61,19 @@ class Two:
             return number * 10
 
         self.pipeline = app.flow("two").start(first).chain(second)
+        self._run_once()
+
+    def _run_once(self) -> None:
+        """From then on the second step follows without a plan (see `usual`)."""
+        self.go_on.set()
+        known = self.pipeline.trigger(1)
+        drain(self.app)
+        assert known.result(0) == 20
+        for table in ("executions", "job_states", "jobs", "runs"):
+            _execute(self.app, f"DELETE FROM {{{table}}}")
+        self.ran.clear()
+        self.started.clear()
+        self.go_on.clear()
 
     async def meanwhile(self, happens: Callable[[Run], object]) -> Run:
         run: Run = await self.pipeline.trigger_async(1)

@@ -1,0 +1,174 @@
+"""What follows a step without a plan is what follows it by one: the second run of a definition is like the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, stop_run
+from penstock.values.status import RunStatus
+from tests.conformance.pipelines.random_worker import RandomWorker
+
+Build = Callable[[Penstock], Any]
+
+
+def chain(app: Penstock) -> Any:
+    """Outputs, arguments of the run, constants, and all of them in lists and dicts."""
+
+    @app.task
+    def first(number: int, day: date) -> dict[str, Any]:
+        return {"number": number, "day": day}
+
+    @app.task
+    def second(found: dict[str, Any], *, words: list[Any], by: dict[str, Any]) -> str:
+        return f"{found['number']} {found['day']} {words} {by}"
+
+    @app.task
+    def third(text: str, fixed: int = 3) -> str:
+        return f"{text} {fixed}"
+
+    @app.pipeline
+    def made(number: int, day: date) -> object:
+        found = first(number, day)
+        return third(second(found, words=[found, number, "word"], by={"day": day, "found": found}))
+
+    return made
+
+
+def spread(app: Penstock) -> Any:
+    """Several follow one; what they come to is joined, and expanded."""
+
+    @app.task
+    def first(number: int, day: date) -> int:
+        return number + day.day
+
+    @app.task
+    def twice(number: int) -> list[int]:
+        return [number, 2 * number]
+
+    @app.task
+    def total(parts: list[Any]) -> list[Any]:
+        return sorted(parts, key=str)
+
+    @app.pipeline
+    def made(number: int, day: date) -> object:
+        found = first(number, day)
+        return total([total(twice(found)), total(twice.map(twice(found)).collect())])
+
+    return made
+
+
+@pytest.mark.parametrize("build", [chain, spread])
+def test_a_second_run_comes_to_what_the_first_would(app: Penstock, build: Build) -> None:
+    """Each argument list comes first once and second once: in whichever order, the results are the same."""
+    made = build(app)
+    inputs = [(1, date(2024, 2, 29)), (2, date(2025, 1, 1)), (1, date(2024, 2, 29))]
+    results = []
+    for number, given in enumerate(inputs):
+        run = made.trigger(*given)
+        RandomWorker(app, number).run()
+        results.append(run.result(0))
+    assert results[0] == results[2] != results[1]
+    assert bool(app.engine.desk.usual) == app.database.dialect.fuses
+
+
+def test_it_is_held_with_its_arguments(app: Penstock) -> None:
+    made = chain(app)
+    day = date(2024, 2, 29)
+    for _ in range(2):
+        made.trigger(1, day)
+        worker = RandomWorker(app, 0)
+        worker.run()
+    run = made.trigger(1, day)
+    (claim,) = app.database.in_transaction(worker.settle_and_claim, [], 1)
+    worker.source.committed()
+    with app.database.transaction() as tx:
+        held = worker.source.settle(tx, [worker.execute(claim)], room=1)
+        complete = worker.source.complete(tx, held)
+    worker.source.committed()
+    shorter = app.database.dialect.fuses
+    assert [step.call is not None for step in held] == [shorter]
+    assert [step.definition for step in complete] == [made.runnable.hash]
+    if shorter:
+        assert complete == held, "nothing was left to ask for"
+    worker.held = complete
+    worker.run()
+    assert run.status is RunStatus.SUCCEEDED
+
+
+def test_an_end_that_is_not_the_usual_one_is_planned(app: Penstock) -> None:
+    """Of a node whose successes lead on without a plan, failures and early stops do not."""
+    ran: list[str] = []
+
+    @app.task(retries=0)
+    def first(how: str) -> str:
+        if how == "fail":
+            raise ValueError("as told")
+        if how == "stop":
+            stop_run("stopped")
+        return how
+
+    @app.task
+    def second(how: str) -> str:
+        ran.append(how)
+        return how.upper()
+
+    made = app.flow("ends").start(first).chain(second)
+    worker = RandomWorker(app, 0)
+    runs = [made.trigger(how) for how in ("on", "on", "fail", "stop", "on")]
+    for run in runs:
+        while not run.status.terminal:
+            worker.turn()
+    assert [run.status for run in runs] == [
+        RunStatus.SUCCEEDED,
+        RunStatus.SUCCEEDED,
+        RunStatus.HALTED,
+        RunStatus.SUCCEEDED,
+        RunStatus.SUCCEEDED,
+    ]
+    assert [run.result(0) for run in runs if run.status is RunStatus.SUCCEEDED] == [
+        "ON",
+        "ON",
+        "stopped",
+        "ON",
+    ]
+    assert ran == ["on"] * 3
+
+
+def test_a_revived_run_keeps_what_was_done(app: Penstock) -> None:
+    """Its steps are looked at one by one, although they could follow without a plan."""
+    ran: list[str] = []
+    broken = True
+
+    @app.task
+    def first(number: int) -> int:
+        ran.append("first")
+        return number + 1
+
+    @app.task
+    def second(number: int) -> int:
+        ran.append("second")
+        return number * 10
+
+    @app.task(retries=0)
+    def third(number: int) -> int:
+        ran.append("third")
+        if broken:
+            raise ValueError("not yet")
+        return number
+
+    made = app.flow("three").start(first).chain(second).chain(third)
+    worker = RandomWorker(app, 0)
+    for _ in range(2):
+        run = made.trigger(1)
+        worker.run()
+    broken = False
+    ran.clear()
+    again = run.revive()
+    while not again.status.terminal:
+        worker.turn()
+    assert again.result(0) == 20
+    assert ran == ["third"]
