@@ -53,16 +53,17 @@ class Link:
         self.brief = brief
         self.dedicated = dedicated
         self.kept: Any = None
+        self._driver: Any = None
         self._unfit = False
 
     def take(self) -> Any:
         """The driver's connection, until it is let go."""
-        fairy = self.kept
-        if fairy is None:
+        if self.kept is None:
             fairy = self.kept = self.database.borrow()
             if self.dedicated:
                 self._dedicate(fairy)
-        return fairy.driver_connection
+            self._driver = fairy.driver_connection
+        return self._driver
 
     def _dedicate(self, fairy: Any) -> None:
         self._unfit = True  # also if this is broken off half-way

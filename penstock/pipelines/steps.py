@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -79,6 +79,21 @@ def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
     """Write the steps, each where its status puts it, or in the hands of who offers to take it."""
     trace = desk.trace(tx)
     steps = [_offered(step, trace.offer) for step in steps]
+    ready: list[NewStep] = []
+    for place, alike, group in _groups(steps):
+        _write_group(tx, place, group, alike, trace.offer)
+        if place == "ready":
+            ready += group
+    if ready:
+        trace.made.update({step.id: (step.mould.queue, tier_of(step.mould.priority)) for step in ready})
+        desk.tell_ready(tx)
+    _write_errors(tx, [step for step in steps if step.error is not None])
+
+
+def _groups(steps: Sequence[NewStep]) -> Iterable[tuple[str, bool, Sequence[NewStep]]]:
+    """By the place they go to; and whether they are many of one node, alike but for a few fields."""
+    if len(steps) == 1:
+        return [(_place(steps[0]), False, steps)]
     groups: dict[tuple[str, object], list[NewStep]] = defaultdict(list)
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for step in steps:
@@ -87,15 +102,7 @@ def write(desk: Desk, tx: Transaction, steps: Sequence[NewStep]) -> None:
         many = sizes[step.run_id, step.node] >= SHARED_FROM
         common = (step.run_id, step.node, step.status, step.reason) if many else None
         groups[_place(step), common].append(step)
-    for (place, alike), group in groups.items():
-        _write_group(tx, place, group, alike is not None, trace.offer)
-    ready = {
-        step.id: (step.mould.queue, tier_of(step.mould.priority)) for step in steps if _place(step) == "ready"
-    }
-    if ready:
-        trace.made.update(ready)
-        desk.tell_ready(tx)
-    _write_errors(tx, [step for step in steps if step.error is not None])
+    return [(place, alike is not None, group) for (place, alike), group in groups.items()]
 
 
 def _offered(step: NewStep, offer: Offer | None) -> NewStep:
