@@ -25,14 +25,15 @@ from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow, NewJob, lanes_of
-from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
 from penstock.reconcile import visits
 from penstock.reconcile.definition import Reconciler, declaration
 from penstock.reconcile.target import target_of
 from penstock.reconcile.writer import RowLock
 from penstock.runtime.job_source import Hydrate
+from penstock.runtime.options import WorkerOptions
 from penstock.runtime.relay import Relay
-from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.runtime.worker import Worker
 from penstock.schema import catalog, migrate
 from penstock.settings import Settings
 from penstock.task import Task, same
@@ -135,6 +136,7 @@ class Penstock(Pipelines, Operating):
             if not self.database.dialect.is_duplicate(error) or not self._are_written(jobs):
                 raise
             ids = [job.id for job in jobs]
+            self.wakeups.tell_after_all([READY, CHORES])
         self._tell(jobs)
         return ids
 

@@ -98,12 +98,17 @@ class Settings:
         500, "Most rows claimed, settled or reclaimed in one transaction.", whole(1, 10_000)
     )
 
-    heartbeat_interval: float = _setting(5.0, "Time between two signs of life of a process.", seconds(0.01))
+    heartbeat_interval: float = _setting(
+        5.0, "Time between two signs of life of a process; of one that rests it is longer.", seconds(0.01)
+    )
     reap_after: float = _setting(
         30.0, "A process silent for so long is dead and its work is taken back.", seconds(0.02)
     )
-    poll_interval: float = _setting(
-        1.0, "Longest time an idle worker waits before it looks again.", seconds(0.001)
+    poll_interval: float | None = _setting(
+        None,
+        "Longest time an idle worker waits before it looks again; none: 1 s, and where others tell of what is new "
+        "(PostgreSQL) 20 s, once it has had nothing to do for a while.",
+        optional(seconds(0.001)),
     )
     sweep_interval: float = _setting(
         5.0, "Time between two claims that look at the whole queue, not only above the floor.", seconds(0.001)

@@ -9,9 +9,9 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.finding import load_app
 from penstock.context import running
+from penstock.runtime.options import WorkerOptions
 from penstock.runtime.serve import serve_alone
 from penstock.runtime.supervisor import Supervisor
-from penstock.runtime.worker import WorkerOptions
 from penstock.settings import Settings
 from penstock.telemetry import logs
 

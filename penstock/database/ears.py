@@ -18,9 +18,12 @@ import psycopg
 from penstock.database.engine import Database
 from penstock.database.sqlite import Sqlite
 from penstock.database.url import connect_arguments, parse
+from penstock.values.ids import new_token
 
 GLANCE = 0.005
 RECONNECT_AFTER = 1.0
+GIVEN_UP_AFTER = 25_000
+"""Milliseconds until a connection on which nothing comes back, not even to keepalives, counts as lost."""
 
 
 class Ear(Protocol):
@@ -73,18 +76,31 @@ class FileEar:
 
 
 class PostgresEar:
-    """Listens on a connection of its own; opens it again when it is lost."""
+    """Listens on a connection of its own; opens it again when it is lost.
+
+    That a connection is open does not mean that anything is heard on it. So there is a second channel, for this ear
+    alone: whoever wants to know has something said there, on another connection, and looks whether it was heard.
+    """
 
     def __init__(self, database: Database, channel: str) -> None:
         settings = database.settings
         url = parse(settings.listen_url) if settings.listen_url else database.url
         ours: dict[str, Any] = database.dialect.engine_options(url, settings)["connect_args"]
+        if "tcp_user_timeout" in ours:
+            ours = ours | {"tcp_user_timeout": GIVEN_UP_AFTER}
         self.arguments = connect_arguments(url) | ours | {"application_name": "penstock-listen"}
         self.channel = channel
+        self.own_channel = f"penstock_echo_{new_token():x}"
+        self.echoed: str | None = None
+        """What was heard last on the channel of our own, since the connection was opened."""
         self.connection: psycopg.Connection | None = None
         self._watched: tuple[int, ...] = ()
         self._poll = select.poll()
         self.tried = -RECONNECT_AFTER
+
+    @property
+    def connected(self) -> bool:
+        return self.connection is not None
 
     def wait(self, wake: int, timeout: float) -> list[str]:
         try:
@@ -109,7 +125,10 @@ class PostgresEar:
         pq = connection.pgconn
         pq.consume_input()
         while (notify := pq.notifies()) is not None:
-            heard.append(notify.extra.decode())
+            if notify.relname.decode() == self.own_channel:
+                self.echoed = notify.extra.decode()
+            else:
+                heard.append(notify.extra.decode())
         return heard
 
     def _connected(self) -> psycopg.Connection | None:
@@ -119,13 +138,13 @@ class PostgresEar:
             return None
         self.tried = time.monotonic()
         connection = psycopg.connect(autocommit=True, **self.arguments)
-        connection.execute(f'LISTEN "{self.channel}"')
+        connection.execute(f'LISTEN "{self.channel}"; LISTEN "{self.own_channel}"')
         self.connection = connection
         return connection
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
-        self._watched = ()
+        self._watched, self.echoed = (), None
         if connection is not None:
             with suppress(Exception):
                 connection.close()

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-SOON = 10_000_000
-"""Microseconds; twice as long as anybody waits between two looks who was told nothing else (`runtime.housekeeping`)."""
+SOON, SOON_TO_SLEEPERS = 10_000_000, 30_000_000
+"""Microseconds; longer than anybody waits between two looks who was told nothing else (`runtime.housekeeping`), also
+one who rests because others tell of what there is (`runtime.rest`)."""
 
 
 class Transaction:
@@ -143,12 +144,10 @@ class Transaction:
         """
         if rows:
             self.dialect.write(self, self.renderer, writes, rows, shared or {})
-            if (
-                writes.is_kept
-                and not self.leaves_chores
-                and any(_is_soon(row, shared or row) for row in rows)
-            ):
-                self.leave_chores()
+            if writes.is_kept and not self.leaves_chores:
+                soon = SOON_TO_SLEEPERS if self.dialect.pushes_wakeups else SOON
+                if any(_wait(row, shared or row) < soon for row in rows):
+                    self.leave_chores()
 
     def leave_chores(self) -> None:
         """Have those who look after things called, once this is durable."""
@@ -218,9 +217,9 @@ class Transaction:
             points.reach(f"{self._stage}.{self._statements}")
 
 
-def _is_soon(row: Parameters, shared: Parameters) -> bool:
-    """Later things are found by whoever looks in between."""
-    return row.get("wait", shared.get("wait", 0)) < SOON  # type: ignore[operator]
+def _wait(row: Parameters, shared: Parameters) -> int:
+    """How long it is not yet due. Later things are found by whoever looks in between."""
+    return row.get("wait", shared.get("wait", 0))  # type: ignore[return-value]
 
 
 @cache

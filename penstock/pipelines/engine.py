@@ -18,7 +18,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.desk import Host as DeskHost
 from penstock.pipelines.trigger import NewRun
 from penstock.queue.jobs import Claim, Ended, Follow, NewJob, Offer
-from penstock.queue.wakeups import ready
+from penstock.queue.wakeups import CHORES, READY, ready
 
 R = TypeVar("R")
 
@@ -96,6 +96,7 @@ class Engine:
             if known is None:
                 raise
             ids = known
+            self.host.wakeups.tell_after_all([READY, CHORES])
         if self.host.inline is not None:
             self.host.inline([])
         return ids

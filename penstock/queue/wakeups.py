@@ -1,4 +1,4 @@
-"""Wake-ups: hints to look now. They carry no truth; whoever misses one finds the work by polling.
+"""Wake-ups: hints to look now. They carry no truth; whoever misses one finds the work by looking now and then.
 
 In the same process they are immediate. On PostgreSQL other processes are told by NOTIFY, in a transaction of its own
 after the commit, and at most once per interval and subject: inside every enqueue it would halve the commit rate.
@@ -22,6 +22,7 @@ Heard = Callable[[str], None]
 
 QUIET = 30.0
 """After so many seconds without news the sending thread ends."""
+SEND_AGAIN = (0.1, 0.5, 2.0, 5.0, 0.0)
 READY = "ready"
 ENDED = "ended"
 RUN_ENDED = "ended\truns"
@@ -102,6 +103,20 @@ class Wakeups:
         elif self.pushes:
             tx.after_commit(partial(self._send_soon, subject))
 
+    def tell_others(self, tx: Transaction, subjects: Iterable[str]) -> None:
+        """In our own transaction, what this process will look for anyway, or will not do: others may rest."""
+        for subject in subjects:
+            if self._may_send_now(subject):
+                tx.run(NOTIFY, channel=self.channel_of(subject), subject=subject)
+            elif self.pushes:
+                tx.after_commit(partial(self._send_soon, subject))
+
+    def tell_after_all(self, subjects: Iterable[str]) -> None:
+        """A commit whose answer was lost: nobody knows whether others were told."""
+        if self.pushes:
+            for subject in subjects:
+                self._send_soon(subject)
+
     def relay(self, subject: str) -> None:
         """Tell this process only."""
         for heard in self._listeners:
@@ -120,8 +135,11 @@ class Wakeups:
             tx.rows(NOTIFY, channel=self.channel_of(CHORES), subject=CHORES)
 
     def tell_within(self, tx: Transaction, subject: str) -> None:
-        """In a transaction that is not ours to commit: delivered if and when it commits."""
-        if self._may_send_now(subject):
+        """In a transaction that is not ours to commit: delivered if and when it commits.
+
+        Every one of them: that the same was said a moment ago does not mean that it was, or will be, committed.
+        """
+        if self.pushes:
             tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
 
     def channel_of(self, subject: str) -> str:
@@ -147,10 +165,13 @@ class Wakeups:
             time.sleep(self.database.settings.wakeup_interval)
 
     def _send(self, subjects: set[str]) -> None:
-        try:
-            with self.database.transaction(single=True) as tx:
-                for subject in subjects:
-                    tx.rows(NOTIFY_ALONE, channel=self.channel_of(subject), subject=subject)
-        except Exception:
-            # A lost hint costs at most one poll interval; the work itself is committed.
-            return
+        """Patiently, for others may rest. What cannot be said in the end they find by themselves, a while later."""
+        for delay in SEND_AGAIN:
+            try:
+                with self.database.transaction(single=True) as tx:
+                    for subject in subjects:
+                        tx.rows(NOTIFY_ALONE, channel=self.channel_of(subject), subject=subject)
+            except Exception:
+                time.sleep(delay)
+            else:
+                return

@@ -2,6 +2,8 @@
 
 It renews the process row, which is the lease of everything held here; learns of cancellations; writes progress. When
 the row is gone, others have taken us for dead: handlers are told, claims dropped, and we go on under a new name.
+
+Where the process may rest (see `rest`), a glance now and then takes its place; it is back as soon as the rest ends.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from penstock.database.engine import Database
 from penstock.database.links import Link
 from penstock.database.transaction import Transaction
 from penstock.queue import processes, progress
+from penstock.queue.glance import Seen, Wanted, glance
 from penstock.runtime.contact import Contact
 from penstock.runtime.identity import Identity
+from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import ProcessDeclaredDead, Stream
 
@@ -35,6 +39,9 @@ class Heartbeat(Service):
         busy: Callable[[], bool],
         cancelled: Callable[[Set[tuple[str, int]]], None],
         declared_dead: Callable[[], None],
+        rest: Rest | None = None,
+        wanted: Callable[[], Wanted] | None = None,
+        seen: Callable[[Seen], None] = lambda _: None,
     ) -> None:
         super().__init__(stream)
         self.database = database
@@ -42,6 +49,9 @@ class Heartbeat(Service):
         self.busy = busy
         self.cancelled = cancelled
         self.declared_dead = declared_dead
+        self.rest = rest or Rest()
+        self.wanted = wanted
+        self.seen = seen
         self.interval = database.settings.heartbeat_interval
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
@@ -57,7 +67,10 @@ class Heartbeat(Service):
         self.reports[job_id] = (fraction, message)
 
     def turn(self) -> Turn:
-        if time.monotonic() - self.last_beat >= self.interval:
+        if self.wanted is not None and self.rest.is_wanted():
+            if self.rest.is_due():
+                self._glance(self.wanted())
+        elif time.monotonic() - self.last_beat >= self.interval:
             self._beat()
         if self.reports or self._attentive or self.busy():
             self._look_around()
@@ -66,12 +79,30 @@ class Heartbeat(Service):
     def _beat(self) -> None:
         with self.contact.exchange(), self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
+        self._beaten(alive)
+
+    def _beaten(self, alive: bool) -> None:
         if not alive:
             self.stream.emit(ProcessDeclaredDead(self.identity.id))
             self.declared_dead()
             self.identity.register()
+            # Whatever was tried without a row was refused: look again.
+            self.rest.stir()
         self.contact.heard(self.interval)
         self.last_beat = time.monotonic()
+
+    def _glance(self, wanted: Wanted) -> None:
+        begun = self.rest.try_on()
+        channel = self.rest.channel
+        try:
+            with self.contact.exchange(), self.database.transaction(self.link, single=True) as tx:
+                seen = glance(tx, self.identity.id, wanted, channel, begun.proof)
+        except Exception:
+            self.rest.end()
+            raise
+        self.rest.begin(begun)
+        self._beaten(seen.alive)
+        self.seen(seen)
 
     def _look_around(self) -> None:
         reports, self.reports = self.reports, {}
@@ -94,4 +125,14 @@ class Heartbeat(Service):
         progress.record(tx, reports)
 
     def pause(self) -> None:
-        self.stopping.wait(min(self.interval, GLANCE))
+        called = self.rest.called
+        if called is None:
+            self.stopping.wait(min(self.interval, GLANCE))
+            return
+        called.wait(min(self.interval, GLANCE))
+        called.clear()
+
+    def stop(self) -> None:
+        super().stop()
+        if self.rest.called is not None:
+            self.rest.called.set()

@@ -6,6 +6,7 @@ a lease, to save work.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,11 +15,14 @@ from penstock.database.ears import hears
 from penstock.database.engine import Database
 from penstock.errors import AdvancementFailed
 from penstock.queue import processes, reclaim, retention, schedule
+from penstock.queue.glance import Seen
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.runtime.contact import Contact
 from penstock.runtime.limit_keeper import LimitKeeper
+from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
+from penstock.settings import Settings
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
 
 RETENTION_INTERVAL = 60.0
@@ -26,6 +30,11 @@ REAPS = 3
 """So many times within `reap_after` it is looked whether somebody is dead or something is held by nobody."""
 GRAIN = 0.02
 SELDOM, OFTEN = 5.0, 1.0
+RARELY = 3600.0
+"""The longest time without a round while the process rests; shorter where something is kept for a short time only."""
+SHARE_OF_AGE = 100
+LATE = 2.0
+"""A glance that comes so much later than planned has still seen in time what is due before the one after it."""
 Chore = Callable[[], bool]
 """Something to look after now and then; True if there was something to do."""
 
@@ -58,7 +67,11 @@ class Housekeeping(Service):
         self.limits = LimitKeeper(database, wakeups)
         self.contact = Contact(self.settings.reap_after)
         self._reap_at = 0.0
+        self.rest = Rest()
+        self._judge_at = math.inf
+        """Also who rests looks then: somebody will have been silent for too long, or something was left to do."""
         self._looked_at = 0.0
+        self._round_after = RARELY
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = retention.FIRST_ID
@@ -97,6 +110,8 @@ class Housekeeping(Service):
         silent_in, orphaned = self.database.read(reclaim.look, silence, self.process())
         silent = silent_in is not None and silent_in < 0
         self._reap_at = time.monotonic() + self._until_reaping(silent_in)
+        # Whoever rests knows nothing of the next round, but does not leave before this is done.
+        self._judge_at = self._reap_at if silent or orphaned else math.inf
         dead = self._declare_dead() if silent and self.contact.may_judge else []
         return bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
 
@@ -143,6 +158,21 @@ class Housekeeping(Service):
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
         return after is not None
 
+    def glanced(self, seen: Seen) -> None:
+        """What was seen by a glance is looked after now, or when it is time if that is before the next glance."""
+        now, soon = time.monotonic(), self.rest.interval + LATE
+        self._round_after = RETENTION_INTERVAL if seen.runs else rounds_at_rest(self.settings)
+        silent = [after for after in (seen.holder_silent, seen.silent) if after is not None]
+        if seen.orphaned or min(silent, default=0.0) < 0:
+            self._reap_at = self._judge_at = now
+            self.call()
+        elif seen.holder_silent is not None and seen.holder_silent < soon:
+            self._reap_at = self._judge_at = now + seen.holder_silent
+            self.call()
+        tidy = seen.limited and now >= self._looked_at + RETENTION_INTERVAL
+        if seen.kept or tidy or (seen.due is not None and seen.due < soon):
+            self.call()
+
     def call(self) -> None:
         """There is something to do: look now. A call that comes during a turn is kept."""
         self._called.set()
@@ -155,12 +185,25 @@ class Housekeeping(Service):
         due = [
             after for after in (self.next_due, self.limits.next_due, self.next_chore()) if after is not None
         ]
+        known = time.monotonic() + min(due, default=math.inf)
         due.append(max(0.0, self._reap_at - time.monotonic()))
         self._called.wait(min([self.interval, *[after + 0.001 for after in due]]))
+        while self.rest.is_on and not self._called.is_set():
+            left = min(known, self._judge_at, self._looked_at + self._round_after) - time.monotonic()
+            if left <= 0:
+                break
+            self._called.wait(min(OFTEN, left + 0.001))
         if not self.stopping.is_set():
             # Those who call all the time are answered together.
             self.stopping.wait(max(0.0, self._looked_at + GRAIN - time.monotonic()))
             self._called.clear()
+
+
+def rounds_at_rest(settings: Settings) -> float:
+    """Where nothing changes, what is old enough to go is all that there can be to do."""
+    ages = [settings.retention, settings.audit_retention, settings.unknown_task_after]
+    shortest = min((age / SHARE_OF_AGE for age in ages if age is not None), default=RARELY)
+    return min(max(shortest, RETENTION_INTERVAL), RARELY)
 
 
 def looks_every(database: Database, chosen: float | None) -> float:

@@ -17,7 +17,7 @@ from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
-from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups
+from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.limiter import Limiter
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
@@ -25,7 +25,7 @@ from penstock.values.failure import Failure
 from penstock.values.ids import new_token
 from penstock.values.limits import TaskLimits
 from penstock.values.outcome import Outcome
-from penstock.values.status import OutcomeKind, Reason
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
 NO_LIMITS: Mapping[str, TaskLimits] = {}
@@ -126,6 +126,7 @@ class JobSource:
         # Of steps nobody waits for the end: the run tells of its own.
         if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
             self.wakeups.tell_inside(tx, ENDED)
+        self.wakeups.tell_others(tx, _given_back(self._settled))
         self._claimed = offer.claims if offer is not None else []
         return list(self._claimed)
 
@@ -250,6 +251,15 @@ class JobSource:
         if self.stream.wants(AttemptSettled):
             for attempt in settled.accepted:
                 self.stream.emit(_event(attempt))
+
+
+def _given_back(settled: Settled) -> set[str]:
+    """The lanes of what can be claimed again at once: others may have more room for it."""
+    return {
+        ready(attempt.claim.queue, attempt.claim.tier)
+        for attempt in settled.accepted
+        if attempt.outcome.delay is not None and attempt.outcome.status is JobStatus.AVAILABLE
+    }
 
 
 def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:

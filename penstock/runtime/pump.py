@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from penstock.database.engine import Database
 from penstock.database.links import Link
 from penstock.database.transaction import Transaction
+from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
 from penstock.runtime.source import Source
 from penstock.runtime.waker import Waker
@@ -55,6 +56,7 @@ class Pump(Service, Generic[C, F]):
         self.batch = batch
         self.shortest_pause, self.longest_pause = poll
         self.claiming = True
+        self.rest = Rest()
         self.link = Link(database, dedicated=source.own_tables)
         self._outbox: deque[F] = deque()
         self._empty_turns = 0
@@ -129,7 +131,10 @@ class Pump(Service, Generic[C, F]):
         elif not finished and not self._met:
             self._empty_turns += 1
         self._satisfied = self._found < limit or limit <= 0
-        return Turn.WORKED if finished or self._met else Turn.IDLE
+        if finished or self._met:
+            self.rest.stir()
+            return Turn.WORKED
+        return Turn.IDLE
 
     def run(self) -> None:
         """After a turn that found less than there was room for, another look right away would find nothing."""
@@ -225,10 +230,13 @@ class Pump(Service, Generic[C, F]):
             return
         pause = min(self.shortest_pause * 1.5 ** min(self._empty_turns, 30), self.longest_pause)
         self._hear(self.waker.wait(pause))
+        while self.rest.is_on and not (self._outbox or self._doubtful or self.stopping.is_set()):
+            self._hear(self.waker.wait(self.longest_pause))
         self._just_heard = True
 
     def _hear(self, subjects: Set[str]) -> None:
         if subjects:
+            self.rest.stir()
             self._empty_turns = 0
             self._nothing_waits = False
             self.source.heard(subjects)

@@ -129,6 +129,11 @@ class RowWork:
                 runner.hear(subject)
 
     @property
+    def holds(self) -> bool:
+        """Rows are held here."""
+        return any(runner.source.holdings.count for runner in self.runners.copy().values())
+
+    @property
     def services(self) -> list[Service]:
         return [*self.shared, *(runner.pump for runner in self.runners.values())]
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from penstock.queue import family
 from penstock.runtime import signals
-from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.runtime.options import WorkerOptions
+from penstock.runtime.worker import Worker
 from penstock.telemetry import points
 from penstock.telemetry.events import StopRequested, WorkReleased
 

@@ -24,8 +24,8 @@ from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockErr
 from penstock.runtime import signals
 from penstock.runtime.keeper import Keeper, Kin
 from penstock.runtime.nursery import Child, Place, bear
+from penstock.runtime.options import WorkerOptions
 from penstock.runtime.serve import OVERTIME, serve_supervised
-from penstock.runtime.worker import WorkerOptions
 from penstock.telemetry.events import (
     ChildEnded,
     ChildKilled,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.database.ears import ear_for
+from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
+from penstock.pipelines import timers
 from penstock.queue import family
+from penstock.queue.glance import Seen, Wanted
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.wakeups import CHORES, READY
 from penstock.runtime.crew import Crew
@@ -18,37 +20,25 @@ from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.identity import Identity
 from penstock.runtime.job_source import JobSource
 from penstock.runtime.lanes import Lanes
+from penstock.runtime.options import WorkerOptions
 from penstock.runtime.pump import Pump
+from penstock.runtime.rest import resting
 from penstock.runtime.rows import RowWork
 from penstock.runtime.service import Service
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Interruption
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ProcessStopped, TroubleBegan
-from penstock.values.units import QueueLimit
 
 if TYPE_CHECKING:
     from penstock.runtime.host import Host
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
+POLL = 1.0
 LEAVE_AGAIN = 0.5
 JOB_ROLES = ("all", "worker")
 ROW_ROLES = ("all", "reconciler")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
-    """What a worker may be told beside the app's settings."""
-
-    queues: Sequence[QueueLimit] | None = None
-    concurrency: int | None = None
-    role: str | None = None
-    supervisor_id: str | None = None
-    details: Mapping[str, object] = field(default_factory=dict)
-    """More for the process row, for those who look at it."""
-    reconcilers: Sequence[str] | None = None
-    """The reconcilers to run, by name; None: all that the app has."""
 
 
 class Worker:
@@ -69,6 +59,7 @@ class Worker:
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
         self._stop_by = 0.0
+        self._known_tasks = 0
 
     async def __aenter__(self) -> Worker:
         await self.start()
@@ -90,10 +81,12 @@ class Worker:
 
     def _assemble(self) -> None:
         app = self.app
+        ear = ear_for(app.database, app.wakeups.channel_of(READY))
+        self.waker = Waker(ear)
+        self.rest = resting(app.database, ear, self._holds, self.waker.wake)
         self.heartbeat = self._make_heartbeat()
         limits = (self.settings.payload_limit, self.settings.expand_limit)
         self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, self.heartbeat.report)
-        self.waker = Waker(ear_for(app.database, app.wakeups.channel_of(READY)))
         self.source = self._make_source()
         self.crew = self._make_crew()
         self.pump = self._make_pump()
@@ -108,6 +101,7 @@ class Worker:
             app.next_chore,
         )
         self.housekeeping.contact = self.heartbeat.contact
+        self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
         self._deafen = app.wakeups.listen(self._hear)
@@ -121,6 +115,9 @@ class Worker:
             busy=lambda: self.crew.busy > 0,
             cancelled=lambda claims: self._on_loop(self.crew.interrupt, claims, Interruption.CANCELLED),
             declared_dead=self._declared_dead,
+            rest=self.rest,
+            wanted=self._wanted,
+            seen=self._seen,
         )
 
     def _make_source(self) -> JobSource:
@@ -161,7 +158,7 @@ class Worker:
             self.waker,
             self.app.events,
             self.settings.batch,
-            (SHORTEST_POLL, self.settings.poll_interval),
+            (SHORTEST_POLL, self.settings.poll_interval or POLL),
         )
 
     def _tasks(self) -> Sequence[str]:
@@ -175,6 +172,21 @@ class Worker:
             self.waker.wake(subject)
         elif subject == CHORES:
             self.housekeeping.call()
+
+    def _holds(self) -> bool:
+        """There is something here that must not be taken for a dead process's, or is not yet written down."""
+        unwritten = self.pump.unsettled > 0 or self.pump.in_doubt
+        return unwritten or self.source.holdings.count + self.crew.busy > 0 or self.rows.holds
+
+    def _wanted(self) -> Wanted:
+        tasks = self._tasks() if self.pump.claiming else ()
+        left = timers.REMIND_SIGNED if self.settings.secret is None else ""
+        return Wanted(tasks, self.source.lanes.names, left, self.settings.reap_after)
+
+    def _seen(self, seen: Seen) -> None:
+        if seen.ready:
+            self.waker.wake(READY)
+        self.housekeeping.glanced(seen)
 
     def _declared_dead(self) -> None:
         """Nothing that we hold is ours any more."""
@@ -197,11 +209,17 @@ class Worker:
         while not self.stopping.is_set():
             await asyncio.sleep(WATCH_INTERVAL)
             self.around.process = self.identity.id
+            self._notice_new_tasks()
             for service in self.services:
                 if not service.alive and not service.stopping.is_set():
                     service.start()
             if self.role in ROW_ROLES:
                 self.rows.revive()
+
+    def _notice_new_tasks(self) -> None:
+        known, self._known_tasks = self._known_tasks, len(self.app.task_names)
+        if known != self._known_tasks:
+            self.rest.stir()  # there may be work for them, of which nobody will tell
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
@@ -267,13 +285,16 @@ class Worker:
 
     async def _deregister(self) -> None:
         """Take the process row away, and give back whatever is still held: nobody was able to settle it."""
-        leave = self.app.database.in_transaction
         while True:
             try:
-                await self.app.doors.run(leave, family.leave, [self.identity.id])
+                await self.app.doors.run(self.app.database.in_transaction, self._leave)
                 return
             except DatabaseUnavailable as error:
                 if self._left(0) == 0 or self.hurried:
                     self.app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
                     return
             await asyncio.sleep(min(LEAVE_AGAIN, self._left(0)))
+
+    def _leave(self, tx: Transaction) -> None:
+        if family.leave(tx, [self.identity.id]):
+            self.app.wakeups.tell_others(tx, [READY])

@@ -16,8 +16,9 @@ from penstock import app as app_module
 from penstock.app import Penstock
 from penstock.database.engine import Database
 from penstock.errors import DatabaseUnavailable
+from penstock.runtime.options import WorkerOptions
 from penstock.runtime.row_pump import RowEar
-from penstock.runtime.worker import Worker, WorkerOptions
+from penstock.runtime.worker import Worker
 from penstock.settings import Settings
 from tests.simulation.fibers import Owner
 from tests.simulation.loops import Loop
