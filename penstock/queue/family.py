@@ -18,7 +18,10 @@ from penstock.queue import release
 from penstock.values.jsontext import loads
 from penstock.values.status import OutcomeKind
 
-CHILDREN = "SELECT id, pid, details, {now} - heartbeat_at FROM {processes} WHERE supervisor_id = :supervisor"
+CHILDREN = """
+SELECT id, pid, details, {now} - heartbeat_at, EXISTS (SELECT 1 FROM {claims} c WHERE c.process_id = p.id)
+FROM {processes} p WHERE supervisor_id = :supervisor
+"""
 REMOVE = "DELETE FROM {processes} WHERE id {among:ids:uuid}"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:ids:uuid}"
 CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id {among:ids:uuid} ORDER BY token {lock}"
@@ -30,19 +33,23 @@ WHERE job_id {among:ids:uuid} AND status = 'running' AND NOT cancel_requested OR
 
 @dataclass(frozen=True, slots=True)
 class ChildRow:
-    """A child's process row, and for how many seconds nothing was heard of it."""
+    """A child's process row, for how many seconds nothing was heard of it, and whether it holds any work."""
 
     id: str
     pid: int
     birth: str
     silence: float
+    holds: bool
 
 
 def children(tx: Transaction, supervisor: str) -> list[ChildRow]:
     """All process rows of a supervisor's children."""
     tx.stage("children")
     rows = tx.rows(CHILDREN, supervisor=supervisor)
-    return [ChildRow(str(id), pid, _birth(details), age / 1_000_000) for id, pid, details, age in rows]
+    return [
+        ChildRow(str(id), pid, _birth(details), age / 1_000_000, bool(holds))
+        for id, pid, details, age, holds in rows
+    ]
 
 
 def bury(tx: Transaction, supervisor: str, birth: str) -> list[str]:

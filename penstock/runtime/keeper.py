@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING
 from penstock.database.engine import Database
 from penstock.database.links import Link
 from penstock.queue import family, processes, reclaim
+from penstock.queue.family import ChildRow
 from penstock.queue.wakeups import ENDED, READY, Wakeups
+from penstock.runtime.rest import longest_silence
 from penstock.runtime.service import Service, Turn
 from penstock.schema import catalog
 from penstock.settings import Settings
@@ -32,10 +34,15 @@ if TYPE_CHECKING:
     from penstock.runtime.host import Host
 
 LOOK_INTERVAL = 2.0
+"""As long as something is wrong: somebody is silent, or has no row."""
+LONGEST_LOOK = 10.0
+"""Between two looks at all the others. A child's end is seen by itself; when one will be too silent is known before."""
+SHORTEST_LOOK = 0.05
 LONGEST_STATEMENT = 5.0
 LONGEST_WAIT = 2.0
 SILENCE_SHARE = 0.9
-"""A silent child is killed a little before others call it dead: it is gone before its work goes elsewhere."""
+"""A silent child is killed a little before others call it dead: it is gone before its work goes elsewhere. Of one that
+holds none, which may rest and is seldom heard of then, it is not expected to be heard sooner than others do."""
 LONGEST_START = 30.0
 
 
@@ -67,6 +74,7 @@ class Keeper(Service):
         self.wake = wake
         self.interval = settings.heartbeat_interval
         self.silence = settings.reap_after
+        self.longest_rest = longest_silence(settings.reap_after)
         self.living: Sequence[Kin] = ()
         self.silent: set[str] = set()
         self.dead: deque[tuple[str, bool]] = deque()
@@ -81,7 +89,7 @@ class Keeper(Service):
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
         host, pid = socket.gethostname()[:200], os.getpid()
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, self.details)
-        self._beat_at = time.monotonic() + self.interval
+        self._beat_at = time.monotonic() + self._beats_every
         self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
 
     def bury(self, birth: str, released: bool) -> None:
@@ -138,9 +146,9 @@ class Keeper(Service):
         while self.dead:
             self._bury_next()
         if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + min(LOOK_INTERVAL, self.silence / 4)
-            self._reap()
+            self._look_at = time.monotonic() + min(LONGEST_LOOK, self.silence / 3)
             self._look_after_children()
+            self._reap()
         self._good = time.monotonic()
         return Turn.IDLE
 
@@ -162,12 +170,22 @@ class Keeper(Service):
         now = time.monotonic()
         return now >= self._judge_from and now - self._turn_began <= self.silence / 4
 
+    @property
+    def _beats_every(self) -> float:
+        """Nothing is lost if a supervisor is taken for dead: it holds nothing, and is back with its next beat."""
+        return max(self.interval, min(LONGEST_LOOK, self.silence / 3))
+
     def _beat(self) -> None:
-        with self.database.transaction(self.link) as tx:
+        with self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.id)
         if not alive:
             self.register()
-        self._beat_at = time.monotonic() + self.interval
+        self._beat_at = time.monotonic() + self._beats_every
+
+    def _look_again(self, after: float) -> None:
+        """At that time; what is overdue could not be dealt with now, and is looked at again soon."""
+        soon = min(LOOK_INTERVAL, self.silence / 4)
+        self._look_at = min(self._look_at, time.monotonic() + (after + SHORTEST_LOOK if after > 0 else soon))
 
     def _bury_next(self) -> None:
         birth, released = self.dead[0]
@@ -187,12 +205,19 @@ class Keeper(Service):
         self.dead.popleft()
 
     def _reap(self) -> None:
-        if self._may_judge:
+        with self.database.reading(self.link) as tx:
+            silent_in, orphaned = reclaim.look(tx, self.silence, self.id)
+        silent = silent_in is not None and silent_in < 0
+        if silent_in is not None:
+            self._look_again(silent_in)
+        if silent and self._may_judge:
             with self.database.transaction(self.link) as tx:
-                silent = reclaim.reap_silent(tx, self.silence, self.id, lambda: self._may_judge)
-            for process in silent:
+                dead = reclaim.reap_silent(tx, self.silence, self.id, lambda: self._may_judge)
+            for process in dead:
                 self.stream.emit(ProcessReaped(process))
-        self._reclaim()
+        if silent or orphaned:
+            self._reclaim()
+            self._look_again(0.0)
 
     def _reclaim(self) -> bool:
         with self.database.transaction(self.link) as tx:
@@ -208,22 +233,25 @@ class Keeper(Service):
 
     def _look_after_children(self) -> None:
         with self.database.reading(self.link) as tx:
-            heard = {child.birth: child.silence for child in family.children(tx, self.id)}
+            heard = {child.birth: child for child in family.children(tx, self.id)}
         now = time.monotonic()
         self._seen = {kin.birth: self._seen.get(kin.birth, 0.0) for kin in self.living}
         for kin in self.living:
             if kin.birth in heard:
                 self._seen[kin.birth] = now
-            if self._may_judge and self._is_silent(kin, heard.get(kin.birth), now):
+            if self._is_silent(kin, heard.get(kin.birth), now) and self._may_judge:
                 self.silent.add(kin.birth)
                 self.wake()
 
-    def _is_silent(self, kin: Kin, silence: float | None, now: float) -> bool:
+    def _is_silent(self, kin: Kin, row: ChildRow | None, now: float) -> bool:
         """Its heartbeat is old; or others have removed its row, and it does not come back."""
-        if silence is not None:
-            return silence > self.silence * SILENCE_SHARE
+        if row is not None:
+            patience = self.silence * (SILENCE_SHARE if row.holds else 1.0)
+            self._look_again(patience - row.silence)
+            return row.silence > patience
+        self._look_again(0.0)
         if self._seen[kin.birth]:
-            return now - self._seen[kin.birth] > 2 * self.interval + LOOK_INTERVAL
+            return now - self._seen[kin.birth] > max(2 * self.interval, self.longest_rest) + LOOK_INTERVAL
         return now - kin.since > max(LONGEST_START, self.silence)
 
 
