@@ -6,17 +6,19 @@ from bench.counting import relay
 from bench.driver import Bench
 from bench.workloads.base import EVERYBODY, Figures, Workload
 
-SETTLE = 3.0
-SECONDS = 15.0
+SETTLE = 30.0
+"""Some look again and again for a while before they calm down."""
+SECONDS = 60.0
 
 
 def idle(bench: Bench) -> Figures:
     with relay(bench.server.port) as counter:
         bench.port = counter.port
         bench.start("work").go()
-        time.sleep(SETTLE)
+        share = min(1, bench.scale)
+        time.sleep(max(3.0, SETTLE * share))
         before = counter.statements
-        seconds = max(5.0, SECONDS * min(1, bench.scale))
+        seconds = max(5.0, SECONDS * share)
         time.sleep(seconds)
         return {"statements": (counter.statements - before) / seconds}
 

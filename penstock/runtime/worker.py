@@ -59,7 +59,7 @@ class Worker:
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
         self._stop_by = 0.0
-        self._known_tasks = 0
+        self._known_tasks = len(app.task_names)
 
     async def __aenter__(self) -> Worker:
         await self.start()

@@ -1,0 +1,47 @@
+"""A worker that rests, and others that give it something to do: as in two processes, which share only the database."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from penstock import Penstock
+from penstock.runtime import heartbeat, rest
+from penstock.runtime.worker import Worker
+from tests.waiting import until
+
+PROMPT = 6.0
+"""Far less than the time to the next glance: whoever was not told would wait that long."""
+
+
+def soon_calm(monkeypatch: pytest.MonkeyPatch, interval: float = 3600.0) -> None:
+    """A worker rests after a moment. The glance that begins it is the last, unless others are to come soon."""
+    monkeypatch.setattr(rest, "CALM", 0.05)
+    monkeypatch.setattr(rest, "INTERVAL", interval)
+    monkeypatch.setattr(rest, "REAPED", interval)
+    monkeypatch.setattr(heartbeat, "GLANCE", 0.02)
+
+
+async def at_rest(worker: Worker) -> None:
+    await until(lambda: worker.rest.is_on, PROMPT)
+
+
+def asked(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When the database was asked anything, from now on."""
+    times: list[float] = []
+    plain = app.database.on
+
+    def counting(driver: object, *, own: bool = False) -> object:
+        times.append(time.monotonic())
+        return plain(driver, own=own)
+
+    monkeypatch.setattr(app.database, "on", counting)
+    return times
+
+
+async def each(worker: Worker, *acts: Callable[[], Awaitable[object]]) -> None:
+    """One after the other, each while the worker rests; each is over far sooner than the next glance comes."""
+    for act in acts:
+        await at_rest(worker)
+        await asyncio.wait_for(act(), PROMPT)
