@@ -63,7 +63,7 @@ class Rest:
         """Set when a rest ends: the heartbeat waits for it."""
         self._begun: Begun | None = None
         self._asked = ""
-        self._stirred_at = 0.0
+        self._stirred_at = time.monotonic() if ear is not None else 0.0
         self._doubt_until = 0.0
 
     @property
