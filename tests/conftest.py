@@ -27,6 +27,7 @@ import hypothesis
 import pytest
 
 from penstock.database.engine import Database
+from penstock.runtime import dwelling
 from penstock.schema.migrate import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases
@@ -63,9 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
         die_with_parent(os.getppid(), SIGKILL)
+        dwelling.HEARTH = config.stash[SESSION]
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
+    dwelling.HEARTH = config.stash[SESSION]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,8 +17,11 @@ from subprocess import CompletedProcess
 from types import ModuleType
 from uuid import uuid4
 
+from penstock.runtime import dwelling
 from tests.servers.child import die_with_parent
 
+HEARTH = "PENSTOCK_TEST_HEARTH"
+"""A folder: processes that are given the same see at once when one of them is killed. Without, nobody sees anybody."""
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     ["pytest", "penstock.cli", "tests.forkserver", "tests.preloaded", "tests.process.scenes"]
@@ -68,6 +71,7 @@ def _become(program: Program) -> None:
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environment)
+    live_at(program.environment.get(HEARTH))
     _redirect(program)
     path = program.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = ["" if program.arguments[0] in ("-m", "-c") else str(program.folder), *filter(None, path)]
@@ -75,6 +79,11 @@ def _become(program: Program) -> None:
     if start_up.exists():  # as a fresh interpreter would
         runpy.run_path(str(start_up))
     _run(program.arguments)
+
+
+def live_at(hearth: str | None) -> None:
+    """Most tests are about what is found out by silence: their processes are machines of their own."""
+    dwelling.HEARTH = Path(hearth) if hearth is not None else None
 
 
 def _redirect(program: Program) -> None:

@@ -17,7 +17,7 @@ QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 
 
 def recover(bench: Bench) -> Figures:
-    """Another process is there to take over; the dead one is found by its silence."""
+    """Another process is there to take over, on the same machine."""
     common = {"nap": NAP, "concurrency": JOBS, "recovery": True, "executor": "one", "batch": JOBS}
     victim = bench.start("work", slot=0, **common)
     heir = bench.start("work", slot=1, **common)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
+from penstock.values.jsontext import loads
 
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
 CANCELLATIONS = """
@@ -13,10 +15,20 @@ LEFT JOIN {job_states} s ON s.job_id = c.job_id AND s.process_id = c.process_id 
 WHERE c.process_id = :id
 """
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
+ON_HOST = "SELECT id, pid, supervisor_id, details FROM {processes} WHERE host = :host AND id <> :me"
 TAKE_LEASE = """
 UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
 WHERE name = :name AND (holder = :holder OR expires_at < {now})
 """
+
+
+class Introduced(NamedTuple):
+    """What a process has said about itself."""
+
+    id: str
+    pid: int
+    supervisor: str | None
+    details: object
 
 
 def register(
@@ -39,6 +51,14 @@ def beat(tx: Transaction, id: str) -> bool:
     """Renew the lease of everything this process holds. False: we were declared dead, and hold nothing."""
     tx.stage("beat")
     return tx.count(BEAT, id=id) > 0
+
+
+def on_host(tx: Transaction, host: str, me: str) -> list[Introduced]:
+    """All other processes of a host."""
+    return [
+        Introduced(str(id), int(pid), str(supervisor) if supervisor is not None else None, loads(details))
+        for id, pid, supervisor, details in tx.rows(ON_HOST, host=host, me=me)
+    ]
 
 
 def cancellations(tx: Transaction, id: str) -> tuple[set[tuple[str, int]], list[str]]:

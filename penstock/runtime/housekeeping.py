@@ -20,6 +20,7 @@ from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import ENDED, Wakeups, ready
 from penstock.runtime.contact import Contact
 from penstock.runtime.limit_keeper import LimitKeeper
+from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
@@ -28,6 +29,8 @@ from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkRec
 RETENTION_INTERVAL = 60.0
 REAPS = 3
 """So many times within `reap_after` it is looked whether somebody is dead or something is held by nobody."""
+AGAIN = 1.0
+"""What one had sent that died just now may still arrive, or be locked until the server knows: one more look."""
 GRAIN = 0.02
 SELDOM, OFTEN = 5.0, 1.0
 RARELY = 3600.0
@@ -66,6 +69,7 @@ class Housekeeping(Service):
         self.next_due: float | None = None
         self.limits = LimitKeeper(database, wakeups)
         self.contact = Contact(self.settings.reap_after)
+        self.neighbours = Neighbours(database, lambda: None)
         self._reap_at = 0.0
         self.rest = Rest()
         self._judge_at = math.inf
@@ -107,13 +111,28 @@ class Housekeeping(Service):
     def reap(self) -> bool:
         """Declare silent processes dead, and take back what the dead held."""
         silence = self.settings.reap_after
+        buried = self._bury_neighbours()
         silent_in, orphaned = self.database.read(reclaim.look, silence, self.process())
         silent = silent_in is not None and silent_in < 0
-        self._reap_at = time.monotonic() + self._until_reaping(silent_in)
+        self._reap_at = time.monotonic() + (AGAIN if buried else self._until_reaping(silent_in))
         # Whoever rests knows nothing of the next round, but does not leave before this is done.
-        self._judge_at = self._reap_at if silent or orphaned else math.inf
+        self._judge_at = self._reap_at if buried or silent or orphaned else math.inf
         dead = self._declare_dead() if silent and self.contact.may_judge else []
-        return bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
+        return buried | bool(dead) | ((orphaned or bool(dead)) and self.reclaim())
+
+    def look_next_door(self) -> None:
+        """Look at the neighbours, without a statement: if one is dead or new, look after that now."""
+        if self.neighbours.changed:
+            self._reap_at = 0.0
+            self.call()
+
+    def _bury_neighbours(self) -> bool:
+        """True if somebody was seen to be dead: its work has no holder now, whoever has removed its row."""
+        self.neighbours.meet(self.process())
+        dead = self.neighbours.dead()
+        for process in self.neighbours.bury(dead) if dead else []:
+            self.stream.emit(ProcessReaped(process))
+        return bool(dead)
 
     def _until_reaping(self, silent_in: float | None) -> float:
         """Who lives is heard of before that; who does not is found at that very time, or judged a little later."""
@@ -140,6 +159,8 @@ class Housekeeping(Service):
             raise
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
+        if len(crashed) >= reclaim.CLAIMS_PER_TURN:
+            self._reap_at = 0.0  # there may be more
         if crashed:
             self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
             self.wakeups.tell("ready")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from penstock.database.engine import Database
 from penstock.queue import processes
 from penstock.queue.unknown import KNOWS, marks
+from penstock.runtime.dwelling import Dwelling, knock
 from penstock.telemetry.events import ProcessStarted, Stream
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
@@ -26,15 +27,22 @@ class Identity:
     details: dict[str, object] = field(default_factory=dict)
     tasks: Callable[[], Iterable[str]] | None = None
     """What this process can run; None: it does not say."""
+    dwells: Callable[[], Dwelling | None] = lambda: None
     id: str = ""
+    dwelling: Dwelling | None = None
+    """Where we live. Who was taken for dead and lives says no more of it: perhaps that was the reason."""
 
     def register(self) -> str:
         id = new_id()
         host, pid = socket.gethostname()[:200], os.getpid()
+        self.dwelling = self.dwells() if not self.id else None
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
+        told |= self.dwelling.told() if self.dwelling is not None else {}
         self.database.in_transaction(
             processes.register, id, host, pid, self.role, self.supervisor_id, dumps(told)
         )
         self.id = id
+        if self.dwelling is not None:
+            knock()
         self.stream.emit(ProcessStarted(id, host, pid, self.role))
         return id

@@ -22,6 +22,7 @@ from penstock.database.links import Link
 from penstock.queue import family, processes, reclaim
 from penstock.queue.family import ChildRow
 from penstock.queue.wakeups import ENDED, READY, Wakeups
+from penstock.runtime import dwelling
 from penstock.runtime.rest import longest_silence
 from penstock.runtime.service import Service, Turn
 from penstock.schema import catalog
@@ -70,7 +71,8 @@ class Keeper(Service):
         self.database.call_keepers = self.wakeups.call_keepers
         self.link = Link(self.database, dedicated=True)
         self.id = new_id()
-        self.details = dumps(details)
+        self._registered = False
+        self.details = details
         self.wake = wake
         self.interval = settings.heartbeat_interval
         self.silence = settings.reap_after
@@ -88,7 +90,11 @@ class Keeper(Service):
     def register(self) -> None:
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
         host, pid = socket.gethostname()[:200], os.getpid()
-        self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, self.details)
+        at_home = dwelling.here() if not self._registered else None  # as with every Identity
+        told = self.details | (at_home.told() if at_home is not None else {})
+        self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))
+        self._registered = True
+        dwelling.knock()
         self._beat_at = time.monotonic() + self._beats_every
         self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
 

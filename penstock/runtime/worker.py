@@ -14,12 +14,14 @@ from penstock.queue import family
 from penstock.queue.glance import Seen, Wanted
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.wakeups import CHORES, READY
+from penstock.runtime import dwelling
 from penstock.runtime.crew import Crew
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.identity import Identity
 from penstock.runtime.job_source import JobSource
 from penstock.runtime.lanes import Lanes
+from penstock.runtime.neighbours import Neighbours
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.pump import Pump
 from penstock.runtime.rest import resting
@@ -51,10 +53,8 @@ class Worker:
         self.role = options.role or app.settings.role
         self.stopping = asyncio.Event()
         self._stopped = asyncio.Event()
-        details = dict(options.details)
-        self.identity = Identity(
-            app.database, app.events, self.role, options.supervisor_id, details, lambda: app.task_names
-        )
+        who = (self.role, options.supervisor_id, dict(options.details))
+        self.identity = Identity(app.database, app.events, *who, self._tasks, dwelling.here)
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
@@ -101,6 +101,7 @@ class Worker:
             app.next_chore,
         )
         self.housekeeping.contact = self.heartbeat.contact
+        self.housekeeping.neighbours = Neighbours(app.database, lambda: self.identity.dwelling)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
@@ -141,7 +142,7 @@ class Worker:
         return Crew(
             self.around,
             self.app.find_task,
-            self._finished,
+            lambda attempt: self.pump.finished(attempt),  # noqa: PLW0108 - the pump is made after its crew
             self.source.forget,
             self.app.events,
             limit,
@@ -163,9 +164,6 @@ class Worker:
 
     def _tasks(self) -> Sequence[str]:
         return self.app.task_names
-
-    def _finished(self, attempt: Attempt) -> None:
-        self.pump.finished(attempt)
 
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
@@ -209,6 +207,7 @@ class Worker:
         while not self.stopping.is_set():
             await asyncio.sleep(WATCH_INTERVAL)
             self.around.process = self.identity.id
+            self.housekeeping.look_next_door()
             self._notice_new_tasks()
             for service in self.services:
                 if not service.alive and not service.stopping.is_set():

@@ -98,7 +98,9 @@ def crasher(wanted: str) -> Watcher:
         nonlocal left
         if reached != point:
             return
-        with lock:  # until the end: another thread must not get past this point while we are about to die at it
+        with (
+            lock
+        ):  # until the end: another thread must not get past this point while we are about to die at it
             left -= 1
             if left == 0:
                 _act(action, reached)

@@ -42,10 +42,16 @@ class Host:
     busy: bool = False
     """Something is being done to it."""
     former: list[Program] = field(default_factory=list)
+    boots: int = 1
 
     @property
     def clock(self) -> Path:
         return self.folder / f"clock-{self.name}"
+
+    @property
+    def hearth(self) -> Path:
+        """What its processes have in common, from one power cut to the next."""
+        return self.folder / f"hearth-{self.name}-{self.boots}"
 
     def skew(self, seconds: float) -> None:
         """Let its clock be so far from the machine's, from now on."""
@@ -57,7 +63,9 @@ class Host:
             self.skew(0)
         if self.worker is not None:
             self.former.append(self.worker)
-        self.worker = self._started({**self.environment, terms.HOST: self.name, terms.CLOCK: str(self.clock)})
+        self.hearth.mkdir(exist_ok=True)
+        ours = {terms.HOST: self.name, terms.CLOCK: str(self.clock), terms.HEARTH: str(self.hearth)}
+        self.worker = self._started({**self.environment, **ours})
 
     def _started(self, environment: dict[str, str]) -> Program:
         options = ("--processes", str(terms.CHILDREN), "--concurrency", str(terms.CONCURRENCY))
@@ -85,6 +93,10 @@ class Host:
 
     def kill(self) -> None:
         self.send_all(SIGKILL)
+
+    def lose_power(self) -> None:
+        self.kill()
+        self.boots += 1
 
     def thaw(self) -> None:
         self.send_all(SIGCONT)

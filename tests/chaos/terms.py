@@ -32,6 +32,7 @@ WORKER_SETTINGS = {
 LEDGER = "PENSTOCK_TEST_LEDGER"
 HOST = "PENSTOCK_TEST_HOST"
 CLOCK = "PENSTOCK_TEST_CLOCK"
+HEARTH = "PENSTOCK_TEST_HEARTH"
 SEED = "PENSTOCK_TEST_SEED"
 MARK = "PENSTOCK_TEST_CHAOS"
 """In the environment of every process of a run, so that none is left behind unnoticed."""

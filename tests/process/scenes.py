@@ -16,6 +16,7 @@ from penstock import Penstock, Retry, Snooze
 from penstock.telemetry import logs, points
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
+from tests.forkserver import live_at
 from tests.process import ledger, run_plays
 from tests.servers.child import die_with_parent
 from tests.waiting import eventually
@@ -47,12 +48,14 @@ class Part:
     strike_at: str | None = None
     record: str | None = None
     log: str | None = None
+    hearth: str | None = None
     settings: dict[str, object] = field(default_factory=dict)
 
 
 def play(part: Part) -> None:
     """The life of a forked process."""
     die_with_parent(os.getppid(), SIGKILL)
+    live_at(part.hearth)
     app = make_app(part.url, part.diary, part, **{**HASTE.get(part.scene, {}), **part.settings})
     if part.log is not None:
         logs.configure("info", "text", out=open(part.log, "a", buffering=1))  # noqa: SIM115 - for life

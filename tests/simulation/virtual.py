@@ -23,6 +23,7 @@ from sqlalchemy import Engine
 from penstock.reconcile import source
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.statements import Fetch
+from penstock.runtime import dwelling
 from penstock.telemetry import points
 from penstock.values import failure, ids
 from tests.simulation import fibers
@@ -168,6 +169,7 @@ def virtual() -> Iterator[None]:
                     put(module, name, stand_in)
         for name, value in SLOWER.get(module.__name__, {}).items():
             put(module, name, value)
+    put(dwelling, "HEARTH", None)  # hosts are machines: none sees the processes of another
     put(source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
     put(ids, "os", Os())
