@@ -53,8 +53,14 @@ def kill_supervisor(world: World, host: Host, chance: Random) -> After:
 
 def kill_host(world: World, host: Host, chance: Random) -> After:
     """A power cut: others have to notice the silence."""
-    host.kill()
+    host.lose_power()
     return After(chance.uniform(0.5, 2 * REAP_AFTER), host.start)
+
+
+def kill_service(world: World, host: Host, chance: Random) -> After:
+    """The same, and the machine stays up: whoever is started next sees at once that they are dead."""
+    host.kill()
+    return After(chance.uniform(0.5, 2), host.start)
 
 
 def stop_host(world: World, host: Host, chance: Random) -> After:
@@ -158,6 +164,7 @@ HOST_FAULTS: dict[HostFault, tuple[int, tuple[str, ...]]] = {
     kill_child: (3, ()),
     kill_supervisor: (2, ()),
     kill_host: (2, ()),
+    kill_service: (2, ()),
     stop_host: (2, ()),
     freeze_child: (1, ()),
     freeze_host: (2, ()),
