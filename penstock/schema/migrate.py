@@ -52,12 +52,20 @@ def installed(connection: Connection, versions: Table) -> int:
     return int(connection.execute(select(func.coalesce(func.max(versions.c.version), 0))).scalar_one())
 
 
+def _found(connection: Connection, database: Database) -> int:
+    """The same by one plain statement, which succeeds wherever there is a schema: every process asks when it starts."""
+    with suppress(DBAPIError):
+        query = f"SELECT COALESCE(MAX(version), 0) FROM {database.qualified('schema_versions')}"
+        return int(connection.exec_driver_sql(query).scalar_one())
+    connection.rollback()
+    return installed(connection, version_table(database))
+
+
 def ensure(database: Database, *, upgrade: bool) -> int:
     """Check the schema and, if allowed, upgrade it. The number of migrations applied."""
-    versions = version_table(database)
     try:
         with database.engine.connect() as connection:
-            found = installed(connection, versions)
+            found = _found(connection, database)
     except DBAPIError as error:
         raise database.explained(error) from error
     if found > LATEST:
@@ -66,7 +74,7 @@ def ensure(database: Database, *, upgrade: bool) -> int:
         return 0
     if not upgrade:
         raise SchemaOutdated(found or None, LATEST)
-    return database.patiently(lambda: _upgrade(database, versions))
+    return database.patiently(lambda: _upgrade(database, version_table(database)))
 
 
 def _upgrade(database: Database, versions: Table) -> int:
