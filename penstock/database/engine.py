@@ -58,6 +58,8 @@ class Database:
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
         self._spares = Spares(0 if _in_memory(self.dialect) else settings.pool_size // 2)
+        self.put_by = Spares(1)
+        """A dedicated connection that nobody uses just now."""
         self._lock = threading.Lock()
         forget_after_fork(self)
 
@@ -221,12 +223,14 @@ class Database:
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
         self._spares.close()
+        self.put_by.close()
         engine = self._engine
         if engine is not None and not isinstance(engine.pool, StaticPool):
             engine.dispose()
 
     def close(self) -> None:
         self._spares.close()
+        self.put_by.close()
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
@@ -236,6 +240,7 @@ class Database:
         """In a forked child: the parent's connections are not ours to use or to close."""
         self._lock = threading.Lock()
         self._spares.forget()
+        self.put_by.forget()
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None

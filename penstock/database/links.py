@@ -59,10 +59,12 @@ class Link:
     def take(self) -> Any:
         """The driver's connection, until it is let go."""
         if self.kept is None:
-            fairy = self.kept = self.database.borrow()
-            if self.dedicated:
-                self._dedicate(fairy)
-            self._driver = fairy.driver_connection
+            fairy = self.database.put_by.take() if self.dedicated else None
+            self._unfit = fairy is not None
+            self.kept = fairy or self.database.borrow()
+            if self.dedicated and fairy is None:
+                self._dedicate(self.kept)
+            self._driver = self.kept.driver_connection
         return self._driver
 
     def _dedicate(self, fairy: Any) -> None:
@@ -96,6 +98,12 @@ class Link:
         fairy, self.kept = self.kept, None
         if fairy is not None:
             self._give_back(fairy)
+
+    def put_by(self) -> None:
+        """Everything is in order, and somebody like us will soon want the like: a new one costs the server the most."""
+        if self.kept is not None and self._unfit and self.database.put_by.keep(self.kept):
+            self.kept = None
+        self.close()
 
     def _give_back(self, fairy: Any) -> None:
         trouble.quietly(fairy.invalidate if self._unfit else fairy.close)

@@ -149,7 +149,8 @@ class Hand:
         finally:
             if error is not None:
                 _dead.setdefault(self.app, set()).add(self.identity.id)
-            self.pump.link.close()
+                self.pump.link.close()
+            self.pump.link.put_by()
             self.waker.close()
 
     def take(self) -> Work | None:
