@@ -14,6 +14,7 @@
 needs of the database is tested on every kind elsewhere.
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -102,6 +103,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = [item for item in items if others.intersection(getattr(item, "fixturenames", ()))]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there to stay: nobody need look again and again whether one has become garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _chosen_kinds(config: pytest.Config) -> list[str]:

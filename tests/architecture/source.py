@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,6 +63,7 @@ class Module:
         return [(line, text) for node, line, text in _strings(self.tree) if id(node) not in skipped]
 
 
+@cache
 def modules() -> list[Module]:
     return [Module(_name(path), path) for path in sorted(PACKAGE.rglob("*.py"))]
 

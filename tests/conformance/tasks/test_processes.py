@@ -1,4 +1,8 @@
-"""`executor="process"`: handlers in processes of their own, which can be killed and may die."""
+"""`executor="process"`: handlers in processes of their own, which can be killed and may die.
+
+Each of them starts an interpreter and imports everything. That they work on every database is shown once for each; how
+they end is shown on one.
+"""
 
 import importlib
 import os
@@ -56,6 +60,7 @@ def test_all_executors_side_by_side(shop: Any) -> None:
     assert counts(shop.app)["claims"] == 0
 
 
+@pytest.mark.one_database
 def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> None:
     async def main(_: Worker) -> int:
         job = await shop.hang.enqueue_async()
@@ -69,6 +74,7 @@ def test_a_handler_process_that_hangs_is_killed_by_its_timeout(shop: Any) -> Non
     assert shop.gone(beside_a_worker(shop.app, main))
 
 
+@pytest.mark.one_database
 def test_a_running_handler_process_is_killed_by_a_cancel(shop: Any) -> None:
     async def main(_: Worker) -> int:
         job = await shop.wait.enqueue_async()
@@ -81,6 +87,7 @@ def test_a_running_handler_process_is_killed_by_a_cancel(shop: Any) -> None:
     assert shop.gone(beside_a_worker(shop.app, main))
 
 
+@pytest.mark.one_database
 def test_a_handler_process_that_dies_is_a_crash_and_harms_nobody(shop: Any) -> None:
     async def main(_: Worker) -> None:
         job = await shop.die.enqueue_async()
@@ -99,6 +106,7 @@ def once_by_pid() -> bool:
     return bool(job.once("pid", os.getpid) == os.getpid())
 
 
+@pytest.mark.one_database
 def test_a_process_that_cannot_be_started_wedges_nobody(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     start, failures = SPAWN.Process.start, [OSError(11, "no room"), RuntimeError("not now")]
 
@@ -120,6 +128,7 @@ def test_a_process_that_cannot_be_started_wedges_nobody(shop: Any, monkeypatch: 
     assert last is None
 
 
+@pytest.mark.one_database
 def test_a_function_becomes_a_task_by_a_call(app: Penstock) -> None:
     """There is no task under its name to import: the process makes one, with the worker's own settings."""
     ask = app.task(name="ask", executor="process")(once_by_pid)
