@@ -24,6 +24,7 @@ from penstock.telemetry.events import ProcessDeclaredDead, Stream
 
 GLANCE = 0.5
 """How soon a running handler learns that it is cancelled, at the latest."""
+MOMENT = 0.05
 
 
 class Heartbeat(Service):
@@ -87,7 +88,7 @@ class Heartbeat(Service):
             self.declared_dead()
             self.identity.register()
             # Whatever was tried without a row was refused: look again.
-            self.rest.stir()
+            self.rest.rouse()
         self.contact.heard(self.interval)
         self.last_beat = time.monotonic()
 
@@ -129,8 +130,10 @@ class Heartbeat(Service):
         if called is None:
             self.stopping.wait(min(self.interval, GLANCE))
             return
-        called.wait(min(self.interval, GLANCE))
-        called.clear()
+        if called.wait(min(self.interval, GLANCE)) and not self.stopping.is_set():
+            # Whoever was woken to claim something does that first; there is time enough.
+            self.stopping.wait(min(self.interval, MOMENT))
+            called.clear()
 
     def stop(self) -> None:
         super().stop()

@@ -58,9 +58,9 @@ class Rest:
         self.interval = longest_silence(reap_after)
         self.holds = holds
         self.woken = woken
-        """Called when a rest ends: the pump must look again by itself."""
+        """The pump must look by itself."""
         self.called = threading.Event() if ear is not None else None
-        """Set when a rest ends: the heartbeat waits for it."""
+        """Set when a rest ends: the heartbeat goes on."""
         self._begun: Begun | None = None
         self._asked = ""
         self._stirred_at = time.monotonic() if ear is not None else 0.0
@@ -90,7 +90,11 @@ class Rest:
         begun, self._begun = self._begun, None
         if begun is not None:
             self.called.set()
-            self.woken()
+
+    def rouse(self) -> None:
+        """The same, for anybody but the pump: it is to look now."""
+        self.stir()
+        self.woken()
 
     def is_wanted(self) -> bool:
         """It is quiet, and the ear seems to hear: from now on a glance does instead of a heartbeat."""

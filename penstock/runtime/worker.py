@@ -218,7 +218,7 @@ class Worker:
     def _notice_new_tasks(self) -> None:
         known, self._known_tasks = self._known_tasks, len(self.app.task_names)
         if known != self._known_tasks:
-            self.rest.stir()  # there may be work for them, of which nobody will tell
+            self.rest.rouse()  # there may be work for them, of which nobody will tell
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
