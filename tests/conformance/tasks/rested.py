@@ -27,9 +27,8 @@ async def at_rest(worker: Worker) -> None:
     await until(lambda: worker.rest.is_on, PROMPT)
 
 
-def asked(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """When the database was asked anything, from now on."""
-    times: list[float] = []
+def asked(app: Penstock, times: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on it is noted when the database is asked anything."""
     plain = app.database.on
 
     def counting(driver: object, *, own: bool = False) -> object:
@@ -37,7 +36,6 @@ def asked(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return plain(driver, own=own)
 
     monkeypatch.setattr(app.database, "on", counting)
-    return times
 
 
 async def each(worker: Worker, *acts: Callable[[], Awaitable[object]]) -> None:
