@@ -137,10 +137,14 @@ class Wakeups:
     def tell_within(self, tx: Transaction, subject: str) -> None:
         """In a transaction that is not ours to commit: delivered if and when it commits.
 
-        Every one of them: that the same was said a moment ago does not mean that it was, or will be, committed.
+        Not in every one of them: commits that notify wait for each other. But that the same was said a moment ago does
+        not mean that it was, or will be, committed; so it is also said outside, and who hears that looks again and again
+        for a while.
         """
-        if self.pushes:
+        if self._may_send_now(subject):
             tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
+        elif self.pushes:
+            self._send_soon(subject)
 
     def channel_of(self, subject: str) -> str:
         """Those who wait for work and those who wait for results listen on different channels."""
