@@ -9,11 +9,13 @@ import os
 import sys
 import time
 
-from tests.simulation import trace
+from tests.simulation import memory, trace
 from tests.simulation.schedule import theatre
 
 COUNT = 2000
 SHOW_EVERY = 500
+WARM = 20
+"""After so many schedules the memory is there that all others use, too."""
 
 
 def main() -> int:
@@ -43,6 +45,8 @@ def search(first: int, count: int) -> int:
                 say(trace.report(verdict))
                 say("once it is mended, keep the seed in tests/simulation/regressions.txt")
                 return 1
+            if number == WARM:
+                memory.use_large_pages()
             if not number % SHOW_EVERY:
                 say(_rate(number, time.monotonic() - began, time.process_time() - busy, steps))
         say(_rate(count, time.monotonic() - began, time.process_time() - busy, steps) + ", nothing wrong")

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from tests.simulation.fibers import Fiber
 from tests.simulation.hosts import SETTINGS, Host, WorkerHost
-from tests.simulation.wire import Disconnected, Faults, Wire
+from tests.simulation.server import Faults
+from tests.simulation.wire import Disconnected, Wire
 from tests.simulation.world import LOOKED_AFTER, SECOND, World
 
 ENOUGH = 2
@@ -75,7 +76,8 @@ class Fate(Faults):
 
     temper: Temper
     hosts: list[Host]
-    revive: Callable[[Host], Host]
+    revive: Callable[[Host], Host | None]
+    """A new process where one died; None if nobody needs it."""
     calm: bool = False
     closing: bool = False
     """Nobody is started any more."""
@@ -119,9 +121,9 @@ class Fate(Faults):
             if host.gone and host.alive:
                 host.machine.shut()
                 world.bury(host)
-            if not host.alive and self._is_missed(world, host):
-                self.hosts[index] = self.revive(host)
-                self.struck["restart"] += self.hosts[index] is not host
+            if not host.alive and self._is_missed(world, host) and (new := self.revive(host)) is not None:
+                self.hosts[index] = new
+                self.struck["restart"] += 1
 
     def _come_to(self, world: World, host: Host) -> None:
         """The threads of a process that was stopped come to one by one: whoever is first knows nothing yet."""

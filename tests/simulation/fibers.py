@@ -107,8 +107,8 @@ class Fiber:
 
     def resume(self) -> None:
         """Let it go on, or begin, until its next place."""
-        if self.greenlet is not None:
-            self.greenlet.switch()
+        if (begun := self.greenlet) is not None:
+            begun.switch()
         else:
             self.greenlet = _idle.pop() if _idle else greenlet(_serve, parent=self.world.hub)
             self.greenlet.switch(self)

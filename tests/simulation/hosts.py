@@ -20,10 +20,11 @@ from penstock.runtime.options import WorkerOptions
 from penstock.runtime.row_pump import RowEar
 from penstock.runtime.worker import Worker
 from penstock.settings import Settings
+from tests.simulation.dialect import WiredSqlite
 from tests.simulation.fibers import Owner
 from tests.simulation.loops import Loop
+from tests.simulation.server import Server
 from tests.simulation.virtual import replaced
-from tests.simulation.wire import Server, WiredSqlite
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -91,6 +92,7 @@ class Machine:
         """The schedule is over: nothing here leads to it any more, and what it has left behind can be collected."""
         self.shut()
         self.app = self.first
+        self.database.call_keepers = self.first.wakeups.call_keepers
         self._belong(self.first)
 
     # What takes long to make and never changes, for every further app of this machine.

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from tests.simulation import checker, watching
 from tests.simulation.fate import Fate, Temper
 from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
+from tests.simulation.server import Faults, Server
 from tests.simulation.story import Story
 from tests.simulation.virtual import living_in, virtual
-from tests.simulation.wire import Faults, Server
 from tests.simulation.workloads import Act, Workload, row_tables
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows
@@ -40,9 +40,10 @@ GOES_HOME = 0.1
 COLLECT_EVERY = 500
 """Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
-SELECT (SELECT COUNT(*) FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
- + (SELECT COUNT(*) FROM penstock_availabilities) + (SELECT COUNT(*) FROM penstock_scheduled)
- + (SELECT COUNT(*) FROM penstock_claims) + (SELECT COUNT(*) {checker.CANCELLATIONS_OF_THE_DEAD})
+SELECT EXISTS (SELECT 1 FROM penstock_claims) OR EXISTS (SELECT 1 FROM penstock_availabilities)
+ OR EXISTS (SELECT 1 FROM penstock_scheduled)
+ OR EXISTS (SELECT 1 FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
+ OR EXISTS (SELECT 1 {checker.CANCELLATIONS_OF_THE_DEAD})
 """
 
 
@@ -75,7 +76,7 @@ class Stage:
         for workload in workloads:
             workload.prepare(self.server.connection)
         self.server.connection.commit()
-        self.emptying = watching.emptying(self.server.connection)
+        self.broom = watching.Broom(self.server.connection)
 
     def play(self, seed: int) -> Verdict:
         """Run the schedule of a seed and judge it."""
@@ -86,10 +87,7 @@ class Stage:
         return verdict
 
     def _play(self, seed: int) -> Verdict:
-        self.server.connection.execute("BEGIN")
-        for statement in self.emptying:
-            self.server.connection.execute(statement)
-        self.server.connection.execute("COMMIT")
+        self.broom.sweep()
         world = World(seed)
         with living_in(world):
             try:
@@ -168,15 +166,15 @@ class Play:
 
         return ClientHost(self.world, machine, life, perform)
 
-    def _revive(self, dead: Host) -> Host:
+    def _revive(self, dead: Host) -> Host | None:
         """A new process where one died. A client is only started again while it has something to do."""
-        if isinstance(dead, ClientHost):
+        if isinstance(dead, WorkerHost):
+            host: Host = self._worker(dead.machine, dead.life + 1)
+        else:
             index = self.stage.clients.index(dead.machine)
             if not self.left[index]:
-                return dead
-            host: Host = self._client(dead.machine, index, dead.life + 1)
-        else:
-            host = self._worker(dead.machine, dead.life + 1)
+                return None
+            host = self._client(dead.machine, index, dead.life + 1)
         host.start()
         return host
 

@@ -61,10 +61,11 @@ class Time:
         self.thread = threading.get_ident()
 
     def monotonic(self) -> float:
-        if world is None or _ident() != self.thread:
+        here = world
+        if here is None or _ident() != self.thread:
             return time.monotonic()
-        fiber = world.current
-        return (world.now + (fiber.owner.skew if fiber is not None else 0)) / SECOND
+        fiber = here.current
+        return (here.now + fiber.owner.skew if fiber is not None else here.now) / SECOND
 
     perf_counter = time = monotonic
 
@@ -212,14 +213,15 @@ def living_in(new: World) -> Iterator[None]:
 
 def _reached(point: str) -> None:
     """A named point: statements come by the wire as well, the others are places of their own."""
-    if world is None or world.current is None:
+    here = world
+    if here is None or (fiber := here.current) is None:
         return
     if _is_a_place(point):
-        if world.nemesis is not None:
-            world.nemesis.linger(world, world.current, point)
-        world.give_way(point)
+        if here.nemesis is not None:
+            here.nemesis.linger(here, fiber, point)
+        here.give_way(point)
     else:
-        world.current.point = point
+        fiber.point = point
 
 
 @cache

@@ -63,7 +63,20 @@ def _trigger(connection: sqlite3.Connection, table: str, verb: str, facts: str) 
     connection.execute(f"CREATE TRIGGER {name} AFTER {verb} ON {table} BEGIN SELECT sim_log({facts}); END")
 
 
-def emptying(connection: sqlite3.Connection) -> list[str]:
-    """The statements that empty every table, for the next schedule."""
-    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return [f"DELETE FROM {name}" for name in names if "schema_versions" not in name]
+class Broom:
+    """Empties every table for the next schedule. Most have nothing in them: that is asked of all at once."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [name for name in names if "schema_versions" not in name]
+        self.look = f"SELECT {', '.join(f'EXISTS (SELECT 1 FROM {name})' for name in tables)}"
+        self.deletes = [f"DELETE FROM {name}" for name in tables]
+
+    def sweep(self) -> None:
+        execute = self.connection.execute
+        execute("BEGIN")
+        for filled, delete in zip(execute(self.look).fetchone(), self.deletes, strict=True):
+            if filled:
+                execute(delete)
+        execute("COMMIT")

@@ -102,23 +102,26 @@ class World:
         ready = [
             fiber
             for fiber in self.fibers
-            if (fiber.need.flag or now >= fiber.deadline) and now >= fiber.stalled and not fiber.owner.frozen
+            if (now >= fiber.deadline or fiber.need.flag) and now >= fiber.stalled and not fiber.owner.frozen
         ]
         if not ready:
             self._advance()
             return
-        fiber = ready[0] if len(ready) == 1 else ready[int(self.rng.random() * len(ready))]
-        self.now = now + 50 + int(self.rng.random() * 2000)
-        self._resume(fiber)
-
-    def _resume(self, fiber: Fiber) -> None:
-        fiber.need = TURN
+        random = self.rng.random
+        fiber = ready[0] if len(ready) == 1 else ready[int(random() * len(ready))]
+        self.now = now + 50 + int(random() * 2000)
+        fiber.need, fiber.deadline = TURN, 0
         self.current = self.last = fiber
         if fiber.loop is not self.running:
             self.running = fiber.loop
             asyncio._set_running_loop(fiber.loop)
         fiber.resume()
         self.current = None
+        if self.doomed or fiber.over:
+            self._bid_farewell(fiber)
+
+    def _bid_farewell(self, fiber: Fiber) -> None:
+        """Somebody is over with this step: whom it has killed, or itself."""
         while self.doomed:
             self.bury(self.doomed.pop())
         if fiber.over and fiber in self.fibers:
@@ -165,7 +168,8 @@ class World:
         """It is over: what is left is what happened, for whoever wants to read it."""
         for loop in self.loops:
             loop.abandon()
-        self.fibers, self.loops, self.last, self.nemesis = [], [], None, None
+        self.fibers, self.loops, self.doomed = [], [], []
+        self.last = self.nemesis = self.running = None
         self.definitions = {}
 
     # for fibers

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.simulation.server import time_text
 from tests.simulation.story import Story
-from tests.simulation.wire import time_text
 from tests.simulation.workloads.row_tables import TOLD
 from tests.simulation.world import SECOND, START
 

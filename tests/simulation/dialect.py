@@ -1,0 +1,100 @@
+"""The package's way to the wires: its SQLite dialect, and a pool of wires for each host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.pool import NullPool
+
+from penstock.database.sqlite import Sqlite
+from tests.simulation.wire import Wire
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from penstock.settings import Settings
+    from tests.simulation.server import Server
+
+
+class Lent:
+    """A wire on loan, in the shape of what SQLAlchemy's pool lends; a tenth of a schedule was spent there."""
+
+    __slots__ = ("driver_connection",)
+
+    def __init__(self, wire: Wire) -> None:
+        self.driver_connection = wire
+
+    def close(self) -> None:
+        self.driver_connection.give_back()
+
+    def invalidate(self) -> None:
+        self.driver_connection.cut()
+
+
+class SharedPool(NullPool):
+    """Handlers that ask SQLAlchemy for a connection get wires from the same pool as everybody."""
+
+    def __init__(
+        self, creator: Any, pool_size: int = 0, max_overflow: int = 0, timeout: float = 0, **options: Any
+    ) -> None:
+        super().__init__(creator, **options)
+
+    def _do_return_conn(self, record: Any) -> None:
+        if record.dbapi_connection is not None:
+            record.dbapi_connection.give_back()
+
+
+class WiredSqlite(Sqlite):
+    """The dialect over wires. The queue's floor is used, as on a server, so that sweeps are needed."""
+
+    keeps_dead_rows = True
+
+    def __init__(self, server: Server) -> None:
+        super().__init__("simulated", 10.0)
+        self.server = server
+        self.wires: list[Wire] = []
+        self.idle: list[Wire] = []
+        """Those that the host's pool has at hand."""
+
+    def connect(self) -> Wire:
+        if self.idle:
+            return self.idle.pop(0)
+        wire = Wire(self.server, self.idle)
+        self.wires.append(wire)
+        return wire
+
+    def loan(self) -> Lent:
+        return Lent(self.connect())
+
+    def empty_pool(self) -> None:
+        idle, self.idle = self.idle, []
+        for wire in idle:
+            wire.cut()
+
+    def cut_all(self) -> None:
+        wires, self.wires = self.wires, []
+        for wire in wires:
+            wire.cut()
+
+    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+        return {"creator": self.connect, "poolclass": SharedPool}
+
+    def connected(self, driver: Any) -> None:
+        """All wires lead to the same connection."""
+
+    def execute(self, driver: Wire, opened: object, sql: str, parameters: Any) -> Any:
+        driver.passes()
+        return self.server.connection.execute(sql, parameters)
+
+    def begin(self, driver: Wire, *_: object) -> None:
+        driver.begin()
+
+    def begin_reading(self, driver: Wire) -> None:
+        driver.begin(reads=True)
+
+    def commit(self, driver: Wire, *_: object) -> None:
+        if self.server.holder is driver or driver.cut_off:
+            driver.end()
+
+    def rollback(self, driver: Wire, *_: object) -> None:
+        driver.undo()
