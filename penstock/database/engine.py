@@ -147,7 +147,8 @@ class Database:
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
-        return Transaction(driver, self.dialect, self.renderer(style), self.column_types, self.call_keepers)
+        renderer = self._renderers.get(style) or self.renderer(style)
+        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_keepers)
 
     # statements
 

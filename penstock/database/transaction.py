@@ -63,10 +63,10 @@ class Transaction:
         self._after_commit: list[Callable[[], None]] = []
 
     def rows(self, template: str, **parameters: object) -> list[Row]:
-        rendered = self.renderer.render(template)
-        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
-        # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
-        self.dialect.wait(self.opened)
+        cursor = self._execute(template, parameters)
+        if self.opened is not None:
+            # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
+            self.dialect.wait(self.opened)
         return list(cursor.fetchall())
 
     def row(self, template: str, **parameters: object) -> Row | None:
@@ -75,8 +75,7 @@ class Transaction:
 
     def ahead(self, template: str, **parameters: object) -> Ahead:
         """Send a query whose rows are asked for later: several travel together with the first that is."""
-        rendered = self.renderer.render(template)
-        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        cursor = self._execute(template, parameters)
         if self.opened is None:
             # Nothing travels together here; and what is left unread keeps SQLite's connection at what was true then.
             found: list[Row] = list(cursor.fetchall())
@@ -95,8 +94,7 @@ class Transaction:
         """
         if self.opened is None:
             return self.ahead(template, **parameters)
-        rendered = self.renderer.render(template)
-        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        cursor = self._execute(template, parameters)
 
         def rows() -> list[Row]:
             self.dialect.glance(self.opened)
@@ -106,20 +104,17 @@ class Transaction:
 
     def run(self, template: str, **parameters: object) -> None:
         """Execute a write. Its answer is not waited for: an error may show at the next statement or the commit."""
-        rendered = self.renderer.render(template)
-        self.execute_rendered(rendered, self._bind(rendered, parameters))
+        self._execute(template, parameters)
 
     def count(self, template: str, **parameters: object) -> int:
         """Execute a write and wait; the number of rows it touched."""
-        rendered = self.renderer.render(template)
-        cursor = self.execute_rendered(rendered, self._bind(rendered, parameters))
+        cursor = self._execute(template, parameters)
         self.dialect.wait(self.opened)
         return int(cursor.rowcount)
 
     def start(self, template: str, **parameters: object) -> Any:
         """Send a query; the cursor that will have its rows, whether or not anybody waits for something else first."""
-        rendered = self.renderer.render(template)
-        return self.execute_rendered(rendered, self._bind(rendered, parameters))
+        return self._execute(template, parameters)
 
     def insert(
         self,
@@ -192,6 +187,16 @@ class Transaction:
 
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
+        if points.watched:
+            self._reach()
+        return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
+
+    def _execute(self, template: str, parameters: Mapping[str, object]) -> Any:
+        """The same for a template. It is done for every statement there is, so it calls as few others as it can."""
+        renderer = self.renderer
+        rendered = renderer.cache.get(template) or renderer.render(template)
+        if rendered.lists or renderer.style == "numbered":
+            parameters = self._bind(rendered, parameters)
         if points.watched:
             self._reach()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 class Lent:
     """A wire on loan, in the shape of what SQLAlchemy's pool lends; a tenth of a schedule was spent there."""
 
-    __slots__ = ("driver_connection",)
+    __slots__ = ("driver_connection", "home")
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: Wire, home: list[Lent]) -> None:
         self.driver_connection = wire
+        self.home = home
+        """The pool that it goes back to; after that was emptied, nobody's."""
 
     def close(self) -> None:
-        self.driver_connection.give_back()
+        self.home.append(self)
 
     def invalidate(self) -> None:
         self.driver_connection.cut()
@@ -41,7 +43,7 @@ class SharedPool(NullPool):
 
     def _do_return_conn(self, record: Any) -> None:
         if record.dbapi_connection is not None:
-            record.dbapi_connection.give_back()
+            record.dbapi_connection.lent.close()
 
 
 class WiredSqlite(Sqlite):
@@ -53,23 +55,26 @@ class WiredSqlite(Sqlite):
         super().__init__("simulated", 10.0)
         self.server = server
         self.wires: list[Wire] = []
-        self.idle: list[Wire] = []
+        self.idle: list[Lent] = []
         """Those that the host's pool has at hand."""
 
-    def connect(self) -> Wire:
+    def loan(self) -> Lent:
         if self.idle:
             return self.idle.pop(0)
-        wire = Wire(self.server, self.idle)
+        wire = Wire(self.server)
         self.wires.append(wire)
-        return wire
+        return Lent(wire, self.idle)
 
-    def loan(self) -> Lent:
-        return Lent(self.connect())
+    def connect(self) -> Wire:
+        """For SQLAlchemy, which gives it back through its pool."""
+        lent = self.loan()
+        lent.driver_connection.lent = lent
+        return lent.driver_connection
 
     def empty_pool(self) -> None:
         idle, self.idle = self.idle, []
-        for wire in idle:
-            wire.cut()
+        for lent in idle:
+            lent.driver_connection.cut()
 
     def cut_all(self) -> None:
         wires, self.wires = self.wires, []

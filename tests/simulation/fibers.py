@@ -105,13 +105,10 @@ class Fiber:
         self.over = False
         self.error: BaseException | None = None
 
-    def resume(self) -> None:
-        """Let it go on, or begin, until its next place."""
-        if (begun := self.greenlet) is not None:
-            begun.switch()
-        else:
-            self.greenlet = _idle.pop() if _idle else greenlet(_serve, parent=self.world.hub)
-            self.greenlet.switch(self)
+    def begin(self) -> None:
+        """Let it run to its first place. From there on the scheduler switches to its greenlet."""
+        self.greenlet = _idle.pop() if _idle else greenlet(_serve, parent=self.world.hub)
+        self.greenlet.switch(self)
 
     def run(self) -> None:
         try:

@@ -42,20 +42,19 @@ class Loop:
 
     def run(self) -> None:
         """For ever, in a fiber of the host."""
-        world = self.world
+        world, ready, timers = self.world, self.ready, self.timers
         world.here().loop = self
         asyncio._set_running_loop(self.as_loop)
         while True:
-            while self.timers and self.timers[0][0] <= self.time():
-                self.ready.append(heapq.heappop(self.timers)[2])
-            if self.ready:
-                handle = self.ready.popleft()
-                if not handle.cancelled():
+            while timers and timers[0][0] <= self.time():
+                ready.append(heapq.heappop(timers)[2])
+            if ready:
+                handle = ready.popleft()
+                if not handle._cancelled:
                     handle._run()
                     world.give_way("loop")
             else:
-                left = self.timers[0][0] - self.time() if self.timers else None
-                world.wait(self, left)
+                world.wait(self, timers[0][0] - self.time() if timers else None)
 
     def abandon(self) -> None:
         """The process is over: what its tasks still had to say is not heard."""

@@ -182,7 +182,7 @@ class Play:
         """Trouble, then calm. What is said is why it did not come to an end."""
         world = self.world
         try:
-            world.run(lambda: world.steps >= self.trouble, self.trouble + 1)
+            world.run_for(self.trouble)
             self.fate.calm_down(world)
             if world.rng.random() < GOES_HOME and world.now >= self.fate.away_until:
                 self._go_home()

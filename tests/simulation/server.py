@@ -54,6 +54,8 @@ class Server:
         self.world: World | None = None
         self.faults = Faults()
         self.holder: Wire | None = None
+        self.flag = True
+        """Nobody has it: what fibers wait for at their BEGIN."""
         self.opener: Fiber | None = None
         """The fiber that has the transaction open."""
         self.written: list[tuple[object, ...]] = []
@@ -69,16 +71,14 @@ class Server:
         self.world = world
         self.faults = faults
         self.holder = self.opener = None
+        self.flag = True
         self.written = []
         self.transactions = 0
-
-    def is_free(self) -> bool:
-        return self.holder is None
 
     def committed(self) -> None:
         world = self.world
         written, self.written = self.written, []
-        if world is None or not written:
+        if world is None:
             return
         self.transactions += 1
         world.record("commit", self.transactions, written)

@@ -20,6 +20,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from penstock.database.transaction import Transaction
 from penstock.reconcile import source
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.statements import Fetch
@@ -178,6 +179,7 @@ def virtual() -> Iterator[None]:
     put(ids, "_sequence", None)
     put(points, "watched", True)
     put(points, "reach", _reached)
+    put(Transaction, "_reach", _comes_to_a_statement)
     try:
         yield
     finally:
@@ -217,11 +219,18 @@ def _reached(point: str) -> None:
     if here is None or (fiber := here.current) is None:
         return
     if _is_a_place(point):
-        if here.nemesis is not None:
+        if here.nemesis is not None and not here.nemesis.calm:
             here.nemesis.linger(here, fiber, point)
         here.give_way(point)
     else:
         fiber.point = point
+
+
+def _comes_to_a_statement(tx: Transaction) -> None:
+    """The same for statements, which are most of the points: they say where they are, and go by the wire."""
+    tx._statements += 1
+    if world is not None and (fiber := world.current) is not None:
+        fiber.point = f"{tx._stage}.{tx._statements}"
 
 
 @cache

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.fibers import Asked
-
 if TYPE_CHECKING:
     from tests.simulation.server import Faults, Server
 
@@ -27,16 +25,13 @@ class Wire:
 
     isolation_level = None
 
-    def __init__(self, server: Server, home: list[Wire]) -> None:
+    def __init__(self, server: Server) -> None:
         self.server = server
-        self.home = home
-        """The pool that it goes back to; after that was emptied, nobody's."""
+        self.lent: Any = None
+        """How it goes back to its pool, when SQLAlchemy has it."""
         self.cut_off = False
         self.reads = False
         """Nothing was begun on the real connection: who only reads, while nobody else writes, needs no transaction."""
-
-    def give_back(self) -> None:
-        self.home.append(self)
 
     @property
     def in_transaction(self) -> bool:
@@ -53,7 +48,7 @@ class Wire:
         if world is not None and world.current is not None:
             world.give_way("begin")
             if server.holder is not None:
-                world.wait(Asked(server.is_free), 10.0)
+                world.wait(server, 10.0)
                 if server.holder is not None:
                     raise sqlite3.OperationalError("database is locked")
             faults = server.faults
@@ -62,7 +57,7 @@ class Wire:
         self.reads = reads
         if not reads:
             server.connection.execute("BEGIN")
-        server.holder = self
+        server.holder, server.flag = self, False
         server.opener = world.current if world is not None else None
 
     def end(self) -> None:
@@ -86,14 +81,16 @@ class Wire:
             raise Disconnected
 
     def _really_commit(self) -> None:
-        self.server.connection.execute("COMMIT")
-        self.server.holder = None
-        self.server.committed()
+        server = self.server
+        server.connection.execute("COMMIT")
+        server.holder, server.flag = None, True
+        if server.written:
+            server.committed()
 
     def undo(self) -> None:
         server = self.server
         if server.holder is self:
-            server.holder = None
+            server.holder, server.flag = None, True
             if self.reads:
                 assert not server.written, "somebody writes who said that it only reads"
                 return

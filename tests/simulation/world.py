@@ -93,6 +93,11 @@ class World:
                 raise Stuck(f"not over after {most_steps} steps")
             self.step()
 
+    def run_for(self, steps: int) -> None:
+        """Let so many things happen."""
+        for _ in range(steps):
+            self.step()
+
     def step(self) -> None:
         self.steps += 1
         nemesis = self.nemesis
@@ -115,7 +120,10 @@ class World:
         if fiber.loop is not self.running:
             self.running = fiber.loop
             asyncio._set_running_loop(fiber.loop)
-        fiber.resume()
+        if (begun := fiber.greenlet) is not None:
+            begun.switch()
+        else:
+            fiber.begin()
         self.current = None
         if self.doomed or fiber.over:
             self._bid_farewell(fiber)
@@ -176,7 +184,9 @@ class World:
 
     def wait(self, need: Need, timeout: float | None) -> None:
         """Until it is there or time is up."""
-        fiber = self.here()
+        fiber = self.current
+        if fiber is None or not fiber.owner.alive:
+            fiber = self.here()
         fiber.need = need
         fiber.deadline = NEVER if timeout is None else self.now + int(timeout * SECOND)
         self.hub.switch()  # type: ignore[attr-defined]
