@@ -14,17 +14,16 @@ from penstock.database.transaction import Transaction
 # `pg_notify` sends us what the ear must hear for the rest to go on, in this same transaction. Only who holds something
 # is waited for to the second when it falls silent: others who rest are heard of as rarely as we are.
 GLANCE = """
-WITH alive AS (UPDATE {processes} SET heartbeat_at = {now} WHERE id = CAST(:me AS uuid) RETURNING id),
-others AS (SELECT p.heartbeat_at, EXISTS (SELECT 1 FROM {claims} c WHERE c.process_id = p.id) AS holds
-  FROM {processes} p WHERE p.id <> CAST(:me AS uuid))
+WITH alive AS (UPDATE {processes} SET heartbeat_at = {now} WHERE id = CAST(:me AS uuid) RETURNING id)
 SELECT EXISTS (SELECT 1 FROM alive), CAST(pg_notify(:channel, :proof) AS text),
   EXISTS (SELECT 1 FROM {availabilities} WHERE task = ANY(CAST(:tasks AS text[]))
     AND (CAST(:queues AS text[]) IS NULL OR queue = ANY(CAST(:queues AS text[])))),
   LEAST((SELECT MIN(due_at) FROM {scheduled}), (SELECT MIN(due_at) FROM {timers} WHERE kind <> :left)) - {now},
   EXISTS (SELECT 1 FROM {parked}) OR EXISTS (SELECT 1 FROM {advancements}),
   EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)),
-  (SELECT MIN(heartbeat_at) FROM others WHERE holds) + :silence - {now},
-  (SELECT MIN(heartbeat_at) FROM others) + :silence - {now},
+  (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)
+    AND id IN (SELECT process_id FROM {claims})) + :silence - {now},
+  (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)) + :silence - {now},
   EXISTS (SELECT 1 FROM {limits}), EXISTS (SELECT 1 FROM {runs} WHERE ended_at IS NULL)
 """
 

@@ -56,7 +56,7 @@ class Heartbeat(Service):
         self.interval = database.settings.heartbeat_interval
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
-        self.link = Link(database)
+        self.link = Link(database, dedicated=True)
         self.contact = Contact(database.settings.reap_after)
         """Whoever judges others by their silence shares it: a beat that fails is the surest sign of an outage."""
         self.last_beat = -self.interval
