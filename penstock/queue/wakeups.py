@@ -138,8 +138,8 @@ class Wakeups:
         """In a transaction that is not ours to commit: delivered if and when it commits.
 
         Not in every one of them: commits that notify wait for each other. But that the same was said a moment ago does
-        not mean that it was, or will be, committed; so it is also said outside, and who hears that looks again and again
-        for a while.
+        not mean that it was, or will be, committed; so it is also said outside, and whoever hears that looks again and
+        again for a while.
         """
         if self._may_send_now(subject):
             tx.rows(NOTIFY, channel=self.channel_of(subject), subject=subject)
