@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from penstock.runtime.worker import Worker
 from tests.simulation import run_model
 from tests.simulation.hosts import WorkerHost
-from tests.simulation.model import TERMINAL
+from tests.simulation.moves import TERMINAL
 from tests.simulation.story import Story
 from tests.simulation.workloads import Workload
 
@@ -64,6 +64,8 @@ def _end(story: Story, stuck: str | None) -> Iterator[str]:
         closed = in_order and host.worker is not None  # type: ignore[attr-defined]
         if closed and any(story.facts("closed")) and host.worker.identity.id in story.model.processes:  # type: ignore[attr-defined]
             yield f"{host.name} has stopped in order, and its process row is there"
+    for _, who, _, reconciler, id in story.facts("waited for nobody"):
+        yield f"{who}: the stop waits for {reconciler} {id}, whose handler has ended"
     for (job_id,) in story.rows(FAILED):
         yield f"{job_id}: dead letters and failed jobs are not the same"
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.simulation.model import Model, State
+    from tests.simulation.model import Model
+    from tests.simulation.moves import State
 
 PUTS = {
     "succeeded": ("succeeded",),

@@ -14,26 +14,13 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json
 
-from tests.simulation import endings
+from tests.simulation import moves
 from tests.simulation.hosts import SETTINGS
+from tests.simulation.moves import State
 from tests.simulation.world import SECOND, START
 
-TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
-CHILDREN = ("small",)
-"""Pipelines that are steps of others."""
 LONGEST_DELAY = 700 * SECOND
-
-
-class State(NamedTuple):
-    status: str
-    token: int | None
-    process: str | None
-    generation: int
-    retries: int
-    crashes: int
-    cancel: int
-    reason: str | None
 
 
 class Job(NamedTuple):
@@ -153,10 +140,10 @@ class Model:
                 self._note(kind, fact[2:])
         for fact in changes:
             self.at = fact[0]
-            self._change(fact[2], fact[3:11], fact[11:])
+            moves.change(self, fact[2], fact[3:11], fact[11:])
         for job_id in {change[2]: None for change in changes}:
             if job_id in self.states:
-                self._places(job_id, self.states[job_id])
+                moves.places(self, job_id, self.states[job_id])
 
     def _note(self, kind: str, rest: tuple[Any, ...]) -> None:
         match kind:
@@ -219,104 +206,3 @@ class Model:
         was_heard = self.delayed_at - heard_at < REAP_AFTER
         if just_now and was_heard and self.delayed_by >= REAP_AFTER and self.hosts[process] not in self.dead:
             self.say(f"process {process} was taken for dead by one who was stopped with it [11]")
-
-    def _change(self, job_id: str, before: tuple[Any, ...], after: tuple[Any, ...]) -> None:
-        old = State(*before) if before[0] is not None else None
-        new = State(*after) if after[0] is not None else None
-        if new is None:
-            self.states.pop(job_id, None)
-            return
-        self.states[job_id] = new
-        if old is None and new.status == "running" and self.jobs[job_id].run_id:
-            self._check_held_at_once(job_id, new)
-            return
-        if old is None:
-            begins = ("available", "scheduled", "waiting", *(TERMINAL if self.jobs[job_id].run_id else ()))
-            if new.status not in begins or new.generation:
-                self.say(f"{job_id} begins as {new.status}")
-            return
-        self._check_generation(job_id, old, new)
-        if old.status == "running" and new.token != old.token:
-            self._check_end(job_id, old, new)
-        elif old.status != new.status:
-            self._check_move(job_id, old, new)
-
-    def _check_generation(self, job_id: str, old: State, new: State) -> None:
-        claimed = new.token is not None and new.token != old.token
-        if old.status == "waiting" and new.generation == old.generation + 1:
-            return  # what it waited for has ended it: an attempt without a claim
-        if (new.status, new.generation) == ("available", old.generation - 1) and old.status == "running":
-            if (job_id, old.generation) in self.began:
-                self.say(f"{job_id} was refused by a limit, and has run [2]")
-            return  # of this claim nobody has heard
-        if new.generation - old.generation != int(claimed):
-            self.say(f"{job_id} goes from generation {old.generation} to {new.generation} [2]")
-        if claimed and self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
-            self.say(f"token {new.token} is given again [2]")
-
-    def _check_held_at_once(self, job_id: str, new: State) -> None:
-        """A step may be written in the hands of whoever settled the one before it: a claim like any other."""
-        if new.generation != 1 or new.token is None:
-            self.say(f"{job_id} is held from the beginning by no claim [2]")
-        if self.tokens.setdefault(new.token or 0, self.tx) != self.tx:
-            self.say(f"token {new.token} is given again [2]")
-        if new.process not in self.processes:
-            self.say(f"{job_id} is held for a process that is not there [10]")
-
-    def _check_move(self, job_id: str, old: State, new: State) -> None:
-        """A change of a job that nobody holds."""
-        match (old.status, new.status):
-            case ("available", "running"):
-                if new.process not in self.processes:
-                    self.say(f"{job_id} is claimed for a process that is not there [10]")
-            case ("scheduled", "available") | ("available" | "scheduled" | "waiting", "cancelled"):
-                pass
-            case ("available" | "scheduled" | "waiting", _) if (
-                self.jobs[job_id].run_id and new.status != "running"
-            ):
-                pass
-            case ("failed" | "cancelled", "available"):
-                if new.retries or new.crashes or new.cancel:
-                    self.say(f"{job_id} is retried with old budgets [11]")
-                return
-            case _:
-                self.say(f"{job_id} goes from {old.status} to {new.status}")
-        if (old.retries, old.crashes) != (new.retries, new.crashes):
-            self.say(f"{job_id} spends budget by going to {new.status} [11]")
-
-    def _check_end(self, job_id: str, old: State, new: State) -> None:
-        """A claim ends: with an execution in the same transaction, or given back before it began."""
-        if self.jobs[job_id].task in CHILDREN:
-            return  # it starts a run and waits for that
-        execution = self.executions.get((job_id, old.generation))
-        if execution is None or execution[0] != self.tx:
-            met = self.jobs[job_id].run_id is not None and new.status in ("skipped", "cancelled")
-            given_back = met or new.status == "available" or (new.status == "cancelled" and old.cancel)
-            if (job_id, old.generation) in self.began or not given_back:
-                self.say(f"attempt {old.generation} of {job_id} ends as {new.status} without a trace [10]")
-            outcome = "released"
-        else:
-            outcome = execution[2]
-            for problem in endings.problems(self, job_id, old, new, execution):
-                self.say(f"attempt {old.generation} of {job_id} ends {outcome}: {problem}")
-        spent = (new.retries - old.retries, new.crashes - old.crashes)
-        errored = outcome in ("errored", "timed_out") and new.status not in TERMINAL
-        if spent != (int(errored), int(outcome == "crashed")):
-            self.say(f"{job_id} {outcome} spends {spent[0]} retries and {spent[1]} crashes [11]")
-
-    def _places(self, job_id: str, state: State) -> None:
-        """After a commit the tables agree: what is ready is in the queue, what is held has a receipt."""
-        staged = self.jobs[job_id].run_id is not None  # steps may be written before they are let go
-        match state.status:
-            case "available" | "scheduled" if staged:
-                pass
-            case "available":
-                if not self.queued[job_id] and not self.parked[job_id]:
-                    self.say(f"{job_id} is available and in no queue: it is lost")
-            case "scheduled":
-                if not self.due[job_id]:
-                    self.say(f"{job_id} is scheduled for no time: it is lost")
-            case "running":
-                process, jobs = self.claims.get(state.token or 0, ("", []))
-                if process != state.process or job_id not in jobs:
-                    self.say(f"{job_id} is held without a receipt: no reaper would find it [10]")

@@ -11,7 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from penstock.runtime.pump import Pump
+from penstock.runtime.worker import Worker
 from tests.simulation import checker, watching
 from tests.simulation.fate import Fate, Temper
 from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
@@ -37,6 +40,8 @@ CLOSES = 0.15
 """How often the last workers are stopped in order at the end."""
 GOES_HOME = 0.1
 """How often all workers are stopped in order in the middle of it, and others come after them."""
+MOMENT = 10_000
+"""Microseconds in which a loop is told two things, before it does the first."""
 COLLECT_EVERY = 500
 """Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
@@ -198,19 +203,35 @@ class Play:
         """A deploy while there is work to do, and nothing else goes wrong: nobody keeps anything."""
         self.world.stickiness = self.world.rng.choice([0.2, 0.6])
         hurried = self.world.rng.random() < 0.5
-        if hurried:  # best when somebody was just handed something, and has not begun with it
+        if (
+            hurried
+        ):  # best when somebody was just handed something, or is about to be, and has not begun with it
+            best = self.world.rng.choice([self._is_handed_over, self._is_about_to_be])
             enough = self.world.steps + 40
-            self.world.run(lambda: self.world.steps >= enough or self._is_handed_over(), 41)
+            self.world.run(lambda: self.world.steps >= enough or best(), 41)
+            for fiber in self.world.fibers:
+                if fiber.loop is not None:  # what its pump has for it comes right behind the stop
+                    fiber.stalled = self.world.now + MOMENT
         stopped = self._stop_all(hurried=hurried)
         self.world.record("went home", [host.name for host in stopped if host.gone])
         self.world.stickiness = 1.0
         self.fate.closing = False
 
     def _is_handed_over(self) -> bool:
-        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
-        known = [worker for worker in workers if worker is not None]
+        known = self._workers()
         rows = [runner.crew.accepted for worker in known for runner in worker.rows.runners.values()]
         return any(worker.crew._accepted for worker in known) or any(rows)
+
+    def _is_about_to_be(self) -> bool:
+        """Somebody has claimed something, and the stop comes before it is on the loop."""
+        known = self._workers()
+        rows = [runner.pump for worker in known for runner in worker.rows.runners.values()]
+        pumps: list[Pump[Any, Any]] = [*rows, *(worker.pump for worker in known)]
+        return any(pump._found and self.world.is_at(pump.thread, "hand_over") for pump in pumps)
+
+    def _workers(self) -> list[Worker]:
+        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
+        return [worker for worker in workers if worker is not None]
 
     def _close(self) -> None:
         """All go home in order: nothing of theirs may be left."""
@@ -228,9 +249,7 @@ class Play:
 
     def _at_rest(self) -> bool:
         """What was committed has also come to the mind of who did it, and no place stays taken."""
-        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
-        known = [worker for worker in workers if worker is not None]
-        return not any(worker.source.holdings.count or worker.crew.busy for worker in known)
+        return not any(worker.source.holdings.count or worker.crew.busy for worker in self._workers())
 
     def _over(self) -> bool:
         if self.world.steps % 8 or any(self.left) or self.stage.server.holder is not None:

@@ -25,6 +25,7 @@ from penstock.reconcile import source
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.statements import Fetch
 from penstock.runtime import dwelling
+from penstock.runtime.row_crew import RowCrew
 from penstock.telemetry import points
 from penstock.values import failure, ids
 from tests.simulation import fibers
@@ -180,6 +181,7 @@ def virtual() -> Iterator[None]:
     put(points, "watched", True)
     put(points, "reach", _reached)
     put(Transaction, "_reach", _comes_to_a_statement)
+    put(RowCrew, "give_up_running", _telling_of_the_ended(RowCrew.give_up_running))
     try:
         yield
     finally:
@@ -231,6 +233,18 @@ def _comes_to_a_statement(tx: Transaction) -> None:
     tx._statements += 1
     if world is not None and (fiber := world.current) is not None:
         fiber.point = f"{tx._stage}.{tx._statements}"
+
+
+def _telling_of_the_ended(give_up: Callable[[RowCrew], None]) -> Callable[[RowCrew], None]:
+    """Who will not end when told to is given up on; a handler that has ended is none of them."""
+
+    def told(crew: RowCrew) -> None:
+        for item, task in crew.active.items():
+            if task is not None and task.done():
+                here().record("waited for nobody", crew.reconciler.name, str(item.id))
+        give_up(crew)
+
+    return told
 
 
 @cache

@@ -153,6 +153,11 @@ class World:
             due = self.now + SECOND
         self.now = max(due, self.now + 1)
 
+    def is_at(self, thread: Any, point: str) -> bool:
+        """This thread has come to that place, and waits only for its turn."""
+        fiber = thread.fiber if thread is not None else None
+        return fiber in self.fibers and fiber.need is TURN and fiber.point == point
+
     def dismiss(self, fiber: Fiber) -> None:
         """End one fiber."""
         if fiber in self.fibers:

@@ -7,6 +7,7 @@ from typing import Any
 from penstock.database.statements import Statements
 from penstock.reconcile import apply, claim, related, renew, statements
 from penstock.reconcile.statements import Fetch
+from penstock.runtime.row_crew import RowCrew
 from penstock.runtime.rows import Runner
 from tests.simulation.mutants import Code, Instead, Mutant
 
@@ -58,6 +59,10 @@ MUTANTS: dict[str, Mutant] = {
     "rows kept by a stop's last turn": Mutant(
         75,
         Instead(Runner, "give_back", lambda _: None),
+    ),
+    "a row's handler that never began does not end": Mutant(
+        335,
+        Instead(RowCrew, "_never_began", lambda *_: None),
     ),
     "related rows stay locked": Mutant(
         0,

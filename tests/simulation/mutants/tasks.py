@@ -64,7 +64,7 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        101,
+        368,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
@@ -150,7 +150,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(TransactionScope, "__exit__", _settle_afterwards),
     ),
     "once() forgets": Mutant(
-        408,
+        19,
         Code(markers.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
