@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -181,6 +182,11 @@ class Database:
     def qualified(self, table: str) -> str:
         name = f"{self.prefix}{table}"
         return f'"{self.schema}".{name}' if self.schema else name
+
+    @property
+    def known_as(self) -> str:
+        """The same for all who use these tables, however they write its address; others may share it."""
+        return f"{PurePath(self.url.database or '').name} {self.qualified('')}"
 
     # connections
 

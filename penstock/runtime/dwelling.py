@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
+from zlib import crc32
 
 HEARTH: Path | None = Path("/dev/shm")
 """In the memory of the machine. None: nobody here says where it lives."""
@@ -22,6 +23,8 @@ PROC = Path("/proc")
 KEY = "dwelling"
 """Where a process row says it."""
 LONGEST_WORD = 64
+DOORS = 256
+"""Whoever has nothing to do with the others need not be disturbed; but files that nobody removes must stay few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +62,24 @@ def here() -> Dwelling | None:
         return None
 
 
-def knock() -> None:
-    """Let all who live here know that somebody has moved in."""
+def knock(at: str) -> None:
+    """Let all who live here, and work for the same, know that somebody has moved in."""
     with suppress(OSError):
-        now = time.time_ns()
-        os.utime(_hearth(), ns=(now, now))
+        handle = os.open(
+            _door(at), os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+        )
+        try:
+            now = time.time_ns()
+            os.utime(handle, ns=(now, now))
+        finally:
+            os.close(handle)
 
 
-def last_knock() -> int:
-    """When somebody did: another number every time."""
+def last_knock(at: str) -> int:
+    """When somebody did: another number every time; never 0."""
     with suppress(OSError):
-        return os.stat(_hearth()).st_mtime_ns
-    return 0
+        return os.stat(_door(at), follow_symlinks=False).st_mtime_ns
+    return -1
 
 
 def is_dead(pid: int, since: int) -> bool:
@@ -117,6 +126,11 @@ class Life:
 
 def _hearth() -> Path:
     return (HEARTH or Path(os.devnull)) / f"penstock-{os.geteuid()}"
+
+
+def _door(at: str) -> Path:
+    """A file of the user's for those who work for the same database, or for one of the few that share it."""
+    return _hearth().with_name(f"{_hearth().name}-{crc32(at.encode()) % DOORS}")
 
 
 def _has(kind: str) -> bool:

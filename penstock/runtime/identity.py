@@ -43,6 +43,6 @@ class Identity:
         )
         self.id = id
         if self.dwelling is not None:
-            knock()
+            knock(self.database.known_as)
         self.stream.emit(ProcessStarted(id, host, pid, self.role))
         return id

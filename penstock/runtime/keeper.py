@@ -94,7 +94,7 @@ class Keeper(Service):
         told = self.details | (at_home.told() if at_home is not None else {})
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))
         self._registered = True
-        dwelling.knock()
+        dwelling.knock(self.database.known_as)
         self._beat_at = time.monotonic() + self._beats_every
         self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
 

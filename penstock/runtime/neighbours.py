@@ -43,14 +43,16 @@ class Neighbours:
     @property
     def changed(self) -> bool:
         """Somebody has moved in, or died."""
-        return self.dwelling() is not None and (self._heard != last_knock() or bool(self.dead()))
+        if self.dwelling() is None:
+            return False
+        return self._heard != last_knock(self.database.known_as) or bool(self.dead())
 
     def meet(self, me: str) -> None:
         """Read who is there, if somebody has moved in since."""
         dwelling = self.dwelling()
         if dwelling is None:
             self._met = {}
-        elif self._heard != (knock := last_knock()):
+        elif self._heard != (knock := last_knock(self.database.known_as)):
             there = self.database.read(processes.on_host, dwelling.host, me)
             self._met = {
                 row.id: Neighbour(row.pid, row.supervisor, dwelling.since_there(row.details)) for row in there

@@ -132,3 +132,27 @@ def test_only_who_says_so_lives_here() -> None:
     since = {"place": ours.place, "since": "9"}
     odd: list[object] = [None, [], {}, {"dwelling": "here"}, {"dwelling": since}]
     assert [ours.since_there(details) for details in odd] == [None] * 5
+
+
+def test_a_knock_is_heard_by_those_of_the_same_door(hearth: Path, tmp_path: Path) -> None:
+    assert here() is not None
+    assert dwelling.last_knock("ours") == dwelling.last_knock("theirs") == -1
+    dwelling.knock("ours")
+    first = dwelling.last_knock("ours")
+    assert first > 0
+    dwelling.knock("theirs")
+    assert dwelling.last_knock("ours") == first
+    dwelling.knock("ours")
+    assert dwelling.last_knock("ours") > first
+    for number in range(1000):
+        dwelling.knock(f"database {number}")
+    assert len(list(tmp_path.iterdir())) <= dwelling.DOORS + 1
+
+
+def test_a_door_that_leads_elsewhere_is_not_touched(hearth: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("not ours")
+    before = other.stat().st_mtime_ns
+    dwelling._door("ours").symlink_to(other)
+    dwelling.knock("ours")
+    assert other.stat().st_mtime_ns == before

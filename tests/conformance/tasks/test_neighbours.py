@@ -58,7 +58,7 @@ def settle_in(
     told = dumps(Dwelling(home.host, home.place, since).told()) if details is None else details
     id = new_id()
     app.database.in_transaction(processes.register, id, home.host, pid, role, supervisor, told)
-    dwelling.knock()
+    dwelling.knock(app.database.known_as)
     return id
 
 
