@@ -145,10 +145,11 @@ class RowSource:
             self._again.update(self._trying)
             self._trying = []
 
-    def heard(self, subjects: Set[str]) -> None:
+    def heard(self, subjects: Set[str]) -> bool:
         """Whoever waited for related rows looks again at once."""
         with self._lock:
             self._again |= self._busy
+        return True
 
     def recover(self, tx: Transaction) -> None:
         """Give back what we may have claimed without hearing of it."""

@@ -219,7 +219,8 @@ class JobSource:
         self._settled, self._claimed, self._dropped, self._floors = None, [], [], {}
         self._touched = set()
 
-    def heard(self, subjects: Set[str]) -> None:
+    def heard(self, subjects: Set[str]) -> bool:
+        ours = False
         for subject in subjects:
             if subject == CHORES:
                 self.wakeups.relay(CHORES)
@@ -227,9 +228,11 @@ class JobSource:
             kind, _, rest = subject.partition("\t")
             queue, _, tier = rest.rpartition("\t")
             if kind == READY and queue:
-                self.lanes.hear(queue, int(tier))
+                ours |= self.lanes.hear(queue, int(tier))
             else:
                 self.lanes.force_sweep()
+                ours = True
+        return ours
 
     def recover(self, tx: Transaction) -> None:
         queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens))

@@ -73,11 +73,13 @@ class Lanes:
         for lane, seq in floors.items():
             self.floors[lane] = max(seq, self.floors.get(lane, 0))
 
-    def hear(self, queue: str, tier: int) -> None:
-        """There may be something in this lane."""
+    def hear(self, queue: str, tier: int) -> bool:
+        """There may be something in this lane. False: it is not one of ours."""
         names = self.names
-        if names is None or queue in names:
-            self.floors.setdefault((queue, tier), 0)
+        if names is not None and queue not in names:
+            return False
+        self.floors.setdefault((queue, tier), 0)
+        return True
 
     def sweep_is_due(self, found: int, wanted: int) -> bool:
         """When little was found above the floors. Whoever found something is not kept waiting for the rest."""

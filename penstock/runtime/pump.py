@@ -236,10 +236,10 @@ class Pump(Service, Generic[C, F]):
 
     def _hear(self, subjects: Set[str]) -> None:
         if subjects:
-            self.rest.stir()
             self._empty_turns = 0
             self._nothing_waits = False
-            self.source.heard(subjects)
+            if self.source.heard(subjects):
+                self.rest.stir()
 
     def stop(self) -> None:
         super().stop()

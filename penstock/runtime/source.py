@@ -54,8 +54,8 @@ class Source(Protocol[C, F]):
     def rolled_back(self) -> None:
         """It was not, or nobody knows."""
 
-    def heard(self, subjects: Set[str]) -> None:
-        """Wake-ups came; what they are about may save a search."""
+    def heard(self, subjects: Set[str]) -> bool:
+        """Wake-ups came; what they are about may save a search. False: they are about nothing that could be claimed."""
 
     def recover(self, tx: Transaction) -> None:
         """After a lost answer: give back what we may hold without knowing it."""

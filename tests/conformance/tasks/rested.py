@@ -2,11 +2,12 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from penstock import Penstock
+from penstock import Concurrency, Penstock, Rate, Retry, Snooze
 from penstock.runtime import heartbeat, rest
 from penstock.runtime.worker import Worker
 from tests.waiting import until
@@ -43,3 +44,43 @@ async def each(worker: Worker, *acts: Callable[[], Awaitable[object]]) -> None:
     for act in acts:
         await at_rest(worker)
         await asyncio.wait_for(act(), PROMPT)
+
+
+def declare(app: Penstock, held: float = 0.0) -> Penstock:
+    tries: Counter[str] = Counter()
+
+    @app.task(name="note")
+    async def note(number: int) -> int:
+        return number * 2
+
+    @app.task(name="hold")
+    async def hold() -> str:
+        await asyncio.sleep(held)
+        return "held"
+
+    @app.task(name="stumble", retries=Retry(3, delay=0.1, factor=1, jitter=0))
+    async def stumble() -> str:
+        tries["stumble"] += 1
+        if tries["stumble"] < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    @app.task(name="doze")
+    async def doze() -> str | Snooze:
+        tries["doze"] += 1
+        return "awake" if tries["doze"] > 1 else Snooze(0.5)
+
+    @app.task(name="fail", retries=0)
+    async def fail() -> str:
+        tries["fail"] += 1
+        if tries["fail"] < 3:
+            raise ValueError("not yet")
+        return "done"
+
+    @app.task(name="single", limits=[Concurrency(1), Rate(100, per=60)])
+    async def single() -> str:
+        await asyncio.sleep(0.1)
+        return "done"
+
+    app.prepare()
+    return app
