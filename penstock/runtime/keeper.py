@@ -152,11 +152,19 @@ class Keeper(Service):
         while self.dead:
             self._bury_next()
         if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + min(LONGEST_LOOK, self.silence / 3)
-            self._look_after_children()
-            self._reap()
+            self._look()
         self._good = time.monotonic()
         return Turn.IDLE
+
+    def _look(self) -> None:
+        """What could not be seen is still to be seen, or the next turn has nothing to ask and all seems well."""
+        due, self._look_at = self._look_at, time.monotonic() + min(LONGEST_LOOK, self.silence / 3)
+        try:
+            self._look_after_children()
+            self._reap()
+        except BaseException:
+            self._look_at = due
+            raise
 
     def pause(self) -> None:
         self._told.wait(max(0.0, min(self._look_at, self._beat_at) - time.monotonic()))
