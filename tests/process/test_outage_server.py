@@ -14,6 +14,7 @@ from penstock import Penstock
 from tests.process.history import check, done, rows, settled
 from tests.process.programs import LIVELY, lines_with, start_worker
 from tests.process.scenes import make_app
+from tests.servers.keeper import cheap_url
 from tests.servers.server import Server
 from tests.waiting import eventually
 from tests.workers import Workers
@@ -61,7 +62,8 @@ class Outages:
 @pytest.fixture(params=["postgres", "mariadb"])
 def outages(request: pytest.FixtureRequest, workers_on: Callable[[str], Workers]) -> Iterator[Outages]:
     server: Server = request.getfixturevalue(f"{request.param}_server")
-    url = server.create_database("work")
+    server.create_database("work")
+    url = cheap_url(server, "work")  # nobody connects as often as who is refused
     app = make_app(url)
     app.migrate()
     yield Outages(server, workers_on(url), app)

@@ -17,10 +17,11 @@ from sqlalchemy import make_url
 from tests.servers.errors import Unavailable
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
+from tests.servers.server import Server
 
 KINDS: dict[str, type[Postgres] | type[Mariadb]] = {"postgres": Postgres, "mariadb": Mariadb}
 # Else the client makes a TLS context for every connection, at ten times the price of the rest of it, and this server
-# has no TLS. Tests with a server of their own connect as users do.
+# has no TLS. Most tests with a server of their own connect as users do.
 OPTIONS: dict[str, dict[str, str]] = {"postgres": {}, "mariadb": {"ssl_disabled": "1"}}
 
 
@@ -30,14 +31,14 @@ def main() -> None:
         fcntl.lockf(alive, fcntl.LOCK_EX)
         try:
             with KINDS[kind](session / kind) as server:
-                answer(url=shared_url(server))
+                answer(url=cheap_url(server, ""))
                 wait_for_the_end(session)
         except Unavailable as missing:
             answer(unavailable=str(missing))
 
 
-def shared_url(server: Postgres | Mariadb) -> str:
-    url = make_url(server.url("")).update_query_dict(OPTIONS[server.kind])
+def cheap_url(server: Server, database: str) -> str:
+    url = make_url(server.url(database)).update_query_dict(OPTIONS[server.kind])
     return url.render_as_string(hide_password=False)
 
 

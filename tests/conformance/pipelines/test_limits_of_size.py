@@ -9,16 +9,17 @@ from penstock.pipelines.run import Run
 from penstock.testing import drain
 
 Make = Callable[..., Run]
+NUMBER = 10**11
 
 
 @pytest.fixture
 def spread(make_app: Callable[..., Penstock]) -> Make:
-    """A run that expands a list of so many numbers of three digits."""
+    """A run that expands a list of so many numbers of twelve digits, each for thirteen bytes."""
     app = make_app(payload_limit="1 KiB", expand_limit="4 KiB")
 
     @app.task(retries=0)
     def numbers(count: int) -> list[int]:
-        return [100] * count
+        return [NUMBER] * count
 
     @app.task
     def half(number: int) -> int:
@@ -44,16 +45,16 @@ def spread(make_app: Callable[..., Penstock]) -> Make:
 
 
 def test_what_is_expanded_may_be_larger_than_any_argument(spread: Make) -> None:
-    assert spread(900).result(0) == 45_000
+    assert spread(290).result(0) == 290 * (NUMBER // 2)
 
 
 def test_but_not_without_end(spread: Make) -> None:
-    run = spread(1_100)
+    run = spread(340)
     assert (run.status, run.reasons) == ("halted", ["payload_too_large"])
     (step,) = [step for step in run.steps() if step.key == "numbers"]
     assert "expand_limit" in str(step.error)
 
 
 def test_what_is_passed_on_as_a_whole_has_the_usual_limit(spread: Make) -> None:
-    assert spread(200, expand=False).result(0) == 200
-    assert spread(900, expand=False).reasons == ["payload_too_large"]
+    assert spread(70, expand=False).result(0) == 70
+    assert spread(290, expand=False).reasons == ["payload_too_large"]
