@@ -20,6 +20,7 @@ from tests.simulation.moves import State
 from tests.simulation.world import SECOND, START
 
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
+HEARD_BY = int(2 * SETTINGS["heartbeat_interval"] * SECOND)
 LONGEST_DELAY = 700 * SECOND
 
 
@@ -64,8 +65,9 @@ class Model:
     dead: set[str] = field(default_factory=set)
     """Hosts that really died."""
     away_at: int = 0
-    """Since when the database was last away, and until when."""
+    """Since when the database was last away, and until when; and since when it had been there before."""
     back_at: int = 0
+    there_at: int = 0
     delayed_at: int = 0
     """When everybody was last stopped at once, and for how long."""
     delayed_by: int = 0
@@ -111,7 +113,7 @@ class Model:
             case "crashed":
                 self.dead.add(facts[0])
             case "outage":
-                self.away_at, self.back_at = self.at, facts[0]
+                self.away_at, self.back_at, self.there_at = self.at, facts[0], self.back_at
             case "delayed":
                 self.delayed_at = self.at
                 self.delayed_by = facts[0]
@@ -193,12 +195,17 @@ class Model:
             return
         elif self.delayed_at > heard_at:
             self._check_delayed(process, heard_at)
-        elif self.away_at - heard_at >= REAP_AFTER:
-            return  # silent for long enough before that: no outage is to blame
+        elif self._was_silent_before(heard_at):
+            return  # no outage is to blame
         elif self.at - self.back_at < REAP_AFTER / 2 and self.hosts[process] not in self.dead:
             self.say(
                 f"process {process} was taken for dead after an outage, before it could be heard of [11]"
             )
+
+    def _was_silent_before(self, heard_at: int) -> bool:
+        """Before the outage it had said nothing for long enough, or for two heartbeats with the database there."""
+        had_time = self.away_at - max(heard_at, self.there_at) >= HEARD_BY
+        return had_time or self.away_at - heard_at >= REAP_AFTER
 
     def _check_delayed(self, process: str, heard_at: int) -> None:
         """Who was stopped like everybody else must not judge; after a short stop nobody can tell."""
