@@ -84,9 +84,9 @@ def test_whatever_makes_jobs_ready_is_told(apart: Apart, monkeypatch: pytest.Mon
 
 
 def test_a_callers_transaction_tells_when_it_commits_and_each_by_itself(
-    apart: Apart, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    app_on: AppOn, postgres_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, consumer = apart
+    client, consumer = (declare(app_on(postgres_url, wakeup_interval=60)) for _ in range(2))
     soon_calm(monkeypatch)
     note = client.tasks["note"]
 

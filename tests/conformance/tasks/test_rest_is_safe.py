@@ -1,5 +1,6 @@
 """A worker that rests asks nothing, stays alive for others, and takes no risk: whoever is not sure to hear polls."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
 from penstock.queue import claim, processes
 from penstock.queue.wakeups import Wakeups
-from penstock.runtime import rest
+from penstock.runtime import heartbeat, rest
 from penstock.runtime.worker import Worker
 from penstock.values.ids import new_id, new_token
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -77,11 +78,14 @@ def test_the_work_of_one_who_falls_silent_is_taken_back_at_that_very_time(
 def test_a_claim_renews_the_row_at_once(
     app_on: AppOn, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = declare(app_on(postgres_url), held=60)
+    app = declare(app_on(postgres_url, heartbeat_interval=10), held=60)
     soon_calm(monkeypatch)
 
     async def main(worker: Worker) -> None:
         await at_rest(worker)
+        # Of itself the heartbeat would look again when it is time for the next.
+        monkeypatch.setattr(heartbeat, "GLANCE", 3600)
+        await asyncio.sleep(0.1)
         app.database.in_transaction(lambda tx: tx.run(AGE))
         worker.heartbeat.last_beat -= 25
         job = await app.tasks["hold"].enqueue_async()
@@ -113,12 +117,14 @@ def test_whoever_does_not_hear_what_a_glance_says_polls(
 ) -> None:
     client, consumer = apart
     soon_calm(monkeypatch)
-    monkeypatch.setattr(rest, "ECHO", 0.1)
+    monkeypatch.setattr(rest, "ECHO", 0.5)
     monkeypatch.setattr(rest.Rest, "channel", "nobody listens here")
     monkeypatch.setattr(Wakeups, "_may_send_now", lambda *_: False)
     monkeypatch.setattr(Wakeups, "_send_soon", lambda *_: None)
 
     async def main(worker: Worker) -> None:
+        await until(lambda: worker.rest._begun is not None, PROMPT)
+        assert not worker.rest.is_on
         await until(lambda: worker.rest._doubt_until > 0, PROMPT)
         assert not worker.rest.is_on
         job = await client.tasks["note"].enqueue_async(4)
