@@ -81,7 +81,8 @@ class Application:
 
     def ended(self, ended: Sequence[Ended]) -> None:
         """Steps have ended, whichever way."""
-        ended = [step for step in ended if not self._lead_on(step)]
+        unusual = {step.run_id for step in ended if not usual.is_usual(step)}
+        ended = [step for step in ended if step.run_id in unusual or not self._lead_on(step)]
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
         if missing:
             self._look_anew(ended)
@@ -98,15 +99,20 @@ class Application:
             stops = step.status is JobStatus.SUCCEEDED and step.reason is Reason.RUN_STOPPED
             if stops and run.mode is RunMode.RUNNING:
                 self.change(run).result = step.output
-            end = StepEnded(step.node, path, step.status, step.reason, stops)
-            plan = self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end)
+            as_ever = usual.is_usual(step) and run.mode is RunMode.RUNNING
+            plan = self.desk.plans.get((run.definition, step.node)) if as_ever else None
+            if plan is None:
+                end = StepEnded(step.node, path, step.status, step.reason, stops)
+                plan = self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end)
+                if as_ever:
+                    usual.learn(self.desk, run, step.node, plan)
             self.take(run, plan)
-            if usual.is_usual(step):
-                usual.learn(self.desk, run, step.node, plan)
 
     def _lead_on(self, step: Ended) -> bool:
         """Without a plan, if that can be: see `usual`."""
-        following = usual.steps_after(self.desk, step) if usual.is_usual(step) else None
+        run = self.runs.get(step.run_id)
+        going_on = run is None or run.mode is RunMode.RUNNING
+        following = usual.steps_after(self.desk, step) if going_on else None
         if following is None:
             return False
         self.desk.trace(self.tx).outputs[step.run_id, step.node, step.path] = step.output

@@ -16,6 +16,7 @@ from penstock.database.dialect import Ahead
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.options import TaskOptions
+from penstock.pipelines.changes import Plan
 from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.troubles import Troubles
 from penstock.pipelines.wiring import Wiring
@@ -136,8 +137,9 @@ class Desk:
         self.stored: set[str] = set()
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
+        self.plans: dict[tuple[str, str], Plan] = {}
+        """What follows the usual end of a step, by definition and node (see `usual`)."""
         self.usual: dict[tuple[str, str], Usual] = {}
-        """By definition and node."""
         self.troubles = Troubles()
         self._origins: OrderedDict[str, Origin] = OrderedDict()
         self._moulds: dict[tuple[str, str], Mould] = {}

@@ -1,8 +1,8 @@
-"""The usual case, by the short way: a step has succeeded, its run goes on, and plain steps follow that need its output.
+"""The usual end of a step: it has succeeded, at the top of a run that goes on.
 
 What follows was planned when a step of that node succeeded for the first time, and is the same every time: a plan
-knows no values. So nothing is planned, looked up or read again; and whoever holds the next step at once is told its
-arguments right here. Everything else takes the way through a plan.
+knows no values. Most of all that is plain steps which need its output. Then nothing is looked up or read either, and
+whoever holds the next step at once is told its arguments right here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def is_usual(ended: Ended) -> bool:
 
 
 def learn(desk: Desk, run: RunView, node: str, plan: Plan) -> None:
-    """Remember the plan for such an end, if plain steps are all there is to it."""
+    """Remember the plan for such an end; and what is to be done, if plain steps are all there is to it."""
+    desk.plans[run.definition, node] = plan
     if plan == Plan(plan.starts) and all(_is_plain(run.wiring, start, node) for start in plan.starts):
         steps = [
             Next(one.node.key, desk.mould(run.definition, one.node), run.wiring.places[one.node.key].spreads)

@@ -140,6 +140,42 @@ def test_an_end_that_is_not_the_usual_one_is_planned(app: Penstock) -> None:
     assert ran == ["on"] * 3
 
 
+def test_a_halt_in_the_same_batch_counts(app: Penstock) -> None:
+    """The step beside it has succeeded as usual; but when that is settled, the run is halted already."""
+    broken = False
+
+    @app.task
+    def plain(number: int) -> int:
+        return number
+
+    @app.task(retries=0)
+    def fragile(number: int) -> int:
+        if broken:
+            raise ValueError("as told")
+        return number
+
+    @app.pipeline
+    def beside(number: int) -> object:
+        found = plain(number)
+        return [plain(plain(found)), fragile(found)]
+
+    worker = RandomWorker(app, 0)
+    for _ in range(2):
+        run = beside.trigger(1)
+        while not run.status.terminal:
+            worker.turn()
+    broken = True
+    run = beside.trigger(1)
+    _settle_with_room(worker)
+    _settle_with_room(worker)
+    worker.held.sort(key=lambda claim: claim.task != fragile.name)
+    assert [claim.task for claim in worker.held] == [fragile.name, plain.name]
+    while not run.status.terminal:
+        _settle_with_room(worker)
+    assert run.status is RunStatus.HALTED
+    assert [str(step.status) for step in run.steps() if step.key == "plain_3"] == ["skipped"]
+
+
 def test_a_revived_run_keeps_what_was_done(app: Penstock) -> None:
     """The second step follows the first without a plan; in the revival it has been done before, and is not again."""
     ran: list[str] = []
