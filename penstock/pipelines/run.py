@@ -205,24 +205,28 @@ class Run(Steerable, Redefinable):
         Who looks again has been told of an end, most likely of this one: then the value is asked for along with it.
         """
         asked, seen = tx.ahead(reading.STANDING, ids=[self.id]), self._seen
-        early = results.ask(tx, self._view(tx, seen)) if seen is not None else None
+        view = self._view(tx, seen) if seen is not None else None
+        early = results.ask(tx, view) if view is not None else None
         standing = self._checked(reading.read_standings(asked()).get(self.id))
-        self._seen = Origin(standing.pipeline, standing.definition, standing.args)
+        if seen is None or seen.definition != standing.definition:
+            self._seen = Origin(standing.pipeline, standing.definition, standing.args)
+            view = early = None
         if not standing.status.terminal:
             return _Look(standing.status, None)
-        same = early is not None and seen is not None and seen.definition == standing.definition
-        return _Look(standing.status, self._value(tx, standing, early if same else None))
+        return _Look(standing.status, self._value(tx, standing, view, early))
 
     def _view(self, tx: Transaction, origin: Origin) -> RunView:
         return view(self._host.engine.desk, tx, self.id, origin)
 
-    def _value(self, tx: Transaction, standing: RunStanding, early: Callable[[], Values] | None) -> Any:
+    def _value(
+        self, tx: Transaction, standing: RunStanding, view: RunView | None, early: Callable[[], Values] | None
+    ) -> Any:
         if standing.status is not RunStatus.SUCCEEDED:
             raise RunFailed(self.id, standing.status, standing.reasons)
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
-        origin = Origin(standing.pipeline, standing.definition, standing.args)
-        desk, run = self._host.engine.desk, self._view(tx, origin)
+        desk = self._host.engine.desk
+        run = view or self._view(tx, Origin(standing.pipeline, standing.definition, standing.args))
         return results.natural_result(desk, run, results.raw_result(desk, tx, run, early and early()))
 
     def _steps(self, tx: Transaction) -> list[Step]:
