@@ -16,6 +16,7 @@ from penstock import app as app_module
 from penstock.app import Penstock
 from penstock.database.engine import Database
 from penstock.errors import DatabaseUnavailable
+from penstock.reconcile.events import LeaseLost
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.row_pump import RowEar
 from penstock.runtime.worker import Worker
@@ -24,7 +25,7 @@ from tests.simulation.dialect import WiredSqlite
 from tests.simulation.fibers import Owner
 from tests.simulation.loops import Loop
 from tests.simulation.server import Server
-from tests.simulation.virtual import replaced
+from tests.simulation.virtual import here, replaced
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -83,6 +84,7 @@ class Machine:
         self.app.limited |= self.first.limited
         self.app.pipelines |= self.first.pipelines
         self.app.reconcilers |= self.first.reconcilers
+        self.app.events.on(LeaseLost, lambda event: here().record("lost lease", event.token))
 
     def _belong(self, app: Penstock) -> None:
         for declared in self.declared:

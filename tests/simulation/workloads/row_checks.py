@@ -58,6 +58,8 @@ class RowModel:
     visited: set[Claim] = field(default_factory=set)
     jumped: set[str] = field(default_factory=set)
     """Hosts whose own clock leapt: they believe that their leases are over."""
+    lost: set[int] = field(default_factory=set)
+    """Tokens whose holder believes, by its own clock, that their lease is over: it has nothing to give back."""
     kept: set[int] = field(default_factory=set)
     """What hosts held when they left."""
     ended: dict[Claim, str] = field(default_factory=dict)
@@ -85,6 +87,8 @@ class RowModel:
                 self.jumped.add(facts[0])
             elif kind in ("closed", "went home"):
                 self._closed(facts[0])
+            elif kind == "lost lease":
+                self.lost.add(facts[0])
             elif kind == "visit":
                 self._visit((facts[2], facts[0], facts[1]), facts[3])
             elif kind.startswith("visit "):
@@ -97,7 +101,7 @@ class RowModel:
             row.token for row in self.rows.values() if row.token is not None and (row.expires or "") > soon
         }
         if host not in self.jumped:
-            self.kept |= {token for token in held if self.holder.get(token) == host}
+            self.kept |= {token for token in held - self.lost if self.holder.get(token) == host}
 
     def _closed(self, hosts: list[str]) -> None:
         """Who stops in order gives everything back."""

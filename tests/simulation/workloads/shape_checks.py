@@ -40,10 +40,13 @@ class Ended:
 
     id: str
     status: str
-    revived: bool
+    revived: str | None
+    """The run whose finished work it keeps."""
     definition: Definition
     steps: dict[tuple[str, Path], Step] = field(default_factory=dict)
     winners: dict[tuple[str, Path], str] = field(default_factory=dict)
+    kept: dict[tuple[str, Path], object] = field(default_factory=dict)
+    """What was kept has the value that it had, although another input may come first this time."""
 
 
 def check(story: Story) -> list[str]:
@@ -62,7 +65,9 @@ def check(story: Story) -> list[str]:
 
 def _runs(story: Story) -> list[Ended]:
     runs = {
-        str(id): Ended(str(id), str(status), revived is not None, Definition.from_text(str(text)))
+        str(id): Ended(
+            str(id), str(status), None if revived is None else str(revived), Definition.from_text(str(text))
+        )
         for id, status, revived, text in story.rows(RUNS)
     }
     outputs = _outputs(story)
@@ -77,6 +82,13 @@ def _runs(story: Story) -> list[Ended]:
     for run, node, path, winner in story.rows(WINNERS):
         if run in runs:
             runs[str(run)].winners[str(node), path_of(str(path or ""))] = str(winner)
+    for ended in runs.values():
+        before = runs[ended.revived].steps if ended.revived in runs else {}
+        ended.kept = {
+            at: step[2]
+            for at, step in ended.steps.items()
+            if step[0] == "succeeded" and before.get(at) == step
+        }
     return list(runs.values())
 
 
@@ -119,6 +131,8 @@ def _outcome(run: Ended, seed: int) -> Any:
     kinds = run.definition.by_key
 
     def outcome(node: str, path: Path, args: list[object], kwargs: dict[str, object]) -> object:
+        if (node, path) in run.kept:
+            return run.kept[node, path]
         match kinds[node].kind:
             case Kind.WAIT:
                 return f"{kinds[node].target}!"
