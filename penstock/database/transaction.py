@@ -75,6 +75,16 @@ class Transaction:
 
     def ahead(self, template: str, **parameters: object) -> Ahead:
         """Send a query whose rows are asked for later: several travel together with the first that is."""
+        return self._ask(template, parameters, self.dialect.wait)
+
+    def early(self, template: str, **parameters: object) -> Ahead:
+        """Likewise; and its rows may be had while the transaction that is this one statement is being committed.
+
+        What they tell is not certain before the block has ended.
+        """
+        return self._ask(template, parameters, self.dialect.glance)
+
+    def _ask(self, template: str, parameters: Parameters, wait: Callable[[object], None]) -> Ahead:
         cursor = self._execute(template, parameters)
         if self.opened is None:
             # Nothing travels together here; and what is left unread keeps SQLite's connection at what was true then.
@@ -82,22 +92,7 @@ class Transaction:
             return lambda: found
 
         def rows() -> list[Row]:
-            self.dialect.wait(self.opened)
-            return list(cursor.fetchall())
-
-        return rows
-
-    def early(self, template: str, **parameters: object) -> Ahead:
-        """Likewise; and its rows may be had while the transaction that is this one statement is being committed.
-
-        What they tell is not certain before the block has ended.
-        """
-        if self.opened is None:
-            return self.ahead(template, **parameters)
-        cursor = self._execute(template, parameters)
-
-        def rows() -> list[Row]:
-            self.dialect.glance(self.opened)
+            wait(self.opened)
             return list(cursor.fetchall())
 
         return rows
