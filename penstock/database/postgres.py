@@ -67,7 +67,8 @@ class Postgres:
         timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
         self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
         self._dedicated: WeakSet[Any] = WeakSet()
-        self._longest = int(settings.statement_timeout * 4000)
+        self._longest = settings.statement_timeout * 4
+        """A transaction of several statements in one journey, each of which has its own timeout, takes no longer."""
 
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
@@ -100,7 +101,7 @@ class Postgres:
         wanted = dict(BY_INDEX)
         if driver.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
             # In the middle of a journey no other timeout counts: whoever freezes there must not keep its locks.
-            wanted["transaction_timeout"] = str(self._longest)
+            wanted["transaction_timeout"] = str(int(self._longest * 1000))
         opened = OpenTransaction(driver, self._wire(driver), block=False)
         for name, value in wanted.items():
             opened.execute(f"SET {name} = {value}", ())
@@ -176,7 +177,7 @@ class Postgres:
         found = self._wires.get(driver)
         if found is None:
             with self._lock:
-                found = self._wires[driver] = Wire(driver)
+                found = self._wires[driver] = Wire(driver, self._longest)
         return found
 
     def write(

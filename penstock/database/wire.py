@@ -73,8 +73,9 @@ class _Commit(NamedTuple):
 class Wire:
     """A connection's shortest way. Whoever uses it leaves the pipeline before anybody else uses the connection."""
 
-    def __init__(self, driver: Any) -> None:
+    def __init__(self, driver: Any, patience: float) -> None:
         self.pgconn = driver.pgconn
+        self.patience = patience
         adapters = AdaptersMap(driver.adapters)
         adapters.register_loader("uuid", IdLoader)
         self._transformer = Transformer(_Context(adapters, driver))
@@ -181,9 +182,15 @@ class Wire:
                 self.pgconn.consume_input()
 
     def _ready(self, events: int) -> int:
-        """By poll, in the interpreter: so that Ctrl-C ends a wait, and any number of files may be open."""
+        """By poll, in the interpreter: so that Ctrl-C ends a wait, and any number of files may be open.
+
+        The server ends every statement in time. Of one that is stuck, or lost behind a proxy, nothing is heard at all.
+        """
         self._poll.register(self.pgconn.socket, events)
-        return self._poll.poll()[0][1]
+        ready = self._poll.poll(self.patience * 1000)
+        if not ready:
+            raise psycopg.OperationalError(f"no answer from the database for {self.patience:g} s")
+        return ready[0][1]
 
 
 def _text(value: Any) -> Parameter:

@@ -24,6 +24,7 @@ SELECT EXISTS (SELECT 1 FROM alive), CAST(pg_notify(:channel, :proof) AS text),
   (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)
     AND id IN (SELECT process_id FROM {claims})) + :silence - {now},
   (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)) + :silence - {now},
+  EXISTS (SELECT 1 FROM {claims} WHERE process_id = CAST(:me AS uuid) AND claimed_at < {now} - :silence),
   EXISTS (SELECT 1 FROM {limits}), EXISTS (SELECT 1 FROM {runs} WHERE ended_at IS NULL)
 """
 
@@ -57,6 +58,8 @@ class Seen(NamedTuple):
     """One who holds something will have been silent for too long."""
     silent: float | None
     """Anybody will have been."""
+    unknown: bool
+    """We hold something, although whoever rests knows of nothing."""
     limited: bool
     """Limits are in use, or were a while ago."""
     runs: bool
@@ -77,7 +80,7 @@ def glance(tx: Transaction, me: str, wanted: Wanted, channel: str, proof: str) -
         silence=int(wanted.silence * 1_000_000),
     )
     assert row is not None
-    alive, _, ready, due, kept, orphaned, holder, silent, limited, runs = row
+    alive, _, ready, due, kept, orphaned, holder, silent, unknown, limited, runs = row
     return Seen(
         bool(alive),
         bool(ready),
@@ -86,6 +89,7 @@ def glance(tx: Transaction, me: str, wanted: Wanted, channel: str, proof: str) -
         bool(orphaned),
         _seconds(holder),
         _seconds(silent),
+        bool(unknown),
         bool(limited),
         bool(runs),
     )

@@ -15,6 +15,7 @@ LEFT JOIN {job_states} s ON s.job_id = c.job_id AND s.process_id = c.process_id 
 WHERE c.process_id = :id
 """
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
+HELD_LONG = "SELECT token FROM {claims} WHERE process_id = :id AND claimed_at < {now} - :age"
 ON_HOST = "SELECT id, pid, supervisor_id, details FROM {processes} WHERE host = :host AND id <> :me"
 TAKE_LEASE = """
 UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
@@ -51,6 +52,11 @@ def beat(tx: Transaction, id: str) -> bool:
     """Renew the lease of everything this process holds. False: we were declared dead, and hold nothing."""
     tx.stage("beat")
     return tx.count(BEAT, id=id) > 0
+
+
+def held_long(tx: Transaction, id: str, seconds: float) -> set[int]:
+    """The tokens of claims that this process has had for so long, as the database has it."""
+    return {int(token) for (token,) in tx.rows(HELD_LONG, id=id, age=int(seconds * 1_000_000))}
 
 
 def on_host(tx: Transaction, host: str, me: str) -> list[Introduced]:

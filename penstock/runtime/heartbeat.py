@@ -3,6 +3,10 @@
 It renews the process row, which is the lease of everything held here; learns of cancellations; writes progress. When
 the row is gone, others have taken us for dead: handlers are told, claims dropped, and we go on under a new name.
 
+It also reads what the database has us hold. A claim that was given up for lost may arrive all the same, long after:
+what is left in a socket is sent on when the network is back. Nobody here would know of it, and as long as we live it is
+nobody else's.
+
 Where the process may rest (see `rest`), a glance now and then takes its place; it is back as soon as the rest ends.
 """
 
@@ -40,6 +44,8 @@ class Heartbeat(Service):
         busy: Callable[[], bool],
         cancelled: Callable[[Set[tuple[str, int]]], None],
         declared_dead: Callable[[], None],
+        knows: Callable[[Set[int]], bool],
+        in_doubt: Callable[[], None],
         rest: Rest | None = None,
         wanted: Callable[[], Wanted] | None = None,
         seen: Callable[[Seen], None] = lambda _: None,
@@ -50,6 +56,10 @@ class Heartbeat(Service):
         self.busy = busy
         self.cancelled = cancelled
         self.declared_dead = declared_dead
+        self.knows = knows
+        """Asked about the tokens of what we have held for as long as it takes until a dead process is found."""
+        self.in_doubt = in_doubt
+        """Told if there is one that nobody knows."""
         self.rest = rest or Rest()
         self.wanted = wanted
         self.seen = seen
@@ -80,7 +90,10 @@ class Heartbeat(Service):
     def _beat(self) -> None:
         with self.contact.exchange(), self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
+            tokens = processes.held_long(tx, self.identity.id, self.database.settings.reap_after)
         self._beaten(alive)
+        if not self.knows(tokens):
+            self.in_doubt()
 
     def _beaten(self, alive: bool) -> None:
         if not alive:
@@ -103,6 +116,8 @@ class Heartbeat(Service):
             raise
         self.rest.begin(begun)
         self._beaten(seen.alive)
+        if seen.unknown:
+            self.in_doubt()
         self.seen(seen)
 
     def _look_around(self) -> None:

@@ -54,6 +54,11 @@ class Holdings:
             known = self.tokens
             return [token for token, ids in going.items() if token in known and known[token] <= ids]
 
+    def knows(self, tokens: Set[int]) -> bool:
+        """All of these are ours."""
+        with self.lock:
+            return tokens <= self.tokens.keys()
+
     def remove(self, claims: Sequence[Claim]) -> None:
         with self.lock:
             for claim in claims:
@@ -235,7 +240,8 @@ class JobSource:
         return ours
 
     def recover(self, tx: Transaction) -> None:
-        queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens))
+        if queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens)):
+            self.wakeups.tell_others(tx, [READY])
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
         if isinstance(error, AdvancementFailed):

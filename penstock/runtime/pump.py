@@ -90,6 +90,11 @@ class Pump(Service, Generic[C, F]):
         """An answer was lost: we may hold something without knowing it."""
         return self._doubtful
 
+    def doubt(self) -> None:
+        """Something may be held of which nobody here knows: see to that before anything else."""
+        self._doubtful = True
+        self.waker.wake()
+
     def turn(self) -> Turn:
         with self._one_at_a_time:
             turn = self._turn()

@@ -84,11 +84,12 @@ class Worker:
         ear = ear_for(app.database, app.wakeups.channel_of(READY))
         self.waker = Waker(ear)
         self.rest = resting(app.database, ear, self._holds, self.waker.wake)
+        self.source = self._make_source()
         self.heartbeat = self._make_heartbeat()
         limits = (self.settings.payload_limit, self.settings.expand_limit)
         self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, self.heartbeat.report)
-        self.source = self._make_source()
         self.crew = self._make_crew()
+        self.loop = self.crew.loop
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.housekeeping = Housekeeping(
@@ -116,6 +117,8 @@ class Worker:
             busy=lambda: self.crew.busy > 0,
             cancelled=lambda claims: self._on_loop(self.crew.interrupt, claims, Interruption.CANCELLED),
             declared_dead=self._declared_dead,
+            knows=self.source.holdings.knows,
+            in_doubt=lambda: self.pump.doubt(),  # noqa: PLW0108 - it is made later
             rest=self.rest,
             wanted=self._wanted,
             seen=self._seen,
@@ -197,10 +200,6 @@ class Worker:
 
     def _on_loop(self, action: object, *args: object) -> None:
         self.loop.call_soon_threadsafe(action, *args)  # type: ignore[arg-type]
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        return self.crew.loop
 
     async def _watch_services(self) -> None:
         """A thread that died is started again: nothing here may end silently."""

@@ -124,6 +124,14 @@ def cut_network(world: World, host: Host, chance: Random) -> After:
     return After(chance.uniform(0.2, 2) * REAP_AFTER, proxy.mend)
 
 
+def strand_connections(world: World, host: Host, chance: Random) -> After:
+    """Some of its connections are dead without a word; what was sent on them arrives when nobody waits any more."""
+    assert host.proxy is not None
+    proxy = host.proxy
+    proxy.strand(lambda: chance.random() < 0.5)
+    return After(chance.uniform(2.2, 3.2) * REAP_AFTER, proxy.wash_up)
+
+
 # Database
 
 
@@ -173,6 +181,7 @@ HOST_FAULTS: dict[HostFault, tuple[int, tuple[str, ...]]] = {
     block_briefly: (2, SERVERS_ONLY),
     block_long: (2, SERVERS_ONLY),
     cut_network: (2, SERVERS_ONLY),
+    strand_connections: (2, SERVERS_ONLY),
 }
 """How often in a round, and where it does not apply."""
 DATABASE_FAULTS: dict[DatabaseFault, tuple[int, tuple[str, ...]]] = {

@@ -1,13 +1,15 @@
 """The network between one host and the database: a TCP proxy that can be blocked and cut.
 
 Blocked is what a broken switch does: nothing comes through in either direction, nobody is told, and who connects waits.
-Afterwards either everything that was sent arrives late, as TCP would have it, or the connections are gone. Cut is what
-a firewall does that refuses: connections end at once and new ones are not accepted.
+Afterwards either everything that was sent arrives late, as TCP would have it, or the connections are gone. Stranded is
+a connection that nothing comes through, while others do: whoever gives it up and connects anew goes on, and what was
+sent before arrives after that. Cut is what a firewall does that refuses: connections end at once and new ones are not
+accepted.
 """
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -39,6 +41,8 @@ class Proxy:
         self.upstream = port
         self.port = 0
         self._open = asyncio.Event()
+        self._lanes: set[asyncio.Event] = set()
+        """Of each connection, whether anything comes through."""
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -51,6 +55,14 @@ class Proxy:
     def unblock(self, *, reset: bool) -> None:
         """What was sent arrives; or all connections of the time before are gone."""
         self.network.call(self._unblock(reset))
+
+    def strand(self, chosen: Callable[[], bool] = lambda: True) -> None:
+        """Connections of now: what they have to say stays on its way, and so does their end."""
+        self.network.call(self._strand(chosen))
+
+    def wash_up(self) -> None:
+        """It arrives."""
+        self.network.call(self._wash_up())
 
     def cut(self) -> None:
         self.network.call(self._cut())
@@ -77,6 +89,15 @@ class Proxy:
             self._abort()
         self._open.set()
 
+    async def _strand(self, chosen: Callable[[], bool]) -> None:
+        for lane in self._lanes:
+            if chosen():
+                lane.clear()
+
+    async def _wash_up(self) -> None:
+        for lane in self._lanes:
+            lane.set()
+
     def _abort(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
@@ -98,23 +119,34 @@ class Proxy:
         await self._open.wait()
         theirs, ours = await asyncio.open_connection("127.0.0.1", self.upstream)
         self._writers.add(ours)
-        ways = [
-            asyncio.ensure_future(self._copy(reader, ours)),
-            asyncio.ensure_future(self._copy(theirs, writer)),
-        ]
+        lane = asyncio.Event()
+        lane.set()
+        self._lanes.add(lane)
+        there = asyncio.ensure_future(self._copy(reader, ours, lane))
+        back = asyncio.ensure_future(self._copy(theirs, writer, lane))
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([there, back], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for way in ways:
-                way.cancel()
+            self._lanes.discard(lane)
             self._writers.discard(ours)
-            ours.transport.abort()
+            if there.done():
+                ours.close()  # as TCP has it: the end comes after all that was sent, which is still read
+            else:
+                ours.transport.abort()
+            for way in (there, back):
+                way.cancel()
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until either side ends. Also the end is held back while the way is blocked."""
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, lane: asyncio.Event
+    ) -> None:
+        """Until either side ends. Also the end is held back while nothing comes through."""
         with suppress(OSError):
             while data := await reader.read(CHUNK):
-                await self._open.wait()
+                await self._passes(lane)
                 writer.write(data)
                 await writer.drain()
-            await self._open.wait()
+            await self._passes(lane)
+
+    async def _passes(self, lane: asyncio.Event) -> None:
+        await self._open.wait()
+        await lane.wait()

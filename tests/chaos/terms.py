@@ -22,7 +22,7 @@ WORKER_SETTINGS = {
     "sweep_interval": 1,
     "housekeeping_interval": 0.25,
     "shutdown_timeout": SHUTDOWN,
-    "statement_timeout": 5,
+    "statement_timeout": 2,
     "lock_timeout": 2,
     "connect_timeout": 2,
     "inline_fanout": 8,

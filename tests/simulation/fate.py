@@ -18,9 +18,12 @@ from tests.simulation.wire import Disconnected, Wire
 from tests.simulation.world import LOOKED_AFTER, SECOND, World
 
 ENOUGH = 2
+SELDOM_SEEN = 6
+"""Places that are not at a statement are come to so much less often."""
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
 KINDS = (
     *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
+    "late claim",
     *("statement locked", "statement cut", "statement readonly"),
     *("commit refused", "commit lost", "commit unanswered", "hint", "hint lost"),
 )
@@ -39,6 +42,7 @@ class Temper:
     jump: float
     delay: float
     outage: float
+    late: float
     statement: float
     commit: float
     hints: float
@@ -47,8 +51,8 @@ class Temper:
     """How likely anything is struck at a step."""
 
     def __post_init__(self) -> None:
-        strikes = (self.crash, self.freeze, self.stall, self.stop, self.jump, self.delay, self.outage)
-        self.any = sum(strikes)
+        hosts = (self.crash, self.freeze, self.stall, self.stop, self.jump)
+        self.any = sum(hosts) + self.delay + self.outage + self.late
 
     @classmethod
     def of(cls, rng: random.Random) -> Temper:
@@ -64,6 +68,7 @@ class Temper:
             jump=rate(0.005),
             delay=rate(0.005, 0.02),
             outage=rate(0.0, 0.002),
+            late=rate(0.0, 0.005, 0.02),
             statement=rate(0.002, 0.01, 0.03),
             commit=rate(0.01, 0.05, 0.15),
             hints=rate(0.5, 1.0),
@@ -111,6 +116,7 @@ class Fate(Faults):
         yield self._jump, temper.jump
         yield self._delay, temper.delay
         yield self._outage, temper.outage
+        yield self._arrive_late, temper.late
 
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):
@@ -150,10 +156,13 @@ class Fate(Faults):
 
     def _crash(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
-            self.struck["crash"] += 1
-            if world.last is not None and world.last.owner is host:
-                world.places.add(world.last.point)
-            host.crash()
+            self._die(world, host, world.last.point if world.last and world.last.owner is host else None)
+
+    def _die(self, world: World, host: Host, place: str | None) -> None:
+        self.struck["crash"] += 1
+        if place is not None:
+            world.places.add(place)
+        host.crash()
 
     def _freeze(self, world: World) -> None:
         if (host := self._victim(world)) is not None:
@@ -168,7 +177,13 @@ class Fate(Faults):
 
     def linger(self, world: World, fiber: Fiber, point: str) -> None:
         """At a place between two things that belong together, such as a commit and what is made of it."""
-        if self.calm or world.rng.random() >= self.temper.linger:
+        if self.calm:
+            return
+        draw, owner = world.rng.random(), fiber.owner
+        often = 1 if point.endswith(".committed") else SELDOM_SEEN
+        if draw < often * self.temper.crash and isinstance(owner, Host):
+            self._die(world, owner, point)
+        if draw >= self.temper.linger:
             return
         if point == "hand_over" and world.rng.random() < 0.5:
             # Or who is handed something does not take it up.
@@ -211,6 +226,14 @@ class Fate(Faults):
         world.record("outage", self.away_until)
         for host in self.hosts:
             host.machine.dialect.cut_all()
+
+    def _arrive_late(self, world: World) -> None:
+        """A claim that its sender has given up for lost, and forgotten."""
+        host = self._victim(world)
+        if isinstance(host, WorkerHost) and host.worker is not None:
+            self.struck["late claim"] += 1
+            world.note(host.name, "is given something that it had asked for once")
+            world.spawn("late claim", host.claim_late, world.harness)
 
     def calm_down(self, world: World) -> None:
         """No more trouble; from now on everything has to come to its end, by polling alone."""

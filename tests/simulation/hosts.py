@@ -7,6 +7,7 @@ host runs a script of calls. Each has a database object and connections of its o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,17 @@ from sqlalchemy import MetaData
 
 from penstock import app as app_module
 from penstock.app import Penstock
+from penstock.database.dialect import Lane
 from penstock.database.engine import Database
+from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
+from penstock.queue.claim import claim, discover
 from penstock.reconcile.events import LeaseLost
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.row_pump import RowEar
 from penstock.runtime.worker import Worker
 from penstock.settings import Settings
+from penstock.values.ids import new_token
 from tests.simulation.dialect import WiredSqlite
 from tests.simulation.fibers import Owner
 from tests.simulation.loops import Loop
@@ -42,6 +47,10 @@ SETTINGS: dict[str, Any] = {
     "retention": None,
     "inline_fanout": 3,
 }
+
+
+LATE = 2
+"""So much a late claim takes at most."""
 
 
 class Machine:
@@ -202,6 +211,18 @@ class WorkerHost(Host):
             for service in self.worker.rows.shared:
                 if isinstance(service, RowEar):
                     service.waker.wake("written")
+
+    def claim_late(self) -> None:
+        """As the database does it for a message that was long on its way: nobody here hears of it."""
+        assert self.worker is not None
+        process, tasks = self.worker.identity.id, self.app.task_names
+
+        def take(tx: Transaction) -> None:
+            lanes = [Lane(queue, tier, 0, LATE) for queue, tier in discover(tx, None)]
+            claim(tx, lanes, tasks, LATE, new_token(), process)
+
+        with suppress(Exception):  # it may also get lost
+            self.machine.database.in_transaction(take)
 
     def stop(self, hurried: bool) -> None:
         """A stop signal. Who is told to hurry was told a moment ago: its stop is the next thing on its loop."""

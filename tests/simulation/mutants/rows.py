@@ -20,23 +20,23 @@ def _only_itself(item: Any, current: Any) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "apply without the token": Mutant(
-        5,
+        25,
         Instead(apply, "_is_held", lambda *_: True),
     ),
     "apply without the tokens of related rows": Mutant(
-        29,
+        30,
         Instead(apply, "_is_held", _only_itself),
     ),
     "rows taken from the living": Mutant(
-        116,
+        1,
         Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
     ),
     "children not all or nothing": Mutant(
-        2,
+        11,
         Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
     "lease renewed without the token": Mutant(
-        5,
+        6,
         Code(
             statements.renew,
             'and_(target.among(keys), among(target["lock_token"], tokens))',
@@ -53,15 +53,15 @@ MUTANTS: dict[str, Mutant] = {
         Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
     ),
     "a request for a visit forgotten": Mutant(
-        57,
+        35,
         Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
     ),
     "rows kept by a stop's last turn": Mutant(
-        75,
+        112,
         Instead(Runner, "give_back", lambda _: None),
     ),
     "a row's handler that never began does not end": Mutant(
-        335,
+        133,
         Instead(RowCrew, "_never_began", lambda *_: None),
     ),
     "related rows stay locked": Mutant(

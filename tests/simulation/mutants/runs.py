@@ -30,7 +30,7 @@ LATER = "__import__('tests.simulation.mutants.runs', fromlist=['x']).advance_lat
 
 MUTANTS: dict[str, Mutant] = {
     "settled before the advance": Mutant(
-        0,
+        2,
         Code(settle._follow, "follow(tx, ended, offer)", LATER),
     ),
     "callbacks outside of the terminal transaction": Mutant(

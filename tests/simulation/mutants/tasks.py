@@ -64,18 +64,22 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        368,
+        414,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
     ),
     "claim ignores the status": Mutant(
-        0,
+        3,
         Sql(portable, "HOLD", " AND status = 'available'", ""),
     ),
     "generation not incremented": Mutant(
         0,
         Sql(portable, "HOLD", "generation = generation + 1, ", ""),
+    ),
+    "what arrives late is kept": Mutant(
+        8,
+        Instead(job_source.Holdings, "knows", lambda *_: True),
     ),
     "tokens used again": Mutant(
         0,
@@ -86,7 +90,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        7,
+        586,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
     "a job in the queue twice is claimed twice": Mutant(
@@ -94,11 +98,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
     "reaper without a second look": Mutant(
-        5,
+        0,
         Instead(Housekeeping, "reap", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
-        2,
+        0,
         Sql(reclaim, "SILENT", "{now}", LOCAL),
         Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
     ),
@@ -107,15 +111,15 @@ MUTANTS: dict[str, Mutant] = {
         Sql(reclaim, "ORPHANED", "NOT EXISTS", "EXISTS"),
     ),
     "reclaim keeps the receipts": Mutant(
-        2,
+        0,
         Code(reclaim.reclaim, "if tokens - locked:", "if False:"),
     ),
     "crash counted as a retry": Mutant(
-        2,
+        0,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
-        2,
+        0,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),
     ),
     "errors spend nothing": Mutant(
@@ -129,11 +133,11 @@ MUTANTS: dict[str, Mutant] = {
         ),
     ),
     "a stop counts as an error": Mutant(
-        75,
+        12,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
     ),
     "retried with old budgets": Mutant(
-        1,
+        16,
         Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
     ),
     "cancellation ignored by the settle": Mutant(
@@ -150,7 +154,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(TransactionScope, "__exit__", _settle_afterwards),
     ),
     "once() forgets": Mutant(
-        19,
+        140,
         Code(markers.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
@@ -170,11 +174,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        13,
+        26,
         Sql(processes, "BEAT", "{now}", LOCAL),
     ),
     "newcomers judge at once": Mutant(
-        149,
+        68,
         Instead(Contact, "arrive", _nothing),
     ),
     "who was cut off judges at once": Mutant(
@@ -184,11 +188,11 @@ MUTANTS: dict[str, Mutant] = {
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "who was stopped judges at once": Mutant(
-        45,
+        53,
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "lost answers not given again": Mutant(
-        118,
+        151,
         Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
     ),
     "key not looked up": Mutant(
@@ -204,17 +208,17 @@ MUTANTS: dict[str, Mutant] = {
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
     ),
     "lost claims stay in the register": Mutant(
-        340,
+        1289,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
         Code(Crew._lose, "self.forget([work.claim])", "pass"),
     ),
     "a handler that never began does not end": Mutant(
-        242,
+        406,
         Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
     ),
     "claims with a lost answer forgotten": Mutant(
-        307,
+        8,
         Instead(job_source.JobSource, "recover", _nothing),
     ),
 }
