@@ -105,8 +105,16 @@ def test_a_cancellation_is_told_until_the_claim_is_over(app: Penstock) -> None:
     told: list[object] = []
     identity = Identity(app.database, app.events, "all", None, {})
     identity.register()
-    known = {"knows": lambda _: True, "in_doubt": lambda: None}
-    beat = Heartbeat(app.database, identity, app.events, lambda: True, told.append, lambda: None, **known)
+    beat = Heartbeat(
+        app.database,
+        identity,
+        app.events,
+        busy=lambda: True,
+        cancelled=told.append,
+        declared_dead=lambda: None,
+        knows=lambda _: True,
+        in_doubt=lambda: None,
+    )
     job = note.enqueue()
     lanes = [Lane("default", tier_of(0), 0, 1)]
     claims, _ = app.database.in_transaction(claim, lanes, app.task_names, 1, new_token(), identity.id)
