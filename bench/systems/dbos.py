@@ -44,6 +44,9 @@ class DbosSystem(PipelineSystem):
         await asyncio.Event().wait()
 
     async def run_pipeline(self, number: int) -> None:
+        if self.options.get("queued"):
+            await self._result(self._enqueue("five", number))
+            return
         if not self.launched:
             DBOS.listen_queues([])
             await self._launch()
@@ -55,7 +58,9 @@ class DbosSystem(PipelineSystem):
             self._enqueue("five", number)
 
     async def fan(self, width: int) -> None:
-        handle = self._enqueue("spread", width)
+        await self._result(self._enqueue("spread", width))
+
+    async def _result(self, handle: WorkflowHandle[None]) -> None:
         await asyncio.to_thread(handle.get_result, polling_interval_sec=POLL)
 
     async def _launch(self) -> None:

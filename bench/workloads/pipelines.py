@@ -1,6 +1,7 @@
 """Five sequential steps, and fan-out with fan-in. Where a system has no pipelines, jobs that enqueue the next."""
 
 import time
+from functools import partial
 
 from bench.counting import relay
 from bench.driver import Bench
@@ -36,14 +37,14 @@ def throughput(bench: Bench) -> Figures:
     return {"steps": bench.marks.total * STEPS / (time.monotonic() - began)}
 
 
-def count_statements(bench: Bench) -> Figures:
+def count_statements(bench: Bench, directly: bool = False) -> Figures:
     """What a step costs the database when one run at a time goes through an idle worker; nothing is timed."""
     runs = max(10, int(100 * min(1, bench.scale)))
     with relay(bench.server.port) as counter:
         bench.port = counter.port
-        if bench.name != "dbos":
+        if not directly:
             bench.start("work").go()
-        producer = bench.start("pipelines", count=runs, chained=bench.name not in REAL)
+        producer = bench.start("pipelines", count=runs, chained=bench.name not in REAL, queued=not directly)
         time.sleep(1.5)
         statements, commits = counter.statements, bench.database.reading().commits
         producer.go()
@@ -69,10 +70,18 @@ WORKLOADS = (
     Workload("runs", "2,000 runs of 5 steps, 1 process", throughput, {"steps": "steps/s"}, QUEUES),
     Workload(
         "step-cost",
-        "one run at a time: statements",
+        "one run at a time, a worker elsewhere",
         count_statements,
         {"statements": "per step", "commits": "commits/step"},
         QUEUES,
+        most_rounds=1,
+    ),
+    Workload(
+        "step-cost-direct",
+        "the same, called in the process that does it",
+        partial(count_statements, directly=True),
+        {"statements": "per step", "commits": "commits/step"},
+        ("dbos",),
         most_rounds=1,
     ),
     Workload("fan", "1 → 1,000 → 1", fan, {"seconds": "s"}, REAL),

@@ -37,7 +37,7 @@ def health(
         for row in rows
         if row.role != SUPERVISOR and role in (None, row.role) and (everywhere or row.host == here)
     ]
-    alive = [row for row in asked if row.silence <= patience]
+    alive = [row for row in asked if not row.is_silent(patience)]
     if as_json:
         show_json({"healthy": bool(alive), "alive": alive})
     else:

@@ -133,11 +133,14 @@ def clock(patient: Patient) -> Iterable[Finding]:
 def processes(patient: Patient) -> Iterable[Finding]:
     reap_after = patient.database.settings.reap_after
     found = patient.database.read(list_processes)
-    silent = [process for process in found if process.silence > reap_after * 1.5]
-    live = [process for process in found if process.silence <= reap_after and process.role != "supervisor"]
+    silent = [process for process in found if process.is_silent(reap_after, 1.5)]
+    workers = [process for process in found if process.role != "supervisor"]
+    live = [process for process in workers if not process.is_silent(reap_after)]
     if silent:
         names = ", ".join(f"{process.host}/{process.pid}" for process in silent[:5])
-        message = f"{len(silent)} processes are silent for more than {reap_after:g} s and nobody reaps them: {names}"
+        message = (
+            f"{len(silent)} processes are silent for longer than reap_after and nobody reaps them: {names}"
+        )
         yield Finding(
             "processes", Level.PROBLEM, message, "Start a worker: it takes back their work by itself."
         )

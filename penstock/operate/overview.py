@@ -40,7 +40,9 @@ NEWEST = """
 SELECT s.status, COUNT(*) FROM (SELECT id FROM {jobs} ORDER BY id DESC LIMIT :limit) n
 JOIN {job_states} s ON s.job_id = n.id GROUP BY s.status
 """
-PROCESSES = "SELECT role, COUNT(*) FROM {processes} WHERE heartbeat_at >= {now} - :silence GROUP BY role"
+PROCESSES = """
+SELECT role, COUNT(*) FROM {processes} WHERE heartbeat_at + COALESCE(reap_after, :silence) >= {now} GROUP BY role
+"""
 
 
 @dataclass(frozen=True, slots=True)

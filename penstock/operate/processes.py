@@ -12,8 +12,8 @@ from penstock.queue.unknown import KNOWS
 from penstock.values.jsontext import loads
 
 LIST = """
-SELECT id, host, pid, role, supervisor_id, details, started_at, {now} - started_at, {now} - heartbeat_at
-FROM {processes} ORDER BY started_at, id
+SELECT id, host, pid, role, supervisor_id, details, started_at, {now} - started_at, {now} - heartbeat_at,
+  reap_after FROM {processes} ORDER BY started_at, id
 """
 CLAIMS = "SELECT process_id, job_ids FROM {claims}"
 HELD = """
@@ -24,7 +24,10 @@ GROUP BY process_id
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """A process. `age` and `silence` in seconds by the database's clock; `holding`: jobs claimed by it."""
+    """A process. `age` and `silence` in seconds by the database's clock; `holding`: jobs claimed by it.
+
+    `reap_after`: silent for longer it is taken for dead; None: it has not said.
+    """
 
     id: str
     host: str
@@ -36,6 +39,11 @@ class ProcessRow:
     age: float
     silence: float
     holding: int
+    reap_after: float | None
+
+    def is_silent(self, reap_after: float, share: float = 1.0) -> bool:
+        """For longer than that share of what it may be; `reap_after`, if it has not said."""
+        return self.silence > share * (self.reap_after or reap_after)
 
 
 def list_processes(tx: Transaction) -> list[ProcessRow]:
@@ -53,8 +61,9 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
             age / 1e6,
             silence / 1e6,
             held[str(id)],
+            None if reap_after is None else reap_after / 1e6,
         )
-        for id, host, pid, role, supervisor, details, started, age, silence in tx.rows(LIST)
+        for id, host, pid, role, supervisor, details, started, age, silence, reap_after in tx.rows(LIST)
     ]
     ids = {process.id for process in found}
     heads = [process for process in found if process.supervisor_id not in ids]

@@ -21,9 +21,9 @@ SELECT EXISTS (SELECT 1 FROM alive), CAST(pg_notify(:channel, :proof) AS text),
   LEAST((SELECT MIN(due_at) FROM {scheduled}), (SELECT MIN(due_at) FROM {timers} WHERE kind <> :left)) - {now},
   EXISTS (SELECT 1 FROM {parked}) OR EXISTS (SELECT 1 FROM {advancements}),
   EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)),
-  (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)
-    AND id IN (SELECT process_id FROM {claims})) + :silence - {now},
-  (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> CAST(:me AS uuid)) + :silence - {now},
+  (SELECT MIN(heartbeat_at + COALESCE(reap_after, :silence)) FROM {processes} WHERE id <> CAST(:me AS uuid)
+    AND id IN (SELECT process_id FROM {claims})) - {now},
+  (SELECT MIN(heartbeat_at + COALESCE(reap_after, :silence)) FROM {processes} WHERE id <> CAST(:me AS uuid)) - {now},
   EXISTS (SELECT 1 FROM {claims} WHERE process_id = CAST(:me AS uuid) AND claimed_at < {now} - :silence),
   EXISTS (SELECT 1 FROM {limits}), EXISTS (SELECT 1 FROM {runs} WHERE ended_at IS NULL)
 """
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     left: str
     """The kind of timers that is left to others."""
     silence: float
-    """Who is silent for so long is dead."""
+    """Who is silent for so long is dead, unless it has said otherwise."""
 
 
 class Seen(NamedTuple):

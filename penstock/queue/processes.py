@@ -33,9 +33,16 @@ class Introduced(NamedTuple):
 
 
 def register(
-    tx: Transaction, id: str, host: str, pid: int, role: str, supervisor_id: str | None, details: str
+    tx: Transaction,
+    id: str,
+    host: str,
+    pid: int,
+    role: str,
+    supervisor_id: str | None,
+    details: str,
+    reap_after: float | None = None,
 ) -> None:
-    """Write the row; may be repeated after a lost answer."""
+    """Write the row; may be repeated after a lost answer. `reap_after`: who hears nothing for so long is to act."""
     tx.stage("register")
     row = {
         "id": id,
@@ -44,6 +51,7 @@ def register(
         "role": role,
         "supervisor_id": supervisor_id,
         "details": details,
+        "reap_after": None if reap_after is None else int(reap_after * 1_000_000),
     }
     tx.insert("processes", [row], ignore_duplicates=True, started_at="{now}", heartbeat_at="{now}")
 

@@ -3,6 +3,9 @@
 Two facts in the database decide, each by itself: a process whose heartbeat is too old loses its row, and a claim whose
 process has no row is taken back. Both are safe from many hosts at once and may be repeated. A process that was only
 frozen finds its claims gone: its tokens match no row any more.
+
+Each process says in its row for how long it may be silent. So nobody is judged by the settings of another, as when a
+deploy changes them and old and new processes run side by side.
 """
 
 from __future__ import annotations
@@ -23,11 +26,15 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 CLAIMS_PER_TURN = 20
 
 LOOK = """
-SELECT (SELECT MIN(heartbeat_at) FROM {processes} WHERE id <> :me) + :silence - {now},
+SELECT (SELECT MIN(heartbeat_at + COALESCE(reap_after, :silence)) FROM {processes} WHERE id <> :me) - {now},
   EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id))
 """
-SILENT = "SELECT id FROM {processes} WHERE heartbeat_at < {now} - :silence AND id <> :me {lock_skip}"
-REMOVE_SILENT = "DELETE FROM {processes} WHERE id {among:ids:uuid} AND heartbeat_at < {now} - :silence"
+SILENT = """
+SELECT id FROM {processes} WHERE heartbeat_at + COALESCE(reap_after, :silence) < {now} AND id <> :me {lock_skip}
+"""
+REMOVE_SILENT = """
+DELETE FROM {processes} WHERE id {among:ids:uuid} AND heartbeat_at + COALESCE(reap_after, :silence) < {now}
+"""
 REMOVE = "DELETE FROM {processes} WHERE id = :id"
 ORPHANED = """
 SELECT token, process_id, job_ids FROM {claims} c
@@ -67,7 +74,10 @@ class Crashed:
 
 
 def look(tx: Transaction, silence: float, me: str) -> tuple[float | None, bool]:
-    """When somebody will have been silent for so long, in seconds; and whether anything is held by nobody."""
+    """When somebody will have been silent for too long, in seconds; and whether anything is held by nobody.
+
+    `silence` is for those who have not said how long that is.
+    """
     row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me)
     assert row is not None
     return None if row[0] is None else float(row[0]) / 1_000_000, bool(row[1])
@@ -76,7 +86,7 @@ def look(tx: Transaction, silence: float, me: str) -> tuple[float | None, bool]:
 def reap_silent(
     tx: Transaction, silence: float, me: str, may_judge: Callable[[], bool] = lambda: True
 ) -> list[str]:
-    """Remove processes not heard of for `silence` seconds by the database's clock; never our own.
+    """Remove processes not heard of for too long by the database's clock; never our own.
 
     `may_judge` is asked when the database has answered: that may have taken so long that nobody could be heard.
     """

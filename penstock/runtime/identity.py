@@ -38,8 +38,9 @@ class Identity:
         self.dwelling = self.dwells() if not self.id else None
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
         told |= self.dwelling.told() if self.dwelling is not None else {}
+        silence = self.database.settings.reap_after
         self.database.in_transaction(
-            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(told)
+            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(told), silence
         )
         self.id = id
         if self.dwelling is not None:

@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateTable
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006
+from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
 from penstock.schema.migrations.names import Names
 
 Upgrade = Callable[[Operations, Names], None]
@@ -32,6 +32,7 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0004.upgrade,
     v0005.upgrade,
     v0006.upgrade,
+    v0007.upgrade,
 )
 LATEST = len(MIGRATIONS)
 

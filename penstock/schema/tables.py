@@ -224,6 +224,7 @@ def _processes(metadata: MetaData, prefix: str) -> None:
         Column("details", text(), nullable=False),
         Column("started_at", micros(), nullable=False),
         Column("heartbeat_at", micros(), nullable=False),
+        Column("reap_after", micros()),
         info={"storage": HOT_ROWS},
     )
     Table(
