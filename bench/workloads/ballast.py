@@ -9,7 +9,6 @@ from bench.workloads.drain import JOBS, run_down
 
 MILLION = 1_000_000
 MANY = 100_000
-DEEP = ("penstock", "bare", "pgqueuer")
 
 
 def after_history(bench: Bench, millions: int = 1) -> Figures:
@@ -76,10 +75,9 @@ WORKLOADS = (
         "drain with 10 M finished jobs, 1 process",
         partial(after_history, millions=10),
         {"jobs": "jobs/s"},
-        DEEP,
         most_rounds=1,
     ),
-    Workload("snapshot", "drain of 100,000 under an open snapshot", under_snapshot, {"jobs": "jobs/s"}, DEEP),
+    Workload("snapshot", "drain of 100,000 under an open snapshot", under_snapshot, {"jobs": "jobs/s"}),
     Workload(
         "claims",
         "claim with 1 M pending, 1 M finished, open snapshot",
