@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 
+from bench.systems.base import STEPS
 from bench.systems.penstock import PenstockSystem
 
 BATCH = 100
@@ -34,6 +35,10 @@ SELECT job_id, 1, 0, 0, 'succeeded' FROM done
 """
 
 
+CHECKPOINTS = "CREATE TABLE checkpoints (run int, step int, output int, PRIMARY KEY (run, step))"
+CHECKPOINT = "INSERT INTO checkpoints VALUES (%s, %s, %s)"
+
+
 class BareSystem(PenstockSystem):
     """Enqueues as Penstock does; the loop is its own."""
 
@@ -55,6 +60,13 @@ class BareSystem(PenstockSystem):
                 [task, str(number), self.tier],
             )
             self.connection.execute("SELECT pg_notify('bare', '')")
+
+    async def run_pipeline(self, number: int) -> None:
+        """Five checkpoints, one commit each, and nothing else: so much the disk and the way to it take."""
+        if number == 0:
+            self.connection.execute(CHECKPOINTS)
+        for step in range(STEPS):
+            self.connection.execute(CHECKPOINT, [number, step, step + 1])
 
     async def work(self) -> None:
         connection = self.connection
