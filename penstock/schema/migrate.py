@@ -10,9 +10,8 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from typing import TYPE_CHECKING
 
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
@@ -22,8 +21,12 @@ from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
 from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
 from penstock.schema.migrations.names import Names
+from penstock.schema.operations import operations
 
-Upgrade = Callable[[Operations, Names], None]
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+
+Upgrade = Callable[["Operations", Names], None]
 
 MIGRATIONS: tuple[Upgrade, ...] = (
     v0001.upgrade,
@@ -84,9 +87,9 @@ def _upgrade(database: Database, versions: Table) -> int:
             connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"'))
         versions.create(connection, checkfirst=True)
         found = installed(connection, versions)
-        operations = Operations(MigrationContext.configure(connection))
+        op = operations(connection=connection)
         for number in range(found + 1, LATEST + 1):
-            MIGRATIONS[number - 1](operations, _names(database))
+            MIGRATIONS[number - 1](op, _names(database))
             _note(database, connection, versions, number)
     return LATEST - found
 
@@ -140,21 +143,16 @@ def as_sql(database: Database, since: int = 0) -> str:
         with suppress(DBAPIError), database.engine.connect():
             pass
     out = io.StringIO()
-    context = MigrationContext.configure(
-        dialect=dialect, opts={"as_sql": True, "output_buffer": out, "literal_binds": True}
-    )
-    operations = Operations(context)
+    op = operations(dialect=dialect, opts={"as_sql": True, "output_buffer": out, "literal_binds": True})
     with redirect_stdout(out):
         if database.schema:
-            operations.execute(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"')
+            op.execute(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"')
         if since == 0:
             out.write(f"{CreateTable(versions).compile(dialect=dialect)};\n\n".lstrip())
         for number in range(since + 1, LATEST + 1):
-            MIGRATIONS[number - 1](operations, _names(database))
+            MIGRATIONS[number - 1](op, _names(database))
             now = database.dialect.now
-            operations.execute(
-                f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})"
-            )
+            op.execute(f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})")
     return out.getvalue()
 
 

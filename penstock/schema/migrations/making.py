@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic.operations import Operations
 from sqlalchemy import Column, MetaData, inspect
 
 from penstock.schema.migrations.names import Names
 from penstock.schema.types import stored
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 
 def make(op: Operations, names: Names, metadata: MetaData) -> None:

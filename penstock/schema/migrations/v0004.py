@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from alembic.operations import Operations
+from typing import TYPE_CHECKING
+
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
 
 from penstock.schema.migrations.making import make
 from penstock.schema.migrations.names import Names
 from penstock.schema.types import KEY_LENGTH, identifier, micros, name, text
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 STORAGE = {
     "autovacuum_vacuum_scale_factor": "0",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from alembic.operations import Operations
+from typing import TYPE_CHECKING
+
 from sqlalchemy import MetaData
 
 from penstock.schema.migrations.making import make
 from penstock.schema.migrations.names import Names
 from penstock.schema.migrations.v0001 import jobs, rows, runs
+
+if TYPE_CHECKING:
+    from alembic.operations import Operations
 
 
 def upgrade(op: Operations, names: Names) -> None:
