@@ -18,10 +18,11 @@ from penstock.runtime.executors import Executor, event_for
 from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.executors.threads import ThreadExecutor
-from penstock.runtime.work import Died, Interruption, Key, Work
+from penstock.runtime.work import Died, Interruption, Key, Work, unfit
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost, Stream
-from penstock.values.outcome import Event, Released
+from penstock.values.failure import Failure
+from penstock.values.outcome import HINDERED_FOR, Event, Hindered, Released
 
 TURN = 0.02
 """About what a turn of the pump takes: so much work may wait here as is done in that time."""
@@ -59,7 +60,9 @@ class Crew:
         self.waiting: deque[Work] = deque()
         self.overdue = 0
         self.leaving = False
-        self._accepted = 0
+        self._handed = 0
+        self._arrived = 0
+        self._hindered_until = 0.0
         self._average = 0.05
         self._breathless = 0
         self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
@@ -71,17 +74,25 @@ class Crew:
 
     def room(self) -> int:
         """How many claims the pump may bring: free places, and what will be done within a turn."""
+        if time.monotonic() < self._hindered_until:
+            return 0
         ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
         return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - self.overdue
 
     def hand_over(self, claims: Sequence[Claim]) -> None:
         """From the pump's thread to the loop's, in one hop."""
-        self._accepted += len(claims)
+        self._handed += len(claims)
         self.loop.call_soon_threadsafe(self._accept, claims)
 
     def _accept(self, claims: Sequence[Claim]) -> None:
-        self._accepted -= len(claims)
-        self.waiting.extend(Work.of(claim, self.find_task(claim.task)) for claim in claims)
+        for claim in claims:
+            task = self.find_task(claim.task)
+            try:
+                self.waiting.append(Work.of(claim, task))
+            except Exception as error:
+                # Its own, not that of those beside it; and whoever holds a claim must say what came of it.
+                self.finished(unfit(claim, task, error, random.random))
+        self._arrived += len(claims)
         if self.leaving:
             self.give_back_waiting()
         self._start_waiting()
@@ -90,7 +101,22 @@ class Crew:
         while self.waiting and len(self.active) + self.overdue < self.limit:
             work = self.waiting.popleft()
             self.active[work.key] = work
-            self.executors[work.executor].start(work)
+            try:
+                self.executors[work.executor].start(work)
+            except Exception as error:
+                self._hinder(work, error)
+
+    def _hinder(self, work: Work, error: Exception) -> None:
+        """There is not even a thread for it. That is no fault of the job's, so it is given back and spends nothing.
+
+        It comes back in a moment, perhaps to somebody else; and until then nothing is claimed here, or we would do
+        the same to all that is in the queue, and again from the start.
+        """
+        self.active.pop(work.key, None)
+        self._hindered_until = time.monotonic() + HINDERED_FOR
+        work.begin_once()  # an attempt, though a short one: it is where everybody looks for the error
+        work.end_once()
+        self.finished(work.attempt(Hindered(Failure.of(error)), random.random))
 
     def _done(self, work: Work, event: Event | Died | None) -> None:
         self.active.pop(work.key, None)
@@ -177,6 +203,11 @@ class Crew:
         """Time is up: stop the handlers and give their claims back."""
         for work in list(self.active.values()):
             self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+
+    @property
+    def _accepted(self) -> int:
+        """On their way from the pump's thread to the loop's. Each of them counts for itself: that needs no lock."""
+        return self._handed - self._arrived
 
     @property
     def busy(self) -> int:

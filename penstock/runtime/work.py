@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.context import CurrentJob
+from penstock.errors import ConfigurationError, UnknownTask
+from penstock.options import EXECUTORS
 from penstock.queue.jobs import Attempt, Claim
 from penstock.surroundings import Signals, Surroundings
 from penstock.values import outcome as outcomes
@@ -17,7 +19,7 @@ from penstock.values.failure import Failure
 from penstock.values.jsontext import loads
 from penstock.values.outcome import Event, Outcome, Returned
 from penstock.values.retry import Retry
-from penstock.values.status import JobStatus, OutcomeKind
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 SUCCEEDED = OutcomeKind.SUCCEEDED
 _ENDING = threading.Lock()
@@ -61,6 +63,8 @@ class Work:
 
     @classmethod
     def of(cls, claim: Claim, task: Any) -> Work:
+        if task is None:
+            raise UnknownTask(claim.task)
         settings = task.settings
         key = (claim.job_id, claim.generation)
         work = cls(claim, task, settings.timeout, settings.retries, task.executor, Signals(), key)
@@ -102,6 +106,14 @@ class Work:
             over, self._over = self._over, True
             return not over
 
+    def end_unbegun(self) -> bool:
+        """The same, but only for what has not begun: it never will."""
+        with _ENDING:
+            if self.started or self._over:
+                return False
+            self._over = True
+            return True
+
     def attempt(self, event: Event | Died, random: Callable[[], float]) -> Attempt:
         if type(event) is Returned:
             outcome = Outcome(SUCCEEDED, event.output, None, None, event.reason)
@@ -120,9 +132,22 @@ class Work:
         return Outcome(OutcomeKind.CRASHED, failure=failure, delay=None if final else delay, reason=reason)
 
 
+def unfit(claim: Claim, task: Any, error: Exception, random: Callable[[], float]) -> Attempt:
+    """What comes of a claim that no work can be made of: an attempt with that error, by the policy of its task.
+
+    Also where the name is a pipeline's now and there is none: whoever has the task may be there at the next retry.
+    """
+    policy = Retry() if task is None else task.settings.retries
+    reason = Reason.UNKNOWN_TASK if isinstance(error, UnknownTask) else None
+    event = outcomes.Raised(Failure.of(error), reason)
+    return Attempt(claim, outcomes.decide(event, policy, claim.retry_count, random()))
+
+
 def _override(work: Work, stored: Any) -> None:
     """What `.options()` said at the enqueue counts more than the decorator."""
     work.timeout = stored.get("timeout", work.timeout)
     work.executor = stored.get("executor", work.executor)
+    if work.executor not in EXECUTORS:
+        raise ConfigurationError(f"{work.claim.task}: there is no executor {work.executor!r} in this process")
     if "retries" in stored:
         work.policy = Retry.from_dict(stored["retries"])

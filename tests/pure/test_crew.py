@@ -1,13 +1,18 @@
-"""What the crew tells of claims that it will never finish."""
+"""What the crew tells of claims that it will never finish, or cannot even begin."""
 
 import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.queue.jobs import Claim
+import pytest
+
+from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime import crew as crews
 from penstock.runtime.crew import Crew
 from penstock.telemetry.events import Stream
+from penstock.values.outcome import HINDERED_FOR
 from penstock.values.retry import Retry
+from tests.refused import no_threads
 
 
 def claim(number: int) -> Any:
@@ -38,3 +43,27 @@ def test_claims_that_are_lost_are_forgotten_whether_they_run_or_wait() -> None:
 
     asyncio.run(look())
     assert sorted(claim.token for claim in forgotten) == [1, 2]
+
+
+def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would give back one job after the other, and begin again when the first is due."""
+    given_back: list[Attempt] = []
+    now = 100.0
+    monkeypatch.setattr(crews, "time", SimpleNamespace(monotonic=lambda: now))
+    settings = SimpleNamespace(timeout=None, retries=Retry())
+    task = SimpleNamespace(settings=settings, executor="thread")
+
+    async def look() -> None:
+        nonlocal now
+        around: Any = SimpleNamespace()
+        crew = Crew(around, lambda _: task, given_back.append, lambda _: None, Stream(), 2, 5, 1)
+        room = crew.room()
+        with no_threads("penstock-handler", times=3):
+            crew.hand_over([claim(1), claim(2), claim(3)])
+            await asyncio.sleep(0)
+        assert [attempt.outcome.delay for attempt in given_back] == [HINDERED_FOR] * 3
+        assert (crew.busy, crew.room()) == (0, 0)
+        now += HINDERED_FOR
+        assert crew.room() == room
+
+    asyncio.run(look())

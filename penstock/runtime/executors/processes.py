@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import queue
 import signal
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -34,10 +34,13 @@ class ProcessExecutor:
         self.done = done
         self.vacated = vacated
         self._size = size
-        self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._inbox: OrderedDict[Key, Work] = OrderedDict()
+        """What waits for a process: most of it, where there are few of them. It has not begun."""
         self._leaders: list[Leader] = []
         self._running: dict[Key, Leader] = {}
-        self._lock = threading.Lock()
+        self._closing = False
+        self._changed = threading.Condition()
+        """A work is in the inbox, or led by a leader, or over; who moves it or interrupts it holds this."""
 
     @cached_property
     def size(self) -> int:
@@ -45,22 +48,37 @@ class ProcessExecutor:
         return self._size or os.cpu_count() or 1
 
     def start(self, work: Work) -> None:
-        with self._lock:
-            if len(self._leaders) < self.size and len(self._running) >= len(self._leaders):
-                leader = Leader(self)
-                self._leaders.append(leader)
-                leader.start()
-        self._inbox.put(work)
+        with self._changed:
+            if len(self._running) + len(self._inbox) >= len(self._leaders) < self.size:
+                self._add_leader()
+            self._inbox[work.key] = work
+            self._changed.notify()
+
+    def _add_leader(self) -> None:
+        """If the system has no more threads, those that there are will come to what waits; raises if there are none."""
+        leader = Leader(self)
+        try:
+            leader.start()
+        except RuntimeError:
+            if not self._leaders:
+                raise
+        else:
+            self._leaders.append(leader)
 
     def take(self, leader: Leader) -> Work | None:
-        work = self._inbox.get()
-        if work is not None:
-            with self._lock:
-                self._running[work.key] = leader
-        return work
+        """The next work for this leader, once there is one. None: no more is to be begun."""
+        with self._changed:
+            while not self._inbox and not self._closing:
+                self._changed.wait()
+            if self._closing:
+                return None
+            key, work = self._inbox.popitem(last=False)
+            self._running[key] = leader
+            leader.why = None
+            return work
 
     def finish(self, work: Work, event: Event | Died | None) -> None:
-        with self._lock:
+        with self._changed:
             self._running.pop(work.key, None)
         if work.end_once():
             self.done(work, event)
@@ -68,18 +86,26 @@ class ProcessExecutor:
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why
-        with self._lock:
-            leader = self._running.get(work.key)
-        if leader is not None:
-            leader.interrupt(why)
+        with self._changed:
+            waited = self._inbox.pop(work.key, None) is not None
+            if work.key in self._running:
+                self._running[work.key].interrupt(why)
+        if waited:
+            # Its turn may be hours away, and it must not run when it comes: it is over now.
+            self.finish(work, event_for(why))
 
     def dump_stacks(self) -> None:
         for leader in self._leaders:
             leader.dump_stacks()
 
     def close(self) -> None:
-        for _ in self._leaders:
-            self._inbox.put(None)
+        """Nothing is begun any more. What is still held here goes back when the process takes its leave."""
+        with self._changed:
+            self._closing = True
+            self._inbox.clear()
+            for leader in self._running.values():
+                leader.interrupt(Interruption.RELEASED)
+            self._changed.notify_all()
         for leader in self._leaders:
             leader.end_child()
 
@@ -98,7 +124,6 @@ class Leader(threading.Thread):
         # Inherited by the child: a request for stacks waits until there is somebody to answer it.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
         while (work := self.executor.take(self)) is not None:
-            self.why = None
             try:
                 event = self._lead(work)
             except (EOFError, OSError):
@@ -108,6 +133,8 @@ class Leader(threading.Thread):
                 self.end_child()
                 event = raised(error)
             self.executor.finish(work, event)
+            if self.why is not None:
+                self.end_child()  # it was told to end, even if it was quicker than that: the next needs another
         self.end_child()
 
     def _lead(self, work: Work) -> Event | Died | None:
@@ -117,7 +144,9 @@ class Leader(threading.Thread):
             try:
                 self._spawn(type(work.task.host))
             except Exception as error:
-                return Died(f"no process could be started for this handler: {error}")
+                return self._died(f"no process could be started for this handler: {error}")
+        if self.why is not None:
+            return event_for(self.why)  # while there was no process yet that could have been killed
         assert self.pipe is not None
         self.pipe.send((work.claim, _address(work.task), around.process))
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
@@ -139,9 +168,10 @@ class Leader(threading.Thread):
         """The child is gone: because we ended it, or by itself, which is a crash and spends a crash."""
         code = self._exit_code()
         self.end_child()
-        if self.why is not None:
-            return event_for(self.why)
-        return Died(f"the process of this handler ended by itself (exit code {code})")
+        return self._died(f"the process of this handler ended by itself (exit code {code})")
+
+    def _died(self, message: str) -> Event | Died | None:
+        return Died(message) if self.why is None else event_for(self.why)
 
     def _exit_code(self) -> int | None:
         child = self.child
@@ -151,8 +181,11 @@ class Leader(threading.Thread):
         return child.exitcode  # type: ignore[no-any-return]
 
     def interrupt(self, why: Interruption) -> None:
+        """Kill the child, of which its leader hears; one that is only being made, the leader does not let begin."""
         self.why = why
-        self.end_child()
+        child = self.child
+        if child is not None:
+            child.kill()
 
     def dump_stacks(self) -> None:
         child = self.child

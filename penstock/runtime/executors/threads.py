@@ -28,20 +28,31 @@ class ThreadExecutor:
         self.stream = stream
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._idle = 0
+        """Threads that wait for work; below zero: works that wait for a thread."""
         self._threads = 0
         self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:
+        with self._lock:
+            while self._idle <= 0 and self._add_thread():
+                pass
+            self._idle -= 1
         if work.timeout is not None:
             asyncio.get_running_loop().call_later(work.timeout, self._overdue, work)
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-            else:
-                self._threads += 1
-                name = f"penstock-handler-{self._threads}"
-                threading.Thread(target=self._serve, name=name, daemon=True).start()
         self._inbox.put(work)
+
+    def _add_thread(self) -> bool:
+        """False: the system has no more; those that there are will come to what waits. Raises if there are none."""
+        name = f"penstock-handler-{self._threads + 1}"
+        try:
+            threading.Thread(target=self._serve, name=name, daemon=True).start()
+        except RuntimeError:
+            if self._threads == 0:
+                raise
+            return False
+        self._threads += 1
+        self._idle += 1
+        return True
 
     def _serve(self) -> None:
         while (work := self._inbox.get()) is not None:
@@ -63,9 +74,12 @@ class ThreadExecutor:
             self.done(work, TimedOut(work.timeout or 0.0))
 
     def interrupt(self, work: Work, why: Interruption) -> None:
-        """The handler sees it on `current()`; when we must leave, its claim is given back without it."""
+        """The handler sees it on `current()`; when we must leave, its claim is given back without it.
+
+        One that still waits for a thread never begins.
+        """
         work.interrupted = why
-        if why is not Interruption.CANCELLED and work.end_once():
+        if work.end_unbegun() or (why is not Interruption.CANCELLED and work.end_once()):
             self.done(work, event_for(why))
 
     def close(self) -> None:

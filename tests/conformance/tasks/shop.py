@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 from threading import Event
 
 import penstock
@@ -35,6 +36,13 @@ def hang() -> None:
 @app.task(executor="process")
 def wait() -> None:
     penstock.current().progress(0.5, str(os.getpid()))
+    Event().wait()
+
+
+@app.task(executor="process", retries=0, max_crashes=0)
+def sit(folder: str) -> None:
+    """Leaves a trace, and goes on until it is killed."""
+    Path(folder, penstock.current().id).touch()
     Event().wait()
 
 

@@ -4,11 +4,7 @@ Each of them starts an interpreter and imports everything. That they work on eve
 they end is shown on one.
 """
 
-import importlib
 import os
-import sys
-from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -22,19 +18,6 @@ from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import counts, state
 from tests.waiting import until
-
-MODULE = "tests.conformance.tasks.shop"
-
-
-@pytest.fixture
-def shop(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The module, with its app on the test's database, here and in every process that imports it."""
-    monkeypatch.setenv("PENSTOCK_TEST_SHOP_URL", database_url)
-    sys.modules.pop(MODULE, None)
-    module: ModuleType = importlib.import_module(MODULE)
-    yield module
-    module.app.close()
-    sys.modules.pop(MODULE, None)
 
 
 def test_all_executors_side_by_side(shop: Any) -> None:
