@@ -117,6 +117,26 @@ def test_waits_barriers_and_children_are_the_same_in_both_spellings() -> None:
     assert graph(waiting) == fluent.definition
 
 
+def test_a_barrier_before_a_divert_counts_behind_an_arm_without_steps() -> None:
+    def passed_by(days: int) -> Any:
+        found = QUERY(days)
+        a, b = FETCH_A(found), FETCH_B(found)
+        passed = barrier(a, b)
+        load, update = LOAD.options(after=[passed]), UPDATE.options(after=[passed])
+        return MERGE([update(switch(each, {"x": load}, otherwise=None)) for each in (a, b)])
+
+    fluent = (
+        app_flow("passed_by")
+        .start(QUERY)
+        .divide(FETCH_A, FETCH_B)
+        .barrier()
+        .divert({"x": LOAD}, otherwise=None)
+        .converge(UPDATE)
+        .combine(MERGE)
+    )
+    assert graph(passed_by) == fluent.definition
+
+
 def test_an_open_expand_in_the_fluent_spelling_ends_with_all_elements() -> None:
     def all_elements(days: int) -> Any:
         return LOAD.map(QUERY(days)).collect()
