@@ -2,9 +2,9 @@
 
 Three things are there. *Steps*, whatever became of them: they were made by their node, from the values of those before
 it, so all of these must be the same; and an expand that is open must have waited for the same, because what its
-elements read from outside is known before it opens. *Tokens*: what has ended has told those behind it, once, and will tell nobody
-else; so its edges must be the same. *Counts*: a join that has a row knows how many tokens are to come; so that
-number must be the same. All else may differ: nobody has looked at it yet.
+elements read from outside is known before it opens. *Tokens*: what has ended has told those behind it, once, and will
+tell nobody else; so its edges must be the same. *Counts*: a join that has a row knows how many tokens are to come; so
+that number must be the same. All else may differ: nobody has looked at it yet.
 
 What a node that only steers has decided is not always written down. Where that is unknown it counts as decided, which
 may refuse what would have been possible, and never allows what is not.

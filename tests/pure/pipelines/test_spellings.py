@@ -183,6 +183,23 @@ def test_step_options_are_kept_and_are_part_of_the_identity() -> None:
     assert graph(one).hash != graph(lambda days: QUERY(days)).hash
 
 
+def test_a_step_that_another_stands_in_for_is_the_same_by_key_and_by_handle() -> None:
+    def ordered(by_key: bool) -> Any:
+        def found(days: int) -> Any:
+            fallback = LOAD.options(key="other", on_failure=UPDATE.options(after=["main", "other"]))
+            main = QUERY.options(key="main", on_failure=fallback)(days)
+            return [main, REPORT.options(after=["main" if by_key else main])(1)]
+
+        return graph(found)
+
+    assert ordered(by_key=True) == ordered(by_key=False)
+    nodes = ordered(by_key=True).by_key
+    assert nodes["report"].after == ("@merge.main",)
+    assert nodes["update_user"].after == ("main", "other"), (
+        "what stands in for a step does not wait for itself"
+    )
+
+
 def test_constants_parameters_and_handles_mix() -> None:
     anything = task("anything", "*args, **kwargs")
 
