@@ -26,7 +26,7 @@ class Wide:
         self.app = app = make_app(inline_fanout=2)
         self.ran: list[int] = []
         many = app.task(name="many")(lambda n: list(range(n)))
-        total = app.task(name="total")(lambda found: sum(found))
+        total = app.task(name="total")(lambda found: max(found) + 1)
 
         @app.task(name="each")
         def each(x: int) -> int:
@@ -57,7 +57,7 @@ class Wide:
 
     def ends_well(self) -> bool:
         drain(self.app)
-        return self.run.result(1) == sum(range(WIDTH)) and sorted(self.ran) == list(range(WIDTH))
+        return self.run.result(1) == WIDTH and sorted(self.ran) == list(range(WIDTH))
 
 
 @pytest.mark.parametrize("turns", [1, STAGES, STAGES + 1])
