@@ -171,8 +171,22 @@ class Builder(Drafting):
         """The finished nodes in the order of their keys, and the result in terms of those keys."""
         names = assign_keys(self._drafts.values())
         check_used(list(self._drafts.values()), names, result)
-        nodes = [finished(draft, names) for draft in self._drafts.values()]
+        nodes = [
+            finished(draft, names, self._in_their_stead(draft, names)) for draft in self._drafts.values()
+        ]
         return tuple(sorted(nodes, key=lambda node: node.key)), renamed(result, names)
+
+    def _in_their_stead(self, reader: Draft, names: Mapping[str, str]) -> dict[str, str]:
+        """By the keys of steps that others stand in for, what has the value of either, as the reader sees it."""
+        if not reader.after_keys:
+            return {}
+        merges = {draft.target: draft.id for draft in self._drafts.values() if draft.kind is Kind.MERGE}
+        return {
+            names[asked.node]: names[merges[switch.id]]
+            for switch in self._drafts.values()
+            for asked in switch.args[:1]
+            if isinstance(asked, Failed) and not self._is_within(reader.arm, (switch.id, 0))
+        }
 
     # placing
 

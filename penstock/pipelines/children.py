@@ -8,10 +8,12 @@ so is the child.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.pipelines import lineage
+from penstock.pipelines import binding, lineage
+from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
 from penstock.pipelines.revive import inherit
@@ -29,6 +31,7 @@ UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, token = NU
   finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
+GIVEN = "SELECT args FROM {runs} WHERE id = :id"
 WRONG = Reason.ARGUMENTS_INVALID
 
 
@@ -41,19 +44,19 @@ def prepare(
     wrong: list[Attempt] = []
     for claim in claims:
         pipeline = desk.host.find_pipeline(claim.task)
-        args, kwargs = claim.call or ((), {})
+        before, view = earlier.get(claim.job_id), found[str(claim.run_id)]
+        kept = None if before is None or view.redefined else _definition(desk, tx, before)
         try:
-            if claim.fault is not None:
-                raise claim.fault
-            text = pipeline.encode_raw(args, kwargs)
+            text = _arguments(tx, pipeline, claim, kept, before)
         except PenstockError as error:
             wrong.append(
                 Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=WRONG))
             )
             continue
-        new = NewRun(new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id)
-        before = earlier.get(claim.job_id)
-        news.append(new if before is None else _revived(desk, tx, found[str(claim.run_id)], new, before))
+        new = NewRun(
+            new_id(), kept or pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id
+        )
+        news.append(new if before is None else _revived(tx, view, new, before))
     return news, wrong
 
 
@@ -69,13 +72,27 @@ def ended(attempt: Attempt) -> Ended:
     return Ended(*place, JobStatus.FAILED, WRONG, None, error)
 
 
-def _revived(desk: Desk, tx: Transaction, found: RunView, new: NewRun, old: Child) -> NewRun:
+def _revived(tx: Transaction, found: RunView, new: NewRun, old: Child) -> NewRun:
     # Nobody can say whether a child's context is wanted; what it keeps may have written what the rest reads.
     inherit(tx, old.id, new.id, context=True)
-    if found.redefined:
-        return new._replace(revived_from=old.id, redefined=True)
-    definition = wiring_for(desk, tx, old.definition).definition
-    return new._replace(definition=definition, revived_from=old.id)
+    return new._replace(revived_from=old.id, redefined=found.redefined)
+
+
+def _definition(desk: Desk, tx: Transaction, old: Child) -> Definition:
+    return wiring_for(desk, tx, old.definition).definition
+
+
+def _arguments(
+    tx: Transaction, pipeline: Any, claim: Claim, kept: Definition | None, before: Child | None
+) -> str:
+    """The arguments of the child, under the names that its definition has for them."""
+    if claim.fault is not None:
+        raise claim.fault
+    args, kwargs = claim.call or ((), {})
+    if kept is None or before is None or kept.params == pipeline.definition.params:
+        return str(pipeline.encode_raw(args, kwargs))
+    given = tx.row(GIVEN, id=before.id)
+    return binding.of_step(kept, pipeline, args, kwargs, str(given[0]) if given is not None else "{}")
 
 
 def _earlier(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.pipelines.definition import RESERVED, Definition, Node
 from penstock.pipelines.edges import edges_of
 from penstock.pipelines.expressions import Const, DictOf, Element, Expr, Failed, ListOf, Output, Param
+from penstock.values.jsontext import dumps
 
 SHORT = 12
 """So much of a hash is shown to people."""
@@ -83,6 +85,7 @@ def compare(before: Definition, after: Definition) -> Difference:
     """How `after` differs from `before`."""
     old, new = before.by_key, after.by_key
     edges, others = _edges(before), _edges(after)
+    tell = _told([before.result], [after.result])
     return Difference(
         after.name,
         before.hash,
@@ -98,41 +101,55 @@ def compare(before: Definition, after: Definition) -> Difference:
         ),
         tuple(sorted(others - edges)),
         tuple(sorted(edges - others)),
-        tuple(_changes(_settings(before), _settings(after))),
+        tuple(_changes(_settings(before, tell), _settings(after, tell))),
     )
 
 
 def changes_of(old: Node, new: Node) -> tuple[Change, ...]:
     """What is not the same of a node, options included."""
-    return tuple(_changes({**_shape(old), **_options(old)}, {**_shape(new), **_options(new)}))
+    before, after = _shapes(old, new)
+    return tuple(_changes({**before, **_options(old)}, {**after, **_options(new)}))
 
 
 def shape_changes(old: Node, new: Node) -> tuple[Change, ...]:
     """The same without options, which say how a step runs, not what it is."""
-    return tuple(_changes(_shape(old), _shape(new)))
+    return tuple(_changes(*_shapes(old, new)))
 
 
-def shown(expr: Expr) -> str:
-    """An expression as people read it."""
+def shown(expr: Expr, exact: bool = False) -> str:
+    """An expression as people read it. `exact`: two that are not the same are never shown alike."""
     match expr:
         case Const(text):
             return text
         case Param(name):
-            return name
+            return f"parameter {name}" if exact else name
         case Output(node):
-            return node
+            return f"output of {node}" if exact else node
         case Element():
-            return "element"
+            return "an element" if exact else "element"
         case Failed(node):
             return f"{node} failed"
         case ListOf(items):
-            return f"[{', '.join(map(shown, items))}]"
+            return f"[{', '.join([shown(item, exact) for item in items])}]"
         case DictOf(pairs):
-            return f"{{{', '.join(f'{key}: {shown(item)}' for key, item in pairs)}}}"
+            named = [(dumps(key) if exact else key, shown(item, exact)) for key, item in pairs]
+            return f"{{{', '.join([f'{key}: {item}' for key, item in named])}}}"
 
 
-def _shape(node: Node) -> dict[str, str]:
-    arguments = [*map(shown, node.args), *[f"{name}={shown(expr)}" for name, expr in node.kwargs]]
+def _told(old: Sequence[Expr], new: Sequence[Expr]) -> Callable[[Expr], str]:
+    """How to show expressions so that a difference between these is seen: a parameter may be called like a step."""
+    alike = old != new and [*map(shown, old)] == [*map(shown, new)]
+    return partial(shown, exact=alike)
+
+
+def _shapes(old: Node, new: Node) -> tuple[dict[str, str], dict[str, str]]:
+    before, after = [[*node.args, *[expr for _, expr in node.kwargs]] for node in (old, new)]
+    tell = _told(before, after)
+    return _shape(old, tell), _shape(new, tell)
+
+
+def _shape(node: Node, tell: Callable[[Expr], str]) -> dict[str, str]:
+    arguments = [*map(tell, node.args), *[f"{name}={tell(expr)}" for name, expr in node.kwargs]]
     wait = node.wait
     return {
         "kind": node.kind.value,
@@ -164,11 +181,11 @@ def _flat(options: Mapping[str, object]) -> Iterator[tuple[str, object]]:
             yield name, value
 
 
-def _settings(definition: Definition) -> dict[str, str]:
+def _settings(definition: Definition, tell: Callable[[Expr], str]) -> dict[str, str]:
     callbacks = {event: ", ".join([one.task for one in told]) for event, told in definition.callbacks}
     return {
         "parameters": ", ".join(definition.params),
-        "result": shown(definition.result),
+        "result": tell(definition.result),
         "on_failure": definition.on_failure.value,
         "max_fanout": str(definition.max_fanout or ""),
         "max_steps": str(definition.max_steps or ""),

@@ -68,15 +68,15 @@ def assign_keys(drafts: Iterable[Draft]) -> dict[str, str]:
     return taken
 
 
-def finished(draft: Draft, names: Mapping[str, str]) -> Node:
-    """The node under its key."""
+def finished(draft: Draft, names: Mapping[str, str], in_their_stead: Mapping[str, str]) -> Node:
+    """The node under its key. `in_their_stead`: what to wait for instead of steps with these keys."""
     return Node(
         key=names[draft.id],
         kind=draft.kind,
         target=names.get(draft.target, draft.target),
         args=tuple([renamed(expr, names) for expr in draft.args]),
         kwargs=tuple(sorted([(name, renamed(expr, names)) for name, expr in draft.kwargs])),
-        after=_after(draft, names),
+        after=_after(draft, names, in_their_stead),
         scope=tuple([names[expand] for expand in draft.scope]),
         arm=(names[draft.arm[0]], draft.arm[1]) if draft.arm else None,
         arms=draft.arms,
@@ -86,7 +86,7 @@ def finished(draft: Draft, names: Mapping[str, str]) -> Node:
     )
 
 
-def _after(draft: Draft, names: Mapping[str, str]) -> tuple[str, ...]:
+def _after(draft: Draft, names: Mapping[str, str], in_their_stead: Mapping[str, str]) -> tuple[str, ...]:
     keys = {key for key in names.values() if not key.startswith(RESERVED)}
     for key in draft.after_keys:
         if key not in keys:
@@ -94,7 +94,8 @@ def _after(draft: Draft, names: Mapping[str, str]) -> tuple[str, ...]:
                 f"step {names[draft.id]!r} comes after {key!r}, but there is no such step. "
                 f"Known keys: {', '.join(sorted(keys)[:12])}"
             )
-    return tuple(sorted({*[names[source] for source in draft.after], *draft.after_keys}))
+    given = [in_their_stead.get(key, key) for key in draft.after_keys]
+    return tuple(sorted({*[names[source] for source in draft.after], *given}))
 
 
 def _check_key(key: str) -> None:

@@ -11,13 +11,15 @@ in neither case has anybody done the same chunk. Nobody sees half a fan-out: not
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines import runs, steps
 from penstock.pipelines.changes import Fan
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.inputs import asked_value, inputs_of
-from penstock.pipelines.paths import path_of, path_text
+from penstock.pipelines.paths import Path, path_of, path_text
 from penstock.pipelines.plan import elements
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.steps import NewStep
@@ -43,6 +45,7 @@ WHERE id = :id AND phase = :before AND next_index = :at
 POSTPONE = "UPDATE {advancements} SET problem = :problem, updated_at = {now} WHERE id = :id"
 PUT_OFF = 60.0
 """Seconds before an expand that raised is tried again."""
+OPEN = "SELECT node, path, phase, next_index FROM {advancements} WHERE run_id = :run"
 DONE = "DELETE FROM {advancements} WHERE id = :id"
 STAGED = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
@@ -101,6 +104,17 @@ def first_steps(
         )
         for id, one in zip(new_ids(len(begun)), begun, strict=True)
     ]
+
+
+def to_come(desk: Desk, tx: Transaction, run: str) -> Callable[[str, Path], bool]:
+    """Whether the step of a node at a path is an element that is staged, and will get its place with the others."""
+    fans = tx.rows(OPEN, run=run)
+    found = runs.views(desk, tx, [run]).get(run) if fans else None
+    first: dict[tuple[str, Path], int] = {}
+    if found is not None:
+        for node, path, phase, index in fans:
+            first[found.wiring.places[node].entry, path_of(path)] = index if phase == RELEASE else 0
+    return lambda node, path: bool(path) and (node, path[:-1]) in first and path[-1] >= first[node, path[:-1]]
 
 
 class Advancer:

@@ -112,7 +112,9 @@ class Growth:
         def closed(block: Block, tips: list[Tip]) -> Tip:
             assert block.switch is not None
             merged = self.builder.merge(block.switch, [tip.handle for tip in tips])
-            return self._call(task, [merged], self._outside(block))
+            # An arm without steps has not waited for a barrier before the divert: what comes behind it does.
+            after = dict.fromkeys([handle for tip in tips for handle in tip.after])
+            return self._call(task, [merged], replace(self._outside(block), after=tuple(after)))
 
         self.tree = self._close(self.tree, BlockKind.DIVERT, closed)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.database.transaction import Transaction
-from penstock.errors import AdvancementFailed
+from penstock.errors import AdvancementFailed, ArgumentError, PenstockError
 from penstock.pipelines import children, revive, runs, streams
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
@@ -159,7 +159,9 @@ def _call(
     return arguments(run.wiring, node, path, values.of(run), element)
 
 
-def _fault(desk: Desk, run: str, error: Exception) -> AdvancementFailed:
+def _fault(desk: Desk, run: str, error: Exception) -> PenstockError:
+    if isinstance(error, ArgumentError):
+        return error
     fault = desk.troubles.of(run, error)
     fault.__cause__ = error
     return fault

@@ -1,9 +1,10 @@
 """Whether a run can go on with another definition: what is there already must be the same in both. Pure.
 
 Three things are there. *Steps*, whatever became of them: they were made by their node, from the values of those before
-it, so all of these must be the same. *Tokens*: what has ended has told those behind it, once, and will tell nobody
-else; so its edges must be the same. *Counts*: a join that has a row knows how many tokens are to come; so that
-number must be the same. All else may differ: nobody has looked at it yet.
+it, so all of these must be the same; and an expand that is open must have waited for the same, because what its
+elements read from outside is known before it opens. *Tokens*: what has ended has told those behind it, once, and will
+tell nobody else; so its edges must be the same. *Counts*: a join that has a row knows how many tokens are to come; so
+that number must be the same. All else may differ: nobody has looked at it yet.
 
 What a node that only steers has decided is not always written down. Where that is unknown it counts as decided, which
 may refuse what would have been possible, and never allows what is not.
@@ -40,6 +41,7 @@ def obstacles(old: Wiring, new: Wiring, present: Present) -> list[str]:
     told = told_nodes(old, present)
     fixed = _with_those_before(old, {*told, *present.steps, *present.expanding} - {END})
     found = list(_differing(old, new, sorted(fixed | (present.joins.keys() - {END}))))
+    found += _entries(old, new, sorted(fixed))
     found += _roots(old, new)
     for key in sorted(told & old.places.keys() & new.places.keys()):
         found += _edges(old, new, key)
@@ -98,6 +100,21 @@ def _differing(old: Wiring, new: Wiring, keys: Iterable[str]) -> Iterator[str]:
                 yield f"{_name(key)} is in the run already, and has changed: {'; '.join(map(str, changes))}"
 
 
+def _entries(old: Wiring, new: Wiring, keys: Iterable[str]) -> Iterator[str]:
+    """What has begun, and would have had to wait for something else. Ends of expands go by their count alone."""
+    before, after = _into(old), _into(new)
+    for key in keys:
+        if key.startswith(CLOSE) or key not in old.places or key not in new.places:
+            continue
+        if shape_changes(old.places[key].node, new.places[key].node):
+            continue  # that says it
+        was, would = before.get(key, set()), after.get(key, set())
+        for source in sorted({edge[0] for edge in would - was}):
+            yield f"{_name(key)} has begun and would have had to wait for {_name(source)} too"
+        for source in sorted({edge[0] for edge in was - would} - {edge[0] for edge in would - was}):
+            yield f"{_name(key)} has waited for {_name(source)}, and would not have"
+
+
 def _roots(old: Wiring, new: Wiring) -> Iterator[str]:
     for key in sorted(set(new.roots) - set(old.roots)):
         yield f"{_name(key)} would have to start with the run, which has begun"
@@ -115,6 +132,15 @@ def _out(place: Place) -> set[tuple[str, str, int]]:
     edges = {(edge.target, edge.kind.value, edge.arm) for edge in place.out}
     inside = [*place.closers, *([place.entry] if place.entry else [])]
     return edges | {(target, Kind.EXPAND.value, -1) for target in inside}
+
+
+def _into(wiring: Wiring) -> dict[str, set[tuple[str, str, int]]]:
+    """The same edges by their targets, each with its source."""
+    into: dict[str, set[tuple[str, str, int]]] = {}
+    for key, place in wiring.places.items():
+        for target, kind, arm in _out(place):
+            into.setdefault(target, set()).add((key, kind, arm))
+    return into
 
 
 def _targets(place: Place) -> set[str]:

@@ -12,7 +12,7 @@ from typing import cast
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.errors import PenstockError
+from penstock.errors import ArgumentError, PenstockError
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.desk import Desk, Mode, Origin, Trace
 from penstock.pipelines.plan import RunFacts
@@ -65,7 +65,12 @@ class RunView:
     def param(self, name: str) -> object:
         if self._params is None:
             self._params = cast("dict[str, object]", loads(self.args))
-        return self._params.get(name)
+        if name not in self._params:
+            # Never None instead: the run would go on, with what nobody has given it.
+            raise ArgumentError(
+                self.pipeline, "nothing is stored for this parameter. Revive the run with args=", name
+            )
+        return self._params[name]
 
 
 def views(desk: Desk, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DefinitionError, ReviveError
-from penstock.pipelines import chains, rerun, revive, steering
+from penstock.pipelines import binding, chains, rerun, revive, steering
 from penstock.pipelines.current import current
 from penstock.pipelines.origin import Traceable
+from penstock.pipelines.runs import wiring_for
 from penstock.pipelines.trigger import NewRun, is_written
 from penstock.values.ids import new_id
 
@@ -72,7 +73,8 @@ class Steerable(Traceable):
     ) -> Run:
         """A new run that keeps what this one has finished and does the rest again.
 
-        `args` replaces the run's arguments for what is still to be done; finished steps keep their outputs.
+        `args` replaces the run's arguments for what is still to be done; finished steps keep their outputs. They are
+        for the parameters of the definition that the new run has.
         `definition="current"` takes the app's definition of now: finished steps are kept where they, and all that
         they were made from, are not changed.
         """
@@ -127,7 +129,7 @@ class Steerable(Traceable):
     def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
         host, new = self._steered, new_id()
         host.prepare()
-        text = None if args is None else self._encoded(args)
+        text = None if args is None else self._encoded(args, keeps=not redefine)
         wanted = current(host, self._stands().pipeline) if redefine else None
 
         def write(tx: Transaction) -> None:
@@ -139,15 +141,23 @@ class Steerable(Traceable):
             host.inline([])
         return host.run(new)  # type: ignore[no-any-return]
 
-    def _encoded(self, args: Arguments) -> str:
-        pipeline = self._steered.find_pipeline(self._stands().pipeline)
+    def _encoded(self, args: Arguments, keeps: bool = False) -> str:
+        """New arguments; `keeps`: for the definition that the run has, else for the app's."""
+        standing = self._stands()
+        pipeline = self._steered.find_pipeline(standing.pipeline)
         if pipeline is None:
             raise DefinitionError(
                 f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"
             )
-        if isinstance(args, Mapping):
-            return str(pipeline.encode((), args))
-        return str(pipeline.encode(args, {}))
+        given: tuple[Sequence[Any], Mapping[str, Any]] = (
+            ((), args) if isinstance(args, Mapping) else (args, {})
+        )
+        if keeps:
+            desk = self._steered.engine.desk
+            own = self._database.read(lambda tx: wiring_for(desk, tx, standing.definition)).definition
+            if own.params != pipeline.definition.params:
+                return binding.of_revival(self.id, own, pipeline, *given)
+        return str(pipeline.encode(*given))
 
 
 class Following:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
-from penstock.pipelines import callbacks, followers, stopping, timers
+from penstock.pipelines import callbacks, expand, followers, stopping, timers
 from penstock.pipelines.desk import Desk
+from penstock.pipelines.paths import path_of
 from penstock.pipelines.runs import views
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
@@ -30,7 +31,7 @@ PAUSE = "UPDATE {runs} SET status = 'paused', paused_at = {now} WHERE id = :id"
 RESUME = "UPDATE {runs} SET status = 'running', paused_at = NULL WHERE id = :id"
 CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL AND mode <> 'cancelled'"
 PARKED = """
-SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+SELECT j.id, j.task, j.queue, j.priority, j.node, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
   AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) ORDER BY j.id LIMIT 500
 """
@@ -116,12 +117,15 @@ def resume(tx: Transaction, run: str) -> bool:
 
 def requeue(desk: Desk, tx: Transaction, run: str, after: str) -> None:
     """Give steps that were parked while the run was paused a place in the queue again. Two places are one too many,
-    and harmless: a claim takes the job once."""
+    and harmless: a claim takes the job once. Elements that are staged get theirs with the others, which is after this:
+    so those are looked for first."""
     tx.stage("requeue")
+    to_come = expand.to_come(desk, tx, run)
     steps = tx.rows(PARKED, run=run, after=after)
     rows = [
         {"job_id": job, "task": task, "queue": queue, "tier": tier_of(priority)}
-        for job, task, queue, priority in steps
+        for job, task, queue, priority, node, path in steps
+        if not to_come(str(node), path_of(path or ""))
     ]
     tx.insert("availabilities", rows)
     for queue, tier in sorted({(str(row["queue"]), int(str(row["tier"]))) for row in rows}):

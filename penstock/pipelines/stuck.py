@@ -2,8 +2,9 @@
 
 By design there are none: whatever follows from a step is written with its result. This is for what design does not
 cover: rows restored from a backup, deleted by hand, or lost to a bug. Two things are looked for. A step that is
-available but has no place in the queue, in a run that is not paused, gets one. A run all of whose steps have ended,
-with no expand under way and no timer of its own, is ended with the status that its failures give it.
+available but has no place in the queue, in a run that is not paused and has no large expand under way (its elements
+are staged without places), gets one. A run all of whose steps have ended, with no expand under way and no timer of its
+own, is ended with the status that its failures give it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ LOST = """
 SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available'
   AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id)
-  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) LIMIT 500
+  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id)
+  AND NOT EXISTS (SELECT 1 FROM {advancements} x WHERE x.run_id = j.run_id) LIMIT 500
 """
 PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
 LOCK = "SELECT id FROM {runs} WHERE id = :id {lock}"

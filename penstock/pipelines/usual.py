@@ -92,7 +92,7 @@ class _Known:
         self._output = loads(ended.output) if ended.output is not None else None
 
     def param(self, name: str) -> object:
-        return cast("Mapping[str, object]", loads(self._args)).get(name)
+        return cast("Mapping[str, object]", loads(self._args))[name]
 
     def output(self, node: str, path: Path) -> object:
         return self._output

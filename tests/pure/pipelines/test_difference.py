@@ -69,3 +69,15 @@ def test_a_reminder_is_told_and_is_not_what_a_step_is() -> None:
     (change,) = compare(one, two).changed
     assert str(change) == "go (reminder: none → tests.tell every 60 s)"
     assert shape_changes(one.by_key["go"], two.by_key["go"]) == ()
+
+
+def test_what_only_looks_alike_is_told_apart() -> None:
+    """A parameter may be called like a step, and a step like a number; else both are told by their names alone."""
+    seven = A.options(key="7")
+    lines = told(lambda a: B(a), lambda a: B(A(a)))
+    assert "~ b (arguments: (parameter a) → (output of a))" in lines
+    assert "~ c (arguments: (7) → (output of 7))" in told(
+        lambda p: [seven(p), C(7)], lambda p: [None, C(seven(p))]
+    )
+    assert "~ result: parameter a → output of a" in told(lambda a: [A(1), a][1], lambda _a: A(1))
+    assert "~ b (arguments: (a) → (a, p))" in told(lambda p: B(A(p)), lambda p: B(A(p), p))

@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from penstock.pipelines.definition import Definition
-from penstock.pipelines.graph import barrier, first, switch
+from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.pipelines.moving import Present, obstacles, stable_nodes, told_nodes
 from penstock.pipelines.plan import begin
 from penstock.pipelines.validate import check
@@ -114,6 +114,31 @@ def test_inside_an_expand_what_no_element_has_reached_may_change() -> None:
     begun = after(lambda p: C(B.map(A(p)).collect()), "a")
     told = in_the_way(begun, lambda p: C(D(B.map(A(p))).collect()))
     assert "@expand.b has ended and would have to lead to @collect.d too" in told
+
+
+def test_an_expand_that_is_open_has_waited_for_all_it_will_ever_wait_for() -> None:
+    def old(p: Any) -> Any:
+        late = C(wait_for("go"))
+        B.map(A(p))
+        return late
+
+    def more(p: Any) -> Any:
+        late = C(wait_for("go"))
+        D(B.map(A(p)), late)
+        return late
+
+    told = in_the_way(after(old, "a"), more)
+    assert "@expand.b has begun and would have had to wait for step 'c' too" in told
+    assert in_the_way(after(old), more) == [], "nobody has opened it yet"
+    told = in_the_way(after(more, "a", "go", "c"), old)
+    assert "@expand.b has waited for step 'c', and would not have" in told
+
+
+def test_a_parameter_is_not_a_step_of_the_same_name() -> None:
+    old = after(lambda p: [B(p), C(wait_for("go"))], "b")
+    told = in_the_way(old, lambda p: [B(A.options(key="p")(p)), C(wait_for("go"))])
+    changed = "step 'b' is in the run already, and has changed"
+    assert f"{changed}: arguments: (parameter p) → (output of p)" in told
 
 
 def test_options_may_change_for_what_is_there() -> None:

@@ -117,6 +117,26 @@ def test_waits_barriers_and_children_are_the_same_in_both_spellings() -> None:
     assert graph(waiting) == fluent.definition
 
 
+def test_a_barrier_before_a_divert_counts_behind_an_arm_without_steps() -> None:
+    def passed_by(days: int) -> Any:
+        found = QUERY(days)
+        a, b = FETCH_A(found), FETCH_B(found)
+        passed = barrier(a, b)
+        load, update = LOAD.options(after=[passed]), UPDATE.options(after=[passed])
+        return MERGE([update(switch(each, {"x": load}, otherwise=None)) for each in (a, b)])
+
+    fluent = (
+        app_flow("passed_by")
+        .start(QUERY)
+        .divide(FETCH_A, FETCH_B)
+        .barrier()
+        .divert({"x": LOAD}, otherwise=None)
+        .converge(UPDATE)
+        .combine(MERGE)
+    )
+    assert graph(passed_by) == fluent.definition
+
+
 def test_an_open_expand_in_the_fluent_spelling_ends_with_all_elements() -> None:
     def all_elements(days: int) -> Any:
         return LOAD.map(QUERY(days)).collect()
@@ -161,6 +181,23 @@ def test_step_options_are_kept_and_are_part_of_the_identity() -> None:
     assert options.on_failure == "optional"
     assert options.job == {"queue": "mail", "priority": 3, "timeout": 9.0, "retries": {"max": 2}}
     assert graph(one).hash != graph(lambda days: QUERY(days)).hash
+
+
+def test_a_step_that_another_stands_in_for_is_the_same_by_key_and_by_handle() -> None:
+    def ordered(by_key: bool) -> Any:
+        def found(days: int) -> Any:
+            fallback = LOAD.options(key="other", on_failure=UPDATE.options(after=["main", "other"]))
+            main = QUERY.options(key="main", on_failure=fallback)(days)
+            return [main, REPORT.options(after=["main" if by_key else main])(1)]
+
+        return graph(found)
+
+    assert ordered(by_key=True) == ordered(by_key=False)
+    nodes = ordered(by_key=True).by_key
+    assert nodes["report"].after == ("@merge.main",)
+    assert nodes["update_user"].after == ("main", "other"), (
+        "what stands in for a step does not wait for itself"
+    )
 
 
 def test_constants_parameters_and_handles_mix() -> None:

@@ -183,6 +183,32 @@ def test_the_deadline_is_that_of_the_new_definition(versions: Versions) -> None:
     assert (first.status, second.status) == ("halted", "running")
 
 
+def test_an_open_expand_is_not_given_anything_more_to_wait_for(versions: Versions) -> None:
+    """Its elements would be told of what has not happened, and the run would end before it has."""
+
+    def described(t: Any, x: Any, more: bool) -> Any:
+        late = t.b(wait_for("go"))
+        item = t.a.map(t.many(x))
+        if more:
+            t.c(item, late)
+        return late
+
+    old = versions(partial(described, more=False))
+    new = versions(partial(described, more=True))
+    run, fresh = old.trigger(2), old.trigger(2)
+    assert seen_by(new, fresh).migrate() is True, "nothing is open yet"
+    drain(old.host, limit=2)
+    with pytest.raises(
+        DefinitionsDiffer, match="@expand.a has begun and would have had to wait for step 'b' too"
+    ):
+        seen_by(new, run).migrate()
+    for each in (run, fresh):
+        each.signal("go", 1)
+    drain(new.host)
+    assert (run.result(1), fresh.result(1)) == ("b(1)", "b(1)")
+    assert [call for call in versions.calls if call[0] == "c"] == [("c", "a(0)"), ("c", "a(1)")]
+
+
 @pytest.mark.parametrize("turns", [1, 2, 4])
 def test_a_large_expand_under_way_is_moved_at_any_chunk(versions: Versions, turns: int) -> None:
     small = {"inline_fanout": 2}
