@@ -102,7 +102,7 @@ class Application:
             as_ever = usual.is_usual(step) and run.mode is RunMode.RUNNING
             plan = self.desk.plans.get((run.definition, step.node)) if as_ever else None
             if plan is None:
-                end = StepEnded(step.node, path, step.status, step.reason, stops)
+                end = StepEnded(step.node, path, step.status, step.reason, stops, step.kept)
                 plan = self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end)
                 if as_ever:
                     usual.learn(self.desk, run, step.node, plan)

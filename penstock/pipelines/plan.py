@@ -53,7 +53,8 @@ def advance(wiring: Wiring, facts: RunFacts, ended: StepEnded) -> Plan:
         token = Token.BLOCKED
     elif ended.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         strategy = strategy_of(wiring.definition, place.node)
-        token = cascade.fail(ended.node, ended.path, strategy, ended.reason or Reason.RETRIES_EXHAUSTED)
+        reason = ended.reason or Reason.RETRIES_EXHAUSTED
+        token = cascade.fail(ended.node, ended.path, strategy, reason, kept=ended.kept)
     elif ended.stops_run:
         cascade.stop()
     cascade.release(place, ended.path, token)

@@ -139,7 +139,7 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
         if known is None:
             left.append(claim)
         elif outcome is not None:
-            kept.append(Attempt(claim, outcome))
+            kept.append(Attempt(claim, outcome, kept=True))
         else:
             left.append(claim._replace(origin_id=known.first))
     if kept:
@@ -163,15 +163,17 @@ def _outcome(
 ) -> Outcome | None:
     """What the step comes to without being run; None: it is to be run."""
     if known.succeeded is not None and known.succeeded in outputs:
-        return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded])
+        # Who has stopped the run has done so as well: what it said was the run's value, not only its own.
+        reason = Reason.RUN_STOPPED if known.stopped else None
+        return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded], reason=reason)
     if known.failed is None or claim.node == run.only:
         return None
     if run.only is None and not _taken_over(desk, tx, run, claim):
         return None
-    job, reason = known.failed
+    job, why = known.failed
     error = tx.row(LAST_ERROR, id=job)
     failure = Failure.note(*error) if error is not None else None
-    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(reason) if reason else None)
+    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(why) if why else None)
 
 
 def _before(
