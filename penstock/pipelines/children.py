@@ -3,6 +3,9 @@
 In a revived run, a step whose child run did not succeed has that child revived: with its own definition, signals and
 context, so that what it had finished is kept as well, to any depth. If the run was revived with the app's definition,
 so is the child.
+
+A child may have been revived by itself, before: then it is the last of its revivals that is continued, so that what was
+finished there is kept too. While that one is still under way nobody can say what it will have finished: the step fails.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.database.transaction import Transaction
-from penstock.errors import PenstockError
-from penstock.pipelines import lineage
+from penstock.errors import PenstockError, ReviveError
+from penstock.pipelines import lineage, revivals
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
 from penstock.pipelines.revive import inherit
@@ -29,13 +32,12 @@ UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, token = NU
   finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
-WRONG = Reason.ARGUMENTS_INVALID
 
 
 def prepare(
     desk: Desk, tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]
 ) -> tuple[list[NewRun], list[Attempt]]:
-    """The runs to open for these steps, and the steps whose arguments do not fit."""
+    """The runs to open for these steps, and the steps for which there can be none: their arguments do not fit."""
     earlier = _earlier(desk, tx, found, claims)
     news: list[NewRun] = []
     wrong: list[Attempt] = []
@@ -46,36 +48,59 @@ def prepare(
             if claim.fault is not None:
                 raise claim.fault
             text = pipeline.encode_raw(args, kwargs)
-        except PenstockError as error:
-            wrong.append(
-                Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=WRONG))
+            new = NewRun(
+                new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id
             )
-            continue
-        new = NewRun(new_id(), pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id)
-        before = earlier.get(claim.job_id)
-        news.append(new if before is None else _revived(desk, tx, found[str(claim.run_id)], new, before))
+            before = earlier.get(claim.job_id)
+            news.append(new if before is None else _revived(desk, tx, found[str(claim.run_id)], new, before))
+        except PenstockError as error:
+            reason = Reason.CHILD_RUN_FAILED if isinstance(error, ReviveError) else Reason.ARGUMENTS_INVALID
+            wrong.append(
+                Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=reason))
+            )
     return news, wrong
 
 
 def fail(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     """Children that cannot be opened with what they are given."""
     record(tx, attempts, None)
-    tx.run(FAIL, reason=WRONG.value, ids=sorted([attempt.claim.job_id for attempt in attempts]))
+    groups: dict[str, list[str]] = {}
+    for attempt in attempts:
+        groups.setdefault(str(attempt.outcome.reason), []).append(attempt.claim.job_id)
+    for reason, ids in sorted(groups.items()):
+        tx.run(FAIL, reason=reason, ids=sorted(ids))
 
 
 def ended(attempt: Attempt) -> Ended:
     claim, error = attempt.claim, str(attempt.outcome.failure)
     place = (claim.job_id, str(claim.run_id), str(claim.node), claim.path or "")
-    return Ended(*place, JobStatus.FAILED, WRONG, None, error)
+    return Ended(*place, JobStatus.FAILED, attempt.outcome.reason, None, error)
 
 
-def _revived(desk: Desk, tx: Transaction, found: RunView, new: NewRun, old: Child) -> NewRun:
+def _revived(desk: Desk, tx: Transaction, found: RunView, new: NewRun, child: Child) -> NewRun:
+    old = _last(tx, new, child)
     # Nobody can say whether a child's context is wanted; what it keeps may have written what the rest reads.
     inherit(tx, old.id, new.id, context=True)
     if found.redefined:
         return new._replace(revived_from=old.id, redefined=True)
     definition = wiring_for(desk, tx, old.definition).definition
     return new._replace(definition=definition, revived_from=old.id)
+
+
+def _last(tx: Transaction, new: NewRun, child: Child) -> Child:
+    """The run to continue, the child or the last of its revivals; now it is continued by the new one."""
+    pipeline = new.definition.name
+    known = revivals.newest(tx, pipeline, child.id)
+    old = child if known is None else Child(known.id, known.definition)
+    open_one = old.id if known is not None and not known.status.terminal else None
+    if open_one is None:
+        holder = revivals.take(tx, pipeline, old.id, new.id)
+        open_one = holder if holder != new.id else None
+    if open_one is not None:
+        raise ReviveError(
+            f"its run {child.id} was revived by itself, as {open_one}: revive this run again when that has ended"
+        )
+    return old
 
 
 def _earlier(
