@@ -19,7 +19,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
 from penstock.pipelines.revive import inherit
 from penstock.pipelines.runs import RunView, wiring_for
-from penstock.pipelines.trigger import NewRun
+from penstock.pipelines.trigger import NewRun, is_written
 from penstock.queue.jobs import Attempt, Claim, Ended
 from penstock.queue.settle import record
 from penstock.values.failure import Failure
@@ -95,7 +95,8 @@ def _last(tx: Transaction, new: NewRun, child: Child) -> Child:
     open_one = old.id if known is not None and not known.status.terminal else None
     if open_one is None:
         holder = revivals.take(tx, pipeline, old.id, new.id)
-        open_one = holder if holder != new.id else None
+        # One that was pruned is in nobody's way, and has nothing left that could be kept.
+        open_one = holder if holder != new.id and is_written(tx, holder) else None
     if open_one is not None:
         raise ReviveError(
             f"its run {child.id} was revived by itself, as {open_one}: revive this run again when that has ended"

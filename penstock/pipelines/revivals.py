@@ -27,7 +27,7 @@ class Revival(NamedTuple):
 
 def take(tx: Transaction, pipeline: str, old: str, new: str) -> str:
     """The run that continues the old one: the new one, if there is none yet."""
-    key = _key(old)
+    key = key_of(old)
     tx.insert("run_keys", [{"pipeline": pipeline, "run_key": key, "run_id": new}], ignore_duplicates=True)
     holder = tx.row(HOLDER, pipeline=pipeline, key=key)
     return new if holder is None else str(holder[0])
@@ -36,11 +36,12 @@ def take(tx: Transaction, pipeline: str, old: str, new: str) -> str:
 def newest(tx: Transaction, pipeline: str, run: str) -> Revival | None:
     """The last of those by which a run was continued; None: nobody has revived it."""
     found: Revival | None = None
-    while (row := tx.row(NEWEST, pipeline=pipeline, key=_key(run))) is not None:
+    while (row := tx.row(NEWEST, pipeline=pipeline, key=key_of(run))) is not None:
         run = str(row[0])
         found = Revival(run, str(row[1]), RunStatus(row[2]))
     return found
 
 
-def _key(run: str) -> str:
+def key_of(run: str) -> str:
+    """The key that the run which continues this one has taken."""
     return f"@revived:{run}"

@@ -45,7 +45,7 @@ class Nested:
         def outer(items: list[int]) -> Any:
             return [middle(items), costly(9)]
 
-        self.outer = outer
+        self.middle, self.outer = middle, outer
 
     def note(self, call: str) -> None:
         self.calls.append(call)
@@ -235,3 +235,24 @@ def test_while_the_revival_of_a_child_is_under_way_its_parents_step_fails_and_sa
     drain(app)
     assert once_more.result(0) == [32, 90]
     assert nested.calls.count("fragile") == 2
+
+
+def test_a_revival_of_a_child_that_was_pruned_is_in_nobodys_way(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.middle.trigger([1, 2])
+    drain(app)
+    (child,) = app.runs(pipeline="inner")
+    nested.broken = False
+    child.revive(duplicate_context=True)
+    drain(app)
+    again = run.revive()
+    again.pause()
+    with travel(app, 30 * 86_400):
+        app.engine.chores.prune()
+        assert app.runs(pipeline="inner") == [child]
+        again.resume()
+        drain(app)
+        assert again.result(0) == 32
+        app.engine.chores.prune(0)
+        left = app.database.in_transaction(lambda tx: tx.rows("SELECT run_key FROM {run_keys}"))
+        assert list(left) == [], "nor is anything left of who has revived whom"
