@@ -79,6 +79,14 @@ def before(desk: Desk, tx: Transaction, run: RunView, places: Iterable[Place]) -
     return {place: known for place in wanted if (known := history.made(place)) is not None}
 
 
+def keeps_failure(desk: Desk, tx: Transaction, run: RunView, place: Place) -> bool:
+    """It failed before, and is none of what this run was revived for."""
+    if run.only is None or run.only == place[0]:
+        return False
+    known = before(desk, tx, run, [place]).get(place)
+    return known is not None and known.failed is not None
+
+
 def children(desk: Desk, tx: Transaction, run: RunView, places: Iterable[Place]) -> dict[Place, Child]:
     """The child runs that steps at these places had, each in the nearest run that had one."""
     wanted = set(places)

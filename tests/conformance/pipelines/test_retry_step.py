@@ -223,6 +223,27 @@ def test_a_wait_whose_failure_is_kept_halts_nothing(app: Penstock) -> None:
         assert again.reasons == ["wait_timed_out"]
 
 
+def test_an_expand_that_failed_and_fails_again_halts_nothing(app: Penstock) -> None:
+    parts = Parts(app, "made")
+    a_number, begin, made = (parts.task(name) for name in ("a_number", "begin", "made"))
+
+    @app.pipeline(name="beside_an_expand")
+    def beside_an_expand() -> Any:
+        wrong = begin.options(key="each").map(a_number(wait_for("go"))).collect()
+        return [wrong, made.options(on_failure="continue")(begin(1))]
+
+    run = beside_an_expand.trigger()
+    drain(app)
+    run.signal("go", 1)
+    drain(app)
+    assert (run.status, statuses(run)["made"]) == ("halted", "failed")
+    parts.mended()
+    again = run.retry_step("made")
+    drain(app)
+    assert parts.calls == ["made begin(1)"]
+    assert (again.status, again.reasons) == ("halted", ["transition_invalid"])
+
+
 def test_a_step_that_has_stopped_the_run_stops_the_revived_one(app: Penstock) -> None:
     parts = Parts(app, "made")
     made, after = parts.task("made"), parts.task("after")
