@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines import budget, expand, joins, runs, steps, usual
+from penstock.pipelines import budget, expand, joins, lineage, runs, steps, usual
 from penstock.pipelines.changes import (
     Ask,
     Contribution,
@@ -36,7 +36,7 @@ from penstock.pipelines.desk import Desk, Mode
 from penstock.pipelines.inputs import asked_value, inputs_of
 from penstock.pipelines.joins import Arrival, At
 from penstock.pipelines.measure import to_expand, to_match
-from penstock.pipelines.paths import path_of
+from penstock.pipelines.paths import path_of, path_text
 from penstock.pipelines.plan import advance, begin, fire, resolve
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.steps import NewStep
@@ -102,7 +102,7 @@ class Application:
             as_ever = usual.is_usual(step) and run.mode is RunMode.RUNNING
             plan = self.desk.plans.get((run.definition, step.node)) if as_ever else None
             if plan is None:
-                end = StepEnded(step.node, path, step.status, step.reason, stops)
+                end = StepEnded(step.node, path, step.status, step.reason, stops, step.kept)
                 plan = self.desk.troubles.planned(run.id, advance, run.wiring, run.facts, end)
                 if as_ever:
                     usual.learn(self.desk, run, step.node, plan)
@@ -233,13 +233,14 @@ class Application:
         fetch(self.desk, self.tx, self.values, wanted)
         budget.look(self.tx, [run for run, _ in asks])
         for run, ask in asks:
-            self.take(run, *self.desk.troubles.planned(run.id, self._resolved, run, ask))
+            kept = lineage.keeps_failure(self.desk, self.tx, run, (ask.node, path_text(ask.path)))
+            self.take(run, *self.desk.troubles.planned(run.id, self._resolved, run, ask, kept))
 
-    def _resolved(self, run: RunView, ask: Ask) -> tuple[Plan, object]:
+    def _resolved(self, run: RunView, ask: Ask, kept: bool) -> tuple[Plan, object]:
         value = asked_value(run.wiring, ask.node, ask.path, self.values.of(run))
         switch = run.wiring.places[ask.node].node.kind is Kind.SWITCH
         measure = to_match(value) if switch else to_expand(value)
-        return resolve(run.wiring, run.facts, ask, measure), value
+        return resolve(run.wiring, run.facts, ask, measure, kept), value
 
     def _join(self, key: tuple[str, int, str]) -> None:
         arrivals = self._arrivals.pop(key)

@@ -125,11 +125,13 @@ class Cascade:
             else:
                 self.skip(closer, path, token)
 
-    def fail(self, key: str, path: Path, strategy: Strategy, reason: Reason, detail: str = "") -> Token:
-        """A node has failed; what those behind it are told."""
+    def fail(
+        self, key: str, path: Path, strategy: Strategy, reason: Reason, detail: str = "", kept: bool = False
+    ) -> Token:
+        """A node has failed; what those behind it are told. Halting is for new failures: one that is kept counts."""
         node = self.wiring.places[key].node
         self._failures.append(Failed(node, path, strategy, reason, detail))
-        if strategy is Strategy.HALT and self.mode is RunMode.RUNNING:
+        if strategy is Strategy.HALT and self.mode is RunMode.RUNNING and not kept:
             self.mode = RunMode.HALTED
         return Token.EMPTY if strategy in (Strategy.IGNORE, Strategy.OPTIONAL) else Token.BLOCKED
 

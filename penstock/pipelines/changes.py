@@ -22,13 +22,17 @@ class RunMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """A step has reached its end. `stops_run`: it called `stop_run()` and succeeded."""
+    """A step has reached its end. `stops_run`: it called `stop_run()` and succeeded.
+
+    `kept`: it failed in a run that this one was revived from, and is not done again.
+    """
 
     node: str
     path: Path
     status: JobStatus
     reason: Reason | None = None
     stops_run: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

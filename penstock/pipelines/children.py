@@ -3,22 +3,23 @@
 In a revived run, a step whose child run did not succeed has that child revived: with its own definition, signals and
 context, so that what it had finished is kept as well, to any depth. If the run was revived with the app's definition,
 so is the child.
+
+A child may have been revived by itself, before: then it is the last of its revivals that is continued, so that what was
+finished there is kept too. While that one is still under way nobody can say what it will have finished: the step fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from penstock.database.transaction import Transaction
-from penstock.errors import PenstockError
-from penstock.pipelines import binding, lineage
-from penstock.pipelines.definition import Definition
+from penstock.errors import PenstockError, ReviveError
+from penstock.pipelines import binding, lineage, revivals
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
 from penstock.pipelines.revive import inherit
 from penstock.pipelines.runs import RunView, wiring_for
-from penstock.pipelines.trigger import NewRun
+from penstock.pipelines.trigger import NewRun, is_written
 from penstock.queue.jobs import Attempt, Claim, Ended
 from penstock.queue.settle import record
 from penstock.values.failure import Failure
@@ -32,67 +33,93 @@ UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, token = NU
 WHERE job_id {among:ids:uuid}
 """
 GIVEN = "SELECT args FROM {runs} WHERE id = :id"
-WRONG = Reason.ARGUMENTS_INVALID
 
 
 def prepare(
     desk: Desk, tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]
 ) -> tuple[list[NewRun], list[Attempt]]:
-    """The runs to open for these steps, and the steps whose arguments do not fit."""
+    """The runs to open for these steps, and the steps for which there can be none: their arguments do not fit."""
     earlier = _earlier(desk, tx, found, claims)
     news: list[NewRun] = []
     wrong: list[Attempt] = []
     for claim in claims:
-        pipeline = desk.host.find_pipeline(claim.task)
-        before, view = earlier.get(claim.job_id), found[str(claim.run_id)]
-        kept = None if before is None or view.redefined else _definition(desk, tx, before)
         try:
-            text = _arguments(tx, pipeline, claim, kept, before)
+            if claim.fault is not None:
+                raise claim.fault
+            before = earlier.get(claim.job_id)
+            new = _new(desk, claim) if before is None else _revived(desk, tx, found, claim, before)
+            news.append(new._replace(parent_run=claim.run_id, parent_job=claim.job_id))
         except PenstockError as error:
+            reason = Reason.CHILD_RUN_FAILED if isinstance(error, ReviveError) else Reason.ARGUMENTS_INVALID
             wrong.append(
-                Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=WRONG))
+                Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=reason))
             )
-            continue
-        new = NewRun(
-            new_id(), kept or pipeline.definition, text, parent_run=claim.run_id, parent_job=claim.job_id
-        )
-        news.append(new if before is None else _revived(tx, view, new, before))
     return news, wrong
 
 
 def fail(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     """Children that cannot be opened with what they are given."""
     record(tx, attempts, None)
-    tx.run(FAIL, reason=WRONG.value, ids=sorted([attempt.claim.job_id for attempt in attempts]))
+    groups: dict[str, list[str]] = {}
+    for attempt in attempts:
+        groups.setdefault(str(attempt.outcome.reason), []).append(attempt.claim.job_id)
+    for reason, ids in sorted(groups.items()):
+        tx.run(FAIL, reason=reason, ids=sorted(ids))
 
 
 def ended(attempt: Attempt) -> Ended:
     claim, error = attempt.claim, str(attempt.outcome.failure)
     place = (claim.job_id, str(claim.run_id), str(claim.node), claim.path or "")
-    return Ended(*place, JobStatus.FAILED, WRONG, None, error)
+    return Ended(*place, JobStatus.FAILED, attempt.outcome.reason, None, error)
 
 
-def _revived(tx: Transaction, found: RunView, new: NewRun, old: Child) -> NewRun:
+def _new(desk: Desk, claim: Claim) -> NewRun:
+    pipeline = desk.host.find_pipeline(claim.task)
+    args, kwargs = claim.call or ((), {})
+    return NewRun(new_id(), pipeline.definition, pipeline.encode_raw(args, kwargs))
+
+
+def _revived(desk: Desk, tx: Transaction, found: Mapping[str, RunView], claim: Claim, child: Child) -> NewRun:
+    old = _newest(tx, claim.task, child)
+    if found[str(claim.run_id)].redefined:
+        new = _new(desk, claim)._replace(redefined=True)
+    else:
+        new = _same_again(desk, tx, claim, old)
+    holder = revivals.take(tx, claim.task, old.id, new.id)
+    # One that was pruned is in nobody's way, and has nothing left that could be kept.
+    if holder != new.id and is_written(tx, holder):
+        raise _elsewhere(child, holder)
     # Nobody can say whether a child's context is wanted; what it keeps may have written what the rest reads.
     inherit(tx, old.id, new.id, context=True)
-    return new._replace(revived_from=old.id, redefined=found.redefined)
+    return new._replace(revived_from=old.id)
 
 
-def _definition(desk: Desk, tx: Transaction, old: Child) -> Definition:
-    return wiring_for(desk, tx, old.definition).definition
+def _newest(tx: Transaction, pipeline: str, child: Child) -> Child:
+    """The run to continue: the child, or the last of its revivals."""
+    known = revivals.newest(tx, pipeline, child.id)
+    if known is None:
+        return child
+    if not known.status.terminal:
+        raise _elsewhere(child, known.id)
+    return Child(known.id, known.definition)
 
 
-def _arguments(
-    tx: Transaction, pipeline: Any, claim: Claim, kept: Definition | None, before: Child | None
-) -> str:
-    """The arguments of the child, under the names that its definition has for them."""
-    if claim.fault is not None:
-        raise claim.fault
+def _elsewhere(child: Child, run: str) -> ReviveError:
+    return ReviveError(
+        f"its run {child.id} was revived by itself, as {run}: revive this run again when that has ended"
+    )
+
+
+def _same_again(desk: Desk, tx: Transaction, claim: Claim, old: Child) -> NewRun:
+    """With the definition it had, and what it is given now under the names that this has for it."""
+    pipeline = desk.host.find_pipeline(claim.task)
+    kept = wiring_for(desk, tx, old.definition).definition
+    if kept.params == pipeline.definition.params:
+        return _new(desk, claim)._replace(definition=kept)
     args, kwargs = claim.call or ((), {})
-    if kept is None or before is None or kept.params == pipeline.definition.params:
-        return str(pipeline.encode_raw(args, kwargs))
-    given = tx.row(GIVEN, id=before.id)
-    return binding.of_step(kept, pipeline, args, kwargs, str(given[0]) if given is not None else "{}")
+    given = tx.row(GIVEN, id=old.id)
+    before = str(given[0]) if given is not None else "{}"
+    return NewRun(new_id(), kept, binding.of_step(kept, pipeline, args, kwargs, before))
 
 
 def _earlier(

@@ -137,6 +137,8 @@ class Desk:
         self.stored: set[str] = set()
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
+        self.dependants: dict[tuple[str, str], Mapping[str, int]] = {}
+        """What depends on a step that was retried by itself, by definition and node (see `dependants`)."""
         self.plans: dict[tuple[str, str], Plan] = {}
         """What follows the usual end of a step, by definition and node (see `usual`)."""
         self.usual: dict[tuple[str, str], Usual] = {}

@@ -53,7 +53,8 @@ def advance(wiring: Wiring, facts: RunFacts, ended: StepEnded) -> Plan:
         token = Token.BLOCKED
     elif ended.status in (JobStatus.FAILED, JobStatus.CANCELLED):
         strategy = strategy_of(wiring.definition, place.node)
-        token = cascade.fail(ended.node, ended.path, strategy, ended.reason or Reason.RETRIES_EXHAUSTED)
+        reason = ended.reason or Reason.RETRIES_EXHAUSTED
+        token = cascade.fail(ended.node, ended.path, strategy, reason, kept=ended.kept)
     elif ended.stops_run:
         cascade.stop()
     cascade.release(place, ended.path, token)
@@ -67,16 +68,19 @@ def fire(wiring: Wiring, facts: RunFacts, join: FiredJoin) -> Plan:
     return cascade.plan()
 
 
-def resolve(wiring: Wiring, facts: RunFacts, ask: Ask, measure: Measure) -> Plan:
-    """What follows from the value a switch decides on, or an expand runs over."""
+def resolve(wiring: Wiring, facts: RunFacts, ask: Ask, measure: Measure, kept: bool = False) -> Plan:
+    """What follows from the value a switch decides on, or an expand runs over.
+
+    `kept`: that failed in an earlier run already, and it is not what was revived for (see `StepEnded`).
+    """
     cascade = Cascade(wiring, facts.mode)
     node = wiring.places[ask.node].node
     if facts.mode is not RunMode.RUNNING:
         cascade.skip(ask.node, ask.path, Token.BLOCKED)
     elif node.kind is Kind.SWITCH:
-        _choose(cascade, node, ask, measure)
+        _choose(cascade, node, ask, measure, kept)
     else:
-        _expand(cascade, node, ask, measure, facts)
+        _expand(cascade, node, ask, measure, facts, kept)
     return cascade.plan()
 
 
@@ -94,7 +98,7 @@ def strategy_of(definition: Definition, node: Node) -> Strategy:
     return definition.on_failure if node.kind.is_step else Strategy.HALT
 
 
-def _choose(cascade: Cascade, node: Node, ask: Ask, measure: Measure) -> None:
+def _choose(cascade: Cascade, node: Node, ask: Ask, measure: Measure, kept: bool) -> None:
     labels = list(node.arms)
     if measure.label in labels:
         cascade.choose(node.key, ask.path, labels.index(measure.label))
@@ -103,11 +107,11 @@ def _choose(cascade: Cascade, node: Node, ask: Ask, measure: Measure) -> None:
     else:
         known = ", ".join([str(label) for label in labels])
         detail = f"the value {measure.label[:200]!r} matches no arm of the switch; its arms are {known}"
-        cascade.fail(node.key, ask.path, Strategy.HALT, Reason.CONDITION_UNMATCHED, detail)
+        cascade.fail(node.key, ask.path, Strategy.HALT, Reason.CONDITION_UNMATCHED, detail, kept)
         cascade.pass_on(node.key, ask.path, Token.BLOCKED)
 
 
-def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: RunFacts) -> None:
+def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: RunFacts, kept: bool) -> None:
     problem: tuple[Reason, str] | None = None
     limits = (node.options.max_fanout, cascade.wiring.definition.max_fanout, facts.max_fanout)
     limit = next((one for one in limits if one is not None), None)
@@ -126,7 +130,7 @@ def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: Run
         cascade.open(node.key, ask.path, measure.width or 0)
         return
     strategy = strategy_of(cascade.wiring.definition, node)
-    if cascade.fail(node.key, ask.path, strategy, *problem) is Token.EMPTY:
+    if cascade.fail(node.key, ask.path, strategy, *problem, kept) is Token.EMPTY:
         cascade.open(node.key, ask.path, 0)
     else:
         cascade.pass_on(node.key, ask.path, Token.BLOCKED)

@@ -7,6 +7,7 @@ it, or from the run that it is a child of.
 from __future__ import annotations
 
 from penstock.database.transaction import Transaction
+from penstock.pipelines import revivals
 from penstock.queue.retention import REMOVALS
 
 BATCH = 1000
@@ -29,9 +30,8 @@ OF_A_RUN = (
     "DELETE FROM {advancements} WHERE run_id = :run",
     "DELETE FROM {runs} WHERE id = :run",
 )
-FORGET_KEY = (
-    "DELETE FROM {run_keys} WHERE pipeline = :pipeline AND run_id = :run AND run_key IN (:key, :revived)"
-)
+FORGET_KEY = "DELETE FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key AND run_id = :run"
+FORGET_REVIVAL = "DELETE FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key"
 
 
 def prune(tx: Transaction, age: float) -> tuple[int, bool]:
@@ -46,7 +46,9 @@ def prune(tx: Transaction, age: float) -> tuple[int, bool]:
         for removal in REMOVALS:
             tx.run(removal, ids=ids)
         return 0, True
-    tx.run(FORGET_KEY, pipeline=pipeline, run=run, key=key or "", revived=f"@revived:{run}")
+    if key is not None:
+        tx.run(FORGET_KEY, pipeline=pipeline, run=run, key=key)
+    tx.run(FORGET_REVIVAL, pipeline=pipeline, key=revivals.key_of(str(run)))
     for removal in OF_A_RUN:
         tx.run(removal, run=run)
     return 1, True

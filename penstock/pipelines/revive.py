@@ -21,7 +21,7 @@ from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ReviveError
-from penstock.pipelines import labels, lineage, reading, trigger
+from penstock.pipelines import labels, lineage, reading, revivals, trigger
 from penstock.pipelines.closing import follow
 from penstock.pipelines.current import Current
 from penstock.pipelines.desk import Desk
@@ -39,7 +39,6 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, Reason, RunStatus
 
 LOCK = "SELECT status FROM {runs} WHERE id = :id {lock}"
-REVIVED = "SELECT run_id FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key"
 COPY_SIGNALS = """
 INSERT INTO {signals} (run_id, name, value, signalled_at)
 SELECT :new, name, value, signalled_at FROM {signals} WHERE run_id = :old
@@ -81,13 +80,11 @@ def revive(
         raise ReviveError(f"there is no run {old}; it may have been pruned")
     if standing.status not in (RunStatus.HALTED, RunStatus.FAILED):
         raise ReviveError(f"run {old} is {standing.status}: only a halted or failed run can be revived")
-    key = f"@revived:{old}"
-    known = tx.row(REVIVED, pipeline=standing.pipeline, key=key)
-    if known is not None and known[0] != new:
-        raise ReviveError(f"run {old} was revived already: go on with run {known[0]}")
     if only is not None:
         _check_failed(tx, old, only)
-    tx.insert("run_keys", [{"pipeline": standing.pipeline, "run_key": key, "run_id": new}])
+    holder = revivals.take(tx, standing.pipeline, old, new)
+    if holder != new:
+        raise ReviveError(f"run {old} was revived already: go on with run {holder}")
     inherit(tx, old, new, duplicate_context)
     labels.copy(tx, old, new)
     definition = wiring_for(desk, tx, standing.definition).definition if current is None else current[0]
@@ -139,7 +136,7 @@ def keep(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequenc
         if known is None:
             left.append(claim)
         elif outcome is not None:
-            kept.append(Attempt(claim, outcome))
+            kept.append(Attempt(claim, outcome, kept=True))
         else:
             left.append(claim._replace(origin_id=known.first))
     if kept:
@@ -163,15 +160,17 @@ def _outcome(
 ) -> Outcome | None:
     """What the step comes to without being run; None: it is to be run."""
     if known.succeeded is not None and known.succeeded in outputs:
-        return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded])
+        # Who has stopped the run has done so as well: what it said was the run's value, not only its own.
+        reason = Reason.RUN_STOPPED if known.stopped else None
+        return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded], reason=reason)
     if known.failed is None or claim.node == run.only:
         return None
     if run.only is None and not _taken_over(desk, tx, run, claim):
         return None
-    job, reason = known.failed
+    job, why = known.failed
     error = tx.row(LAST_ERROR, id=job)
     failure = Failure.note(*error) if error is not None else None
-    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(reason) if reason else None)
+    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason(why) if why else None)
 
 
 def _before(

@@ -92,7 +92,8 @@ def _over_before(application: Application, run: RunView, steps: Sequence[NewStep
         elif known.failed is not None and run.only not in (None, place[0]):
             reason = Reason(known.failed[1]) if known.failed[1] else None
             error = tx.row(LAST_ERROR, id=known.failed[0])
-            over[job] = Conclusion(JobStatus.FAILED, None, reason, error[1] if error is not None else None)
+            said = error[1] if error is not None else None
+            over[job] = Conclusion(JobStatus.FAILED, None, reason, said, kept=True)
     return over
 
 

@@ -36,6 +36,8 @@ class Conclusion(NamedTuple):
     output: str | None = None
     reason: Reason | None = None
     error: str | None = None
+    kept: bool = False
+    """So it has ended in an earlier run."""
 
 
 def conclude(tx: Transaction, conclusions: Mapping[str, Conclusion]) -> list[Ended]:
@@ -50,7 +52,8 @@ def conclude(tx: Transaction, conclusions: Mapping[str, Conclusion]) -> list[End
     for id, run, node, path, created in tx.rows(PLACES, ids=sorted(generations)):
         how = conclusions[id]
         groups[how.status, how.reason].append(id)
-        ended.append(Ended(id, run, node, path or "", how.status, how.reason, how.output, how.error))
+        end = Ended(id, run, node, path or "", how.status, how.reason, how.output, how.error, kept=how.kept)
+        ended.append(end)
         attempts.append(
             {
                 "job_id": id,

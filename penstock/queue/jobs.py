@@ -127,6 +127,8 @@ class Attempt(NamedTuple):
     ended_ago: int = 0
     began: bool = True
     """False: the claim is given back without its handler ever having run, which is no attempt."""
+    kept: bool = False
+    """What it came to was decided in an earlier run."""
 
 
 class Ended(NamedTuple):
@@ -144,6 +146,8 @@ class Ended(NamedTuple):
     """The mode of its run, whether that is paused, and its definition, where the settle has seen it on its way."""
     paused: bool = False
     definition: str = ""
+    kept: bool = False
+    """Nothing has happened now: it is as it was in the run that this one was revived from."""
 
 
 @dataclass(slots=True)

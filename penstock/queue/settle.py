@@ -285,4 +285,5 @@ def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) ->
         mode,
         paused,
         definition,
+        attempt.kept,
     )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import penstock
 from penstock import Penstock, wait_for
+from penstock.errors import ReviveError
 from penstock.testing import drain, travel
 
 
@@ -42,7 +45,7 @@ class Nested:
         def outer(items: list[int]) -> Any:
             return [middle(items), costly(9)]
 
-        self.outer = outer
+        self.middle, self.outer = middle, outer
 
     def note(self, call: str) -> None:
         self.calls.append(call)
@@ -183,3 +186,73 @@ def test_a_wait_that_failed_is_waited_for_again_or_stays_failed_when_another_ste
         again.signal("answer", "yes")
         drain(app)
         assert {step.key: step.output for step in again.steps()} == {"maybe": None, "answer": "yes"}
+
+
+def test_a_child_that_was_revived_by_itself_is_continued_from_there(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    drain(app)
+    (child,) = app.runs(pipeline="inner")
+    nested.broken = False
+    mended = child.revive(duplicate_context=True)
+    drain(app)
+    assert mended.result(0) == 32
+    nested.calls.clear()
+    again = run.revive()
+    drain(app)
+    assert again.result(0) == [32, 90]
+    assert nested.calls == [], "all of it was finished"
+    assert app.runs(pipeline="inner")[0].revived_from == mended
+
+
+def test_a_child_that_was_revived_with_its_parent_is_not_revived_once_more(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    drain(app)
+    (child,) = app.runs(pipeline="inner")
+    run.revive()
+    drain(app)
+    with pytest.raises(ReviveError, match=app.runs(pipeline="inner")[0].id):
+        child.revive()
+
+
+def test_while_the_revival_of_a_child_is_under_way_its_parents_step_fails_and_says_so(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.outer.trigger([1, 2])
+    drain(app)
+    (child,) = app.runs(pipeline="inner")
+    nested.broken = False
+    mended = child.revive(duplicate_context=True)
+    mended.pause()
+    again = run.revive()
+    drain(app)
+    assert (again.status, again.reasons) == ("halted", ["child_run_failed"])
+    (middle,) = [found for found in app.runs(pipeline="middle") if found.parent == again]
+    assert mended.id in str(middle.steps()[0].error)
+    mended.resume()
+    drain(app)
+    once_more = again.revive()
+    drain(app)
+    assert once_more.result(0) == [32, 90]
+    assert nested.calls.count("fragile") == 2
+
+
+def test_a_revival_of_a_child_that_was_pruned_is_in_nobodys_way(app: Penstock) -> None:
+    nested = Nested(app)
+    run = nested.middle.trigger([1, 2])
+    drain(app)
+    (child,) = app.runs(pipeline="inner")
+    nested.broken = False
+    child.revive(duplicate_context=True)
+    drain(app)
+    again = run.revive()
+    again.pause()
+    with travel(app, 30 * 86_400):
+        app.engine.chores.prune()
+        assert app.runs(pipeline="inner") == [child]
+        again.resume()
+        drain(app)
+        assert again.result(0) == 32
+        app.engine.chores.prune(0)
+        left = app.database.in_transaction(lambda tx: tx.rows("SELECT run_key FROM {run_keys}"))
+        assert list(left) == [], "nor is anything left of who has revived whom"
