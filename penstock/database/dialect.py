@@ -80,14 +80,20 @@ class Dialect(Protocol):
     def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
         """Arguments for `create_engine`: driver timeouts and the state every connection of ours starts in."""
 
+    def connect(self, *args: Any, **named: Any) -> Any:
+        """A new connection, by what SQLAlchemy would give the driver; None: let it do so."""
+
     def connected(self, driver: Any) -> None:
         """Bring a new connection into the state that all of ours are in."""
 
     def checked_out(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
-    def dedicate(self, driver: Any) -> bool:
-        """Ready a connection for nothing but the queue's statements; True if it is then unfit for others."""
+    def dedicate(self, driver: Any, patience: float | None) -> bool:
+        """Ready a connection for nothing but the queue's statements; True if it is then unfit for others.
+
+        `patience`: so long, if not shorter, an answer is waited for on it.
+        """
 
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import psycopg
 
 from penstock.database.engine import Database
+from penstock.database.patient import Patient
 from penstock.database.sqlite import Sqlite
 from penstock.database.url import connect_arguments, parse
 from penstock.values.ids import new_token
@@ -137,7 +138,8 @@ class PostgresEar:
         if time.monotonic() - self.tried < RECONNECT_AFTER:
             return None
         self.tried = time.monotonic()
-        connection = psycopg.connect(autocommit=True, **self.arguments)
+        connection = Patient.connect(autocommit=True, **self.arguments)
+        connection.patience = GIVEN_UP_AFTER / 1000
         connection.execute(f'LISTEN "{self.channel}"; LISTEN "{self.own_channel}"')
         self.connection = connection
         return connection

@@ -208,6 +208,9 @@ class Database:
             engine = create_engine(self.url, **options)
         except ModuleNotFoundError as error:
             raise ConfigurationError(f"The driver for {self.url.drivername} is missing: {error}") from error
+        event.listen(
+            engine, "do_connect", lambda _dialect, _record, args, named: self.dialect.connect(*args, **named)
+        )
         event.listen(engine, "connect", lambda driver, _record: self.dialect.connected(driver))
         event.listen(engine, "checkout", lambda driver, _record, _proxy: self.dialect.checked_out(driver))
         if isinstance(self.dialect, Sqlite):

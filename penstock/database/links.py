@@ -45,13 +45,22 @@ class Spares:
 class Link:
     """A connection taken from the pool: for one transaction, or kept by a loop that never shares it.
 
-    A dedicated one is for the queue's own statements only, and need not go back to the pool.
+    A dedicated one is for the queue's own statements only, and need not go back to the pool. It may have less patience
+    than others: whoever must be heard soon gives up sooner.
     """
 
-    def __init__(self, database: Database, *, brief: bool = False, dedicated: bool = False) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        brief: bool = False,
+        dedicated: bool = False,
+        patience: float | None = None,
+    ) -> None:
         self.database = database
         self.brief = brief
         self.dedicated = dedicated
+        self.patience = patience
         self.kept: Any = None
         self._driver: Any = None
         self._unfit = False
@@ -59,7 +68,8 @@ class Link:
     def take(self) -> Any:
         """The driver's connection, until it is let go."""
         if self.kept is None:
-            fairy = self.database.put_by.take() if self.dedicated else None
+            usual = self.dedicated and self.patience is None
+            fairy = self.database.put_by.take() if usual else None
             self._unfit = fairy is not None
             self.kept = fairy or self.database.borrow()
             if self.dedicated and fairy is None:
@@ -70,7 +80,7 @@ class Link:
     def _dedicate(self, fairy: Any) -> None:
         self._unfit = True  # also if this is broken off half-way
         try:
-            self._unfit = self.database.dialect.dedicate(fairy.driver_connection)
+            self._unfit = self.database.dialect.dedicate(fairy.driver_connection, self.patience)
         except BaseException as error:
             self.let_go_after(error)
             raise
@@ -101,7 +111,8 @@ class Link:
 
     def put_by(self) -> None:
         """Everything is in order, and somebody like us will soon want the like: a new one costs the server the most."""
-        if self.kept is not None and self._unfit and self.database.put_by.keep(self.kept):
+        usual = self._unfit and self.patience is None
+        if self.kept is not None and usual and self.database.put_by.keep(self.kept):
             self.kept = None
         self.close()
 

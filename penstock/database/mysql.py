@@ -79,6 +79,14 @@ class MySql(ByCursor):
             else:
                 cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
 
+    def dedicate(self, driver: Any, patience: float | None) -> bool:
+        if patience is None:
+            return False
+        # PyMySQL sets them on the socket before it reads or writes, and has no other way to change them.
+        driver._read_timeout = min(patience, driver._read_timeout)
+        driver._write_timeout = min(patience, driver._write_timeout)
+        return True
+
     def among(self, parameter: str, kind: ListType) -> str:
         return f"IN {parameter}"
 

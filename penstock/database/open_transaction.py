@@ -65,6 +65,7 @@ class OpenTransaction:
             self.wire.leave()
             if self.wire.pgconn.transaction_status == IDLE:
                 self.driver.autocommit = True  # we begin and commit, not the driver
+            self.driver.patience = self.wire.patience
             self._lent = ExitStack()
             self._pipeline = self._lent.enter_context(self.driver.pipeline())
             if self._block and not self._begun:

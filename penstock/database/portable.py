@@ -43,10 +43,13 @@ class ByCursor:
     remove = REMOVE
     """How a claim takes what it has picked out of the queue."""
 
+    def connect(self, *args: Any, **named: Any) -> Any:
+        """As the driver does it."""
+
     def checked_out(self, driver: Any) -> None:
         """Nothing to do."""
 
-    def dedicate(self, driver: Any) -> bool:
+    def dedicate(self, driver: Any, patience: float | None) -> bool:
         """Nothing to do."""
         return False
 

@@ -22,6 +22,7 @@ from penstock.database.fused import (
     TAKE_READY_OF_ONE,
 )
 from penstock.database.open_transaction import IDLE, OpenTransaction
+from penstock.database.patient import Patient
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.wire import IdLoader, Wire, array_text
 
@@ -87,14 +88,21 @@ class Postgres:
             )
         return {"connect_args": {k: v for k, v in arguments.items() if k not in url.query}}
 
+    def connect(self, *args: Any, **named: Any) -> Patient:
+        return Patient.connect(*args, **named)
+
     def connected(self, driver: Any) -> None:
         """As the driver makes it: SQLAlchemy's statements, the user's among them, run on the same connections."""
 
     def checked_out(self, driver: Any) -> None:
+        driver.patience = None
         if driver.autocommit:
             driver.autocommit = False
 
-    def dedicate(self, driver: Any) -> bool:
+    def dedicate(self, driver: Any, patience: float | None) -> bool:
+        wire = self._wire(driver)
+        if patience is not None:
+            wire.patience = min(patience, self._longest)
         if self.pooled_begin:
             self._dedicated.add(driver)
             return True
@@ -102,7 +110,7 @@ class Postgres:
         if driver.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
             # In the middle of a journey no other timeout counts: whoever freezes there must not keep its locks.
             wanted["transaction_timeout"] = str(int(self._longest * 1000))
-        opened = OpenTransaction(driver, self._wire(driver), block=False)
+        opened = OpenTransaction(driver, wire, block=False)
         for name, value in wanted.items():
             opened.execute(f"SET {name} = {value}", ())
         opened.commit(())
@@ -133,6 +141,7 @@ class Postgres:
         """Statements whose result nobody waits for travel with the next one that is waited for."""
         if self.pooled_begin:
             driver.autocommit = True
+            driver.patience = self._wire(driver).patience
             driver.execute(self.pooled_begin + (BY_INDEX_HERE if driver in self._dedicated else ""))
             return None
         return OpenTransaction(driver, self._wire(driver), block=True)

@@ -161,7 +161,8 @@ class Wakeups:
         while True:
             with self._news:
                 while not self._pending:
-                    if not self._news.wait(QUIET):
+                    # Also after a wait in vain: whoever added something just then saw a sender, and made no other.
+                    if not self._news.wait(QUIET) and not self._pending:
                         self._sender = None
                         return
                 subjects, self._pending = self._pending, set()

@@ -24,11 +24,14 @@ from penstock.runtime.contact import Contact
 from penstock.runtime.identity import Identity
 from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
+from penstock.settings import Settings
 from penstock.telemetry.events import ProcessDeclaredDead, Stream
 
 GLANCE = 0.5
 """How soon a running handler learns that it is cancelled, at the latest."""
 MOMENT = 0.05
+LEAST_PATIENCE = 0.5
+"""Seconds: a database that is only busy answers within that."""
 
 
 class Heartbeat(Service):
@@ -66,7 +69,7 @@ class Heartbeat(Service):
         self.interval = database.settings.heartbeat_interval
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
-        self.link = Link(database, dedicated=True)
+        self.link = Link(database, dedicated=True, patience=_patience(database.settings))
         self.contact = Contact(database.settings.reap_after)
         """Whoever judges others by their silence shares it: a beat that fails is the surest sign of an outage."""
         self.last_beat = -self.interval
@@ -154,3 +157,8 @@ class Heartbeat(Service):
         super().stop()
         if self.rest.called is not None:
             self.rest.called.set()
+
+
+def _patience(settings: Settings) -> float:
+    """How long to wait for an answer: others wait long enough for us to connect anew, twice."""
+    return max((settings.reap_after - settings.heartbeat_interval) / 3, LEAST_PATIENCE)

@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
+from penstock.queue import wakeups
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
-from tests.waiting import until
+from tests.waiting import eventually, pass_time, until
 
 SILENT = {
     "poll_interval": 3600,
@@ -130,3 +131,16 @@ def test_an_idle_worker_costs_a_few_statements_a_second_at_most(
 
     beside_a_worker(app, main)
     assert len(opened) <= 12, opened
+
+
+def test_what_is_told_just_when_the_sender_has_waited_in_vain_is_sent(
+    app_on: Callable[..., Penstock], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "QUIET", 1.0)
+    ours = app_on(postgres_url).wakeups
+    ours.tell("ended\tfirst")
+    eventually(lambda: ours._news._waiters)  # type: ignore[attr-defined]
+    with ours._news:
+        pass_time(1.2)  # its wait is over, and it does not know yet
+        ours.tell("ended\tsecond")
+    eventually(lambda: not ours._pending)
