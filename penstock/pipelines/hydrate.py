@@ -198,7 +198,7 @@ def _refuse(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequ
     for claim in claims:
         run = found.get(claim.run_id or "")
         # Of a run that goes on, it was the step itself that somebody cancelled.
-        mode = RunMode.CANCELLED if run is None or run.mode is RunMode.RUNNING else run.mode
+        mode = run.mode if run is not None and run.mode in NOT_STARTED else RunMode.CANCELLED
         groups[mode].append(claim)
     ended: list[Ended] = []
     for mode, group in sorted(groups.items()):

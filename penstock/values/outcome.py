@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.errors import AdvancementFailed, ConfigurationError, PayloadTooLarge, PenstockError
+from penstock.values.checks import LONGEST
 from penstock.values.failure import Failure
 from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -26,8 +27,10 @@ class Snooze:
     def __post_init__(self) -> None:
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)):
             raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds")
-        if not 0 <= self.seconds < float("inf"):
-            raise ConfigurationError(f"Snooze({self.seconds!r}): give 0 or more seconds")
+        if not 0 <= self.seconds <= LONGEST:
+            raise ConfigurationError(
+                f"Snooze({self.seconds!r}): give 0 or more seconds, and no more than a hundred years"
+            )
 
 
 @dataclass(frozen=True, slots=True)
