@@ -139,8 +139,10 @@ def seconds(step: str, name: str, value: object) -> float | None:
         return None
     try:
         return checks.seconds(value)
-    except ValueError as error:
-        raise DefinitionError(f"{step!r}: {name}={value!r} must be a number of seconds: {error}") from None
+    except ValueError:
+        raise DefinitionError(
+            f"{step!r}: {name}={value!r} must be a number of seconds, 0 or more, and at most a hundred years"
+        ) from None
 
 
 def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
