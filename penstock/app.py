@@ -38,8 +38,9 @@ from penstock.schema import catalog, migrate
 from penstock.settings import Settings
 from penstock.task import Task, same
 from penstock.telemetry.events import JobsEnqueued, Stream
-from penstock.values import limits
+from penstock.values import checks, limits
 from penstock.values.acting import said
+from penstock.values.checks import checked
 from penstock.values.ids import checked_id
 from penstock.values.units import QueueLimit, read_queues
 
@@ -193,7 +194,7 @@ class Penstock(Pipelines, Operating):
 
     def lock(self, model: Any, id: Any, timeout: float = 5.0) -> RowLock:
         """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
-        return RowLock(self, target_of(model), id, timeout)
+        return RowLock(self, target_of(model), id, checked("timeout", timeout, checks.seconds))
 
     def hint(self, model: Any, /, *ids: Any) -> None:
         """After a commit: there is something to look at in this table. With ids, at these rows in any case."""
@@ -225,13 +226,10 @@ class Penstock(Pipelines, Operating):
         reconcilers: Sequence[str] | None = None,
     ) -> Worker:
         """A worker to embed: `async with app.worker(): ...`."""
-        try:
-            wanted = read_queues(queues)
-        except ValueError as error:
-            raise ConfigurationError(f"queues={queues!r}: {error}") from None
-        checked = self.settings.with_changes(concurrency=concurrency, role=role)
+        wanted = checked("queues", queues, read_queues)
+        changed = self.settings.with_changes(concurrency=concurrency, role=role)
         options = WorkerOptions(
-            wanted, checked.concurrency, checked.role, supervisor_id, reconcilers=reconcilers
+            wanted, changed.concurrency, changed.role, supervisor_id, reconcilers=reconcilers
         )
         return Worker(self, options)
 

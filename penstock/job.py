@@ -15,7 +15,8 @@ from penstock.errors import JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, read
 from penstock.queue.read import Standing
 from penstock.queue.wakeups import ENDED
-from penstock.values import tags
+from penstock.values import checks, tags
+from penstock.values.checks import checked
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, OutcomeKind
 
@@ -88,7 +89,7 @@ class Job(Generic[R]):
         with patience:
             while not (standing := self._standing()).status.terminal:
                 if not patience.wait():
-                    raise ResultTimeout(f"job {self.id}", timeout or 0.0, standing.status)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
         return self._value(standing)
 
     async def result_async(self, timeout: float | None = None) -> R:
@@ -97,7 +98,7 @@ class Job(Generic[R]):
         async with patience:
             while not (standing := await self._host.doors.run(self._standing)).status.terminal:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"job {self.id}", timeout or 0.0, standing.status)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
         return self._value(standing)
 
     def attempts(self) -> list[AttemptRecord]:
@@ -184,7 +185,9 @@ class Patience:
     ) -> None:
         self.host = host
         self.subject = subject
-        self.deadline = None if timeout is None else time.monotonic() + timeout
+        seconds = checked("timeout", timeout, checks.patience)
+        self.seconds = seconds or 0.0
+        self.deadline = None if seconds is None else time.monotonic() + seconds
         self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
         self.heard = threading.Event()
         self.waker: Callable[[], object] | None = None

@@ -7,6 +7,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from penstock.database.engine import Database
 from penstock.queue import tuples
+from penstock.schema.types import NAME_LENGTH
+from penstock.values import checks
+from penstock.values.checks import checked
 from penstock.values.codec import decode, encode
 
 R = TypeVar("R")
@@ -30,7 +33,7 @@ class RunContext:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key."""
-        found = self._database.read(tuples.get, self._run, key)
+        found = self._database.read(tuples.get, self._run, _checked(key))
         return default if found is None else decode(found)
 
     async def get_async(self, key: str, default: Any = None) -> Any:
@@ -39,14 +42,14 @@ class RunContext:
     def set(self, key: str, value: object, overwrite: bool = False) -> None:
         """Write a key; raises `OverwriteError` if it has another value."""
         text = encode(value, name=f"the context value {key!r}")
-        self._database.in_transaction(tuples.put, self._run, key, text, self._setter, overwrite)
+        self._database.in_transaction(tuples.put, self._run, _checked(key), text, self._setter, overwrite)
 
     async def set_async(self, key: str, value: object, overwrite: bool = False) -> None:
         await self._door(lambda: self.set(key, value, overwrite))
 
     def increment(self, key: str, by: int | float = 1) -> Any:
         """Add to a number; the sum. A retried step adds again: increment last, or in `once()`."""
-        return decode(self._database.in_transaction(tuples.increment, self._run, key, by))
+        return decode(self._database.in_transaction(tuples.increment, self._run, _checked(key), by))
 
     async def increment_async(self, key: str, by: int | float = 1) -> Any:
         return await self._door(lambda: self.increment(key, by))
@@ -56,7 +59,7 @@ class RunContext:
         before = None if expected is None else encode(expected)
         text = encode(value, name=f"the context value {key!r}")
         return self._database.in_transaction(
-            tuples.compare_and_set, self._run, key, before, text, self._setter
+            tuples.compare_and_set, self._run, _checked(key), before, text, self._setter
         )
 
     async def compare_and_set_async(self, key: str, expected: object, value: object) -> bool:
@@ -81,3 +84,7 @@ class RunContext:
 
     def __contains__(self, key: str) -> bool:
         return self.get(key, _MISSING) is not _MISSING
+
+
+def _checked(key: object) -> str:
+    return checked("key", key, lambda given: checks.text(given, NAME_LENGTH))

@@ -199,9 +199,7 @@ class Task(Generic[P, R]):
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
             )
-        if not isinstance(calls, Iterable):
-            raise ArgumentError(self.name, f"enqueue_many takes a list, such as [(1,), (2,)]; got {calls!r}")
-        wanted = list(calls)
+        wanted = listed(self.name, "enqueue_many", calls)
         encoded = (self._encoded(*split(self.name, "enqueue_many", call)) for call in wanted)
         payloads = Payloads(encoded, len(wanted))
         if self.settings.connection is not None or not self.host.database.dialect.sends_ahead:
@@ -238,6 +236,13 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
+
+
+def listed(name: str, verb: str, calls: Calls) -> list[Sequence[Any] | Mapping[str, Any]]:
+    """Many calls, each of which is still to be looked at."""
+    if not isinstance(calls, Iterable):
+        raise ArgumentError(name, f"{verb} takes a list, such as [(1,), (2,)]; got {calls!r}")
+    return list(calls)
 
 
 def split(

@@ -10,6 +10,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
 from penstock.job import instant
+from penstock.values import checks
 from penstock.values.jsontext import loads
 from penstock.values.units import parse_seconds
 
@@ -62,8 +63,8 @@ def since_when(given: Since) -> dict[str, int]:
     if isinstance(given, datetime):
         return {"at": _micros(given)}
     try:
-        return {"age": int(parse_seconds(given) * 1_000_000)}
-    except ValueError as error:
+        return {"age": int(checks.seconds(parse_seconds(given)) * 1_000_000)}
+    except (ValueError, TypeError) as error:
         try:
             return {"at": _micros(datetime.fromisoformat(str(given)))}
         except ValueError:

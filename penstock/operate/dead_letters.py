@@ -107,7 +107,7 @@ def by_reason(tx: Transaction) -> list[tuple[str, str, int]]:
 
 def _where(task: str | None, queue: str | None, reason: str | None) -> tuple[str, dict[str, object]]:
     if reason is not None and reason not in list(Reason):
-        raise ConfigurationError(f"there is no reason {reason!r}{nearest(reason, list(Reason))}")
+        raise ConfigurationError(f"there is no reason {reason!r}{nearest(str(reason), list(Reason))}")
     named = {"task": task, "queue": queue, "reason": reason}
     values: dict[str, object] = {name: str(value) for name, value in named.items() if value is not None}
     conditions = " AND ".join(f"d.{name} = :{name}" for name in values)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.errors import ConfigurationError
 from penstock.job import JobHost
 from penstock.operate.audits import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.task import Task
+from penstock.values import checks
 from penstock.values.acting import Acting
+from penstock.values.checks import checked
+from penstock.values.ids import checked_id
 
 if TYPE_CHECKING:
     from penstock.database.engine import Database
@@ -40,11 +42,12 @@ class Operating(ABC):
         self, subject: Any = None, by: str | None = None, since: Since = None, limit: int = 100
     ) -> list[Act]:
         """What people did, the latest first: to a run and its steps, or to a job; by somebody; since then."""
+        checked("limit", limit, lambda given: checks.whole(given, 1))
+        checks.words(by=by)
+        id = None if subject is None else checked_id(getattr(subject, "id", subject))
+        when = since_when(since)
         self.prepare()
-        if limit < 1:
-            raise ConfigurationError(f"limit={limit}: give a whole number of at least 1")
-        id = getattr(subject, "id", subject)
-        return self.database.read(acts, id, by, since_when(since), limit)
+        return self.database.read(acts, id, by, when, limit)
 
     async def audit_async(
         self, subject: Any = None, by: str | None = None, since: Since = None, limit: int = 100
@@ -59,8 +62,10 @@ class Operating(ABC):
         limit: int | None = 100,
     ) -> DeadLetters:
         """Jobs whose budget is spent, the latest first; `.retry()` or `.discard()` all of them. No limit: None."""
-        self.prepare()
         name = task.name if isinstance(task, Task) else task
+        checks.words(task=name, queue=queue)
+        checked("limit", limit, lambda given: None if given is None else checks.whole(given, 0))
+        self.prepare()
         return DeadLetters(cast(JobHost, self), self.database.read(dead_ids, name, queue, reason, limit))
 
     async def dead_letters_async(

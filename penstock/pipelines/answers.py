@@ -64,15 +64,15 @@ def waits_for(desk: Desk, tx: Transaction, run: str, name: str) -> list[Node]:
     return [node for node in nodes if node.kind is Kind.WAIT and node.target == name]
 
 
-def check_place(desk: Desk, tx: Transaction, run: str, name: str, path: Path) -> None:
+def check_place(desk: Desk, tx: Transaction, run: str, name: object, path: Path) -> None:
     """Refuse a signal that no step will ever wait for."""
     found = views(desk, tx, [run]).get(run)
     if found is None:
         raise ActionRefused(f"there is no run {run}; it may have been pruned")
     names = {node.target for node in found.wiring.definition.nodes if node.kind is Kind.WAIT}
-    if name not in names:
+    if not isinstance(name, str) or name not in names:
         others = f"; it waits for {', '.join(sorted(names))}" if names else ", nor for any other signal"
-        raise ActionRefused(f"no step of run {run} waits for {name!r}{others}{nearest(name, names)}")
+        raise ActionRefused(f"no step of run {run} waits for {name!r}{others}{nearest(str(name), names)}")
     depths = {node.depth for node in waits_for(desk, tx, run, name)}
     if path and len(path) not in depths:
         wanted = " or ".join(str(depth) for depth in sorted(depths))

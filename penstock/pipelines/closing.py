@@ -85,6 +85,7 @@ def follow(desk: Desk, tx: Transaction, ended: Sequence[Ended], offer: Offer | N
     for step in ended:
         if step.mode is not None:
             trace.modes[step.run_id] = Mode(step.mode, step.paused, step.definition)
+    stopping.cancel_left_behind(tx, ended)
     application = Application(desk, tx)
     _go_on(application, ended)
     finish(application)

@@ -12,7 +12,10 @@ from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipel
 from penstock.pipelines.resuming import Use
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
+from penstock.schema.types import NAME_LENGTH
 from penstock.task import Task
+from penstock.values import checks
+from penstock.values.checks import checked
 from penstock.values.codec import encode
 from penstock.values.names import qualified_name
 
@@ -37,7 +40,9 @@ class Pipelines:
 
         def declare(function: Callable[..., Any]) -> GraphPipeline:
             options = dict(given)
-            name = str(options.pop("name", None) or qualified_name(function))
+            own = options.pop("name", None)
+            name = qualified_name(function) if own is None else own
+            check_name(name)
             made = GraphPipeline(cast(Host, self), function, name, pipeline_settings(name, options))
             self.declare_pipeline(made)
             return made
@@ -46,14 +51,13 @@ class Pipelines:
 
     def flow(self, name: str, /, **given: Any) -> FlowPipeline:
         """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
+        check_name(name)
         made = FlowPipeline(cast(Host, self), name, pipeline_settings(name, given))
         self.declare_pipeline(made)
         return made
 
     def declare_pipeline(self, pipeline: Pipeline) -> None:
         """Know it by its name: child runs name their pipelines. Of a flow, the last verb said counts."""
-        if not str(pipeline.name).strip():
-            raise DefinitionError(f"{pipeline.name!r} is no name for a pipeline: give it a text")
         known = self.pipelines.get(pipeline.name)
         if pipeline.name in self.tasks:
             raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")
@@ -81,9 +85,10 @@ class Pipelines:
         label: str | None = None,
     ) -> list[Run]:
         """Runs, the newest first."""
-        host = cast(Host, self)
+        host, name = cast(Host, self), getattr(pipeline, "name", pipeline)
+        checks.words(pipeline=name, key=key, label=label)
+        checked("limit", limit, lambda given: checks.whole(given, 0))
         host.prepare()
-        name = getattr(pipeline, "name", pipeline)
         found = host.database.read(reading.ids_of_runs, name, status, key, limit, label)
         return [Run(host, id) for id in found]
 
@@ -120,6 +125,15 @@ class Pipelines:
 
     def find_pipeline(self, name: str) -> Pipeline | None:
         return self.pipelines.get(name)
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that cannot be stored."""
+    try:
+        if not checks.text(name, NAME_LENGTH).strip():
+            raise ValueError("give it a text")
+    except ValueError as error:
+        raise DefinitionError(f"{name!r} is no name for a pipeline: {error}") from None
 
 
 def _may_replace(new: Pipeline, known: Pipeline) -> bool:

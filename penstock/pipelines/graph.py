@@ -21,6 +21,7 @@ from penstock.pipelines.options import seconds
 from penstock.pipelines.reminding import read_reminder
 from penstock.pipelines.settings import PipelineSettings, finish, plain_parameters
 from penstock.pipelines.wait import Wait
+from penstock.values import checks
 
 
 class Missing:
@@ -129,10 +130,12 @@ def wait_options(
     signal: object, timeout: object, default: object, remind: object = None, remind_every: object = None
 ) -> Wait:
     """Check the arguments of a wait."""
-    if not isinstance(signal, str) or not signal or len(signal) > 120:
+    try:
+        checks.text(signal, 120)
+    except ValueError as error:
         raise DefinitionError(
-            f"wait_for({signal!r}): the name of a signal is a text of at most 120 characters"
-        )
+            f"wait_for({signal!r}): the name of a signal is a text of at most 120 characters: {error}"
+        ) from None
     limit = seconds(f"wait_for({signal!r})", "timeout", timeout)
     if default is not MISSING and limit is None:
         raise DefinitionError(f"wait_for({signal!r}): a default needs a timeout after which it is taken")

@@ -36,7 +36,7 @@ PARK = """
 UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
 STILL_OURS = """
-SELECT job_id, token FROM {job_states} {by_key}
+SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
@@ -113,9 +113,12 @@ def _sorted_out(
     if len(going) < len(claims):
         _forget(tx, claims, going + lost)
         ours = _still_ours(tx, [*paused, *children, *refused])
-        _park(tx, [claim for claim in paused if claim.job_id in ours], JobStatus.AVAILABLE)
-        _start_children(desk, tx, found, [claim for claim in ready[len(going) :] if claim.job_id in ours])
-        _refuse(desk, tx, found, [claim for claim in refused if claim.job_id in ours])
+        asked = {id for id, is_asked in ours.items() if is_asked}
+        mine = ours.keys() - asked
+        _park(tx, [claim for claim in paused if claim.job_id in mine], JobStatus.AVAILABLE)
+        _start_children(desk, tx, found, [claim for claim in ready[len(going) :] if claim.job_id in mine])
+        unwanted = [claim for claim in [*paused, *children] if claim.job_id in asked]
+        _refuse(desk, tx, found, [*unwanted, *[claim for claim in refused if claim.job_id in ours]])
     return ready[: len(going)] + lost
 
 
@@ -184,18 +187,21 @@ def _forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> 
         tx.run(FORGET_CLAIMS, tokens=sorted(tokens))
 
 
-def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> set[str]:
-    """The claim may have been committed before this transaction: what was lost since then is not ours to end."""
+def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
+    """Which of them are, and whether somebody has cancelled them. The claim may have been committed before this
+    transaction: what was lost since then is not ours to end."""
     tokens = {claim.job_id: claim.token for claim in claims}
     rows = tx.rows(STILL_OURS, ids=sorted(tokens))
-    return {str(job) for job, token in rows if tokens[str(job)] == token}
+    return {str(job): bool(asked) for job, token, asked in rows if tokens[str(job)] == token}
 
 
 def _refuse(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
     groups: dict[RunMode, list[Claim]] = defaultdict(list)
     for claim in claims:
         run = found.get(claim.run_id or "")
-        groups[run.mode if run is not None else RunMode.CANCELLED].append(claim)
+        # Of a run that goes on, it was the step itself that somebody cancelled.
+        mode = run.mode if run is not None and run.mode in NOT_STARTED else RunMode.CANCELLED
+        groups[mode].append(claim)
     ended: list[Ended] = []
     for mode, group in sorted(groups.items()):
         ended += not_started(tx, mode, [(c.job_id, str(c.run_id), str(c.node), c.path or "") for c in group])

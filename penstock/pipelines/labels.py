@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
 from penstock.schema.types import NAME_LENGTH
+from penstock.values import checks
 
 MOST = 50
 
@@ -20,10 +21,12 @@ def read_labels(pipeline: str, given: object) -> tuple[str, ...]:
     if not isinstance(several, list | tuple | set | frozenset):
         raise ConfigurationError(f"{pipeline}: labels={given!r}: give texts, such as labels=['tenant:7']")
     for label in several:
-        if not isinstance(label, str) or not label or len(label) > NAME_LENGTH or "\0" in label:
+        try:
+            checks.text(label, NAME_LENGTH)
+        except ValueError as error:
             raise ConfigurationError(
-                f"{pipeline}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters, without NUL"
-            )
+                f"{pipeline}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters: {error}"
+            ) from None
     if len(several) > MOST:
         raise ConfigurationError(f"{pipeline}: {len(several)} labels; a run may have {MOST}")
     return tuple(sorted(set(several)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.definition import StepOptions, Strategy
 from penstock.pipelines.expressions import JsonValue
 from penstock.pipelines.handles import Handle
+from penstock.values import checks
 from penstock.values.retry import Retry
 
 USUAL = TaskOptions()
@@ -127,20 +127,22 @@ def strategy(where: str, value: object) -> Strategy:
 
 def whole(step: str, name: str, value: object, least: int | None) -> int:
     """Read a whole number."""
-    if isinstance(value, bool) or not isinstance(value, int) or (least is not None and value < least):
-        raise DefinitionError(f"{step!r}: {name}={value!r} must be a whole number")
-    return value
+    try:
+        return checks.whole(value, -checks.MOST if least is None else least)
+    except ValueError as error:
+        raise DefinitionError(f"{step!r}: {name}={value!r} must be a whole number: {error}") from None
 
 
 def seconds(step: str, name: str, value: object) -> float | None:
     """Read a duration: a number of seconds, or a timedelta."""
     if value is None:
         return None
-    if hasattr(value, "total_seconds"):
-        value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-        raise DefinitionError(f"{step!r}: {name}={value!r} must be a number of seconds, 0 or more")
-    return float(value)
+    try:
+        return checks.seconds(value)
+    except ValueError:
+        raise DefinitionError(
+            f"{step!r}: {name}={value!r} must be a number of seconds, 0 or more, and at most a hundred years"
+        ) from None
 
 
 def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:

@@ -23,7 +23,7 @@ from penstock.pipelines.settings import PipelineSettings, stored_name
 from penstock.pipelines.trigger import NewRun
 from penstock.pipelines.validate import check_widths
 from penstock.pipelines.wiring import wiring_of
-from penstock.task import Calls, split
+from penstock.task import Calls, listed, split
 from penstock.values.codec import decode as natural_value
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads
@@ -163,7 +163,11 @@ class Pipeline(Blueprint):
             raise ConfigurationError(
                 f"{self.name}: one key cannot name many runs: trigger_many(calls, keys=[...])"
             )
-        given = [split(self.name, "trigger_many", call) for call in calls]
+        given = [split(self.name, "trigger_many", call) for call in listed(self.name, "trigger_many", calls)]
+        if keys is not None and not isinstance(keys, list | tuple):
+            raise ConfigurationError(
+                f"{self.name}.trigger_many(keys={keys!r}): give a list, a key for each call"
+            )
         names = [None] * len(given) if keys is None else list(keys)
         if len(names) != len(given):
             raise ConfigurationError(f"{self.name}.trigger_many(): {len(given)} calls, but {len(names)} keys")

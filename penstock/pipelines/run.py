@@ -26,6 +26,7 @@ from penstock.pipelines.step import Step, step_of
 from penstock.pipelines.stored import Values
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.run_context import RunContext
+from penstock.values.checks import LONGEST
 from penstock.values.codec import decode, encode
 from penstock.values.status import Reason, RunStatus
 from penstock.values.units import parse_seconds
@@ -99,7 +100,7 @@ class Run(Steerable, Redefinable):
                 patience.wait()
             while not (look := self._database.read(self._look)).status.terminal:
                 if not patience.wait():
-                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
+                    raise ResultTimeout(f"run {self.id}", patience.seconds, look.status)
         return look.value
 
     async def result_async(self, timeout: float | None = None) -> Any:
@@ -110,7 +111,7 @@ class Run(Steerable, Redefinable):
                 await patience.wait_async()
             while not (look := await self._look_async()).status.terminal:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"run {self.id}", timeout or 0.0, look.status)
+                    raise ResultTimeout(f"run {self.id}", patience.seconds, look.status)
         return look.value
 
     def steps(self) -> list[Step]:
@@ -258,6 +259,6 @@ def _seconds(expires: object) -> float:
         found = parse_seconds(expires)  # type: ignore[arg-type]
     except (ValueError, TypeError, AttributeError):
         found = 0.0
-    if found <= 0:
+    if not 0 < found <= LONGEST:
         raise ConfigurationError(f"expires={expires!r}: give a number of seconds, or a text such as '2d'")
     return found

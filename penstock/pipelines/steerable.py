@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.errors import DefinitionError, ReviveError
+from penstock.errors import ArgumentError, DefinitionError, ReviveError
 from penstock.pipelines import binding, chains, rerun, revive, steering
 from penstock.pipelines.current import current
 from penstock.pipelines.origin import Traceable
 from penstock.pipelines.runs import wiring_for
 from penstock.pipelines.trigger import NewRun, is_written
+from penstock.values import checks
+from penstock.values.checks import checked
 from penstock.values.ids import new_id
 
 if TYPE_CHECKING:
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 DEFAULT_GRACE = 10.0
 OWN, CURRENT = "own", "current"
 Arguments = Sequence[Any] | Mapping[str, Any]
+NOTHING_FOLLOWS = (
+    "then() needs what is to follow: a pipeline or a task, or a list such as [one, (other, 1, 2)]"
+)
 
 
 class Steerable(Traceable):
@@ -42,10 +47,8 @@ class Steerable(Traceable):
 
     def cancel(self, grace: float = DEFAULT_GRACE) -> bool:
         """Start nothing more, tell what runs, and give up on it after `grace` seconds. False: that was asked before."""
-        engine = self._steered.engine
-        begun = self._database.in_transaction(
-            lambda tx: steering.cancel(engine.desk, tx, self.id, float(grace))
-        )
+        engine, seconds = self._steered.engine, checked("grace", grace, checks.seconds)
+        begun = self._database.in_transaction(lambda tx: steering.cancel(engine.desk, tx, self.id, seconds))
         engine.work_off()
         return bool(begun)
 
@@ -121,6 +124,8 @@ class Steerable(Traceable):
 
         `run.then(pipeline, *args)`, or `run.then([pipeline, (other, 1, 2)])` for several at once.
         """
+        if not target:
+            raise DefinitionError(NOTHING_FOLLOWS)
         return Following(self._steered, [self]).then(*target, **kwargs)
 
     async def then_async(self, *target: Any, **kwargs: Any) -> Following:
@@ -141,7 +146,7 @@ class Steerable(Traceable):
             host.inline([])
         return host.run(new)  # type: ignore[no-any-return]
 
-    def _encoded(self, args: Arguments, keeps: bool = False) -> str:
+    def _encoded(self, args: object, keeps: bool = False) -> str:
         """New arguments; `keeps`: for the definition that the run has, else for the app's."""
         standing = self._stands()
         pipeline = self._steered.find_pipeline(standing.pipeline)
@@ -149,15 +154,21 @@ class Steerable(Traceable):
             raise DefinitionError(
                 f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"
             )
-        given: tuple[Sequence[Any], Mapping[str, Any]] = (
-            ((), args) if isinstance(args, Mapping) else (args, {})
-        )
+        given = _call(pipeline.name, args)
         if keeps:
             desk = self._steered.engine.desk
             own = self._database.read(lambda tx: wiring_for(desk, tx, standing.definition)).definition
             if own.params != pipeline.definition.params:
                 return binding.of_revival(self.id, own, pipeline, *given)
         return str(pipeline.encode(*given))
+
+
+def _call(name: str, args: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    if isinstance(args, Mapping):
+        return (), args
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise ArgumentError(name, f"args= takes a list, or a dict of names; got {args!r}")
+    return args, {}
 
 
 class Following:
@@ -170,6 +181,8 @@ class Following:
     def then(self, target: Any, *args: Any, **kwargs: Any) -> Following:
         """Runs that start when all of these have succeeded."""
         calls = [(target, args, kwargs)] if not isinstance(target, list | tuple) else list(_calls(target))
+        if not calls:
+            raise DefinitionError(f"{NOTHING_FOLLOWS}; got {target!r}")
         news = [self._new(pipeline, given, named) for pipeline, given, named in calls]
         host, upstream = self._host, [run.id for run in self.runs]
         host.prepare()
@@ -204,6 +217,8 @@ class Following:
 
 def _calls(targets: Iterable[Any]) -> Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]]:
     for target in targets:
+        if target == ():
+            raise DefinitionError(f"{NOTHING_FOLLOWS}; got {targets!r}")
         if isinstance(target, tuple):
             yield target[0], target[1:], {}
         else:

@@ -5,10 +5,13 @@ whoever steers works them off at once, and should that process die, any other do
 nobody is left who asked for it.
 
 Cancelling: nothing new starts, what has not started is swept, what runs is told; after the grace it is given up on
-(see `giving_up`). Children are cancelled likewise, each by a timer of its own.
+(see `giving_up`). Children are cancelled likewise, each by a timer of its own. To be asked again with a shorter grace
+shortens it, also that of a child which was cancelled before.
 """
 
 from __future__ import annotations
+
+from enum import StrEnum
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, CancelConflict
@@ -30,6 +33,13 @@ UPDATE {runs} SET mode = 'cancelled', status = :status, reasons = :reasons, ende
 PAUSE = "UPDATE {runs} SET status = 'paused', paused_at = {now} WHERE id = :id"
 RESUME = "UPDATE {runs} SET status = 'running', paused_at = NULL WHERE id = :id"
 CHILDREN = "SELECT id FROM {runs} WHERE parent_run_id = :run AND ended_at IS NULL AND mode <> 'cancelled'"
+PATIENT_CHILDREN = """
+SELECT DISTINCT r.id FROM {runs} r JOIN {timers} t ON t.run_id = r.id
+WHERE r.parent_run_id = :run AND r.ended_at IS NULL AND r.mode = 'cancelled'
+  AND t.kind = 'give_up' AND t.data IS NULL AND t.due_at > {now} + :wait
+"""
+SLACK = 1.0
+"""Seconds: a child that was cancelled along with its parent was told a little later, and is left alone."""
 PARKED = """
 SELECT j.id, j.task, j.queue, j.priority, j.node, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
@@ -38,28 +48,38 @@ WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
 FIRST = "00000000-0000-0000-0000-000000000000"
 
 
+class Effect(StrEnum):
+    """What it has changed that somebody asked to cancel."""
+
+    BEGUN = "begun"
+    SHORTENED = "shortened"
+    NONE = "none"
+
+
 def cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool:
     """Somebody cancels a run. False: that has begun before. A run that has ended otherwise is a conflict."""
-    begun = begin_to_cancel(desk, tx, run, grace)
-    if begun:
+    effect = begin_to_cancel(desk, tx, run, grace)
+    if effect is not Effect.NONE:
         audit.of_run(tx, "cancel", run, grace=grace)
-    return begun
+    return effect is Effect.BEGUN
 
 
-def begin_to_cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> bool:
+def begin_to_cancel(desk: Desk, tx: Transaction, run: str, grace: float) -> Effect:
     tx.stage("cancel_run")
     status, mode = _locked(tx, run)
-    if status in (RunStatus.CANCELLING, RunStatus.CANCELLED):
-        return False
+    if status == RunStatus.CANCELLING:
+        return Effect.SHORTENED if stopping.hurry(tx, run, grace) else Effect.NONE
+    if status == RunStatus.CANCELLED:
+        return Effect.NONE
     if RunStatus(status).terminal:
         raise CancelConflict(f"run {run} has ended {status}; there is nothing left to cancel")
     if status == RunStatus.PENDING:
         close_unstarted(desk, tx, run, RunStatus.CANCELLED, (Reason.CANCELLED.value,))
-        return True
+        return Effect.BEGUN
     tx.run(CANCEL, id=run)
     timers.set(tx, timers.SWEEP, run)
     stopping.tell(tx, run, grace)
-    return mode != "cancelled"
+    return Effect.BEGUN if mode != "cancelled" else Effect.NONE
 
 
 def close_unstarted(
@@ -76,9 +96,10 @@ def close_unstarted(
 
 
 def cancel_children(tx: Transaction, run: str, grace: str) -> None:
-    """Have every child that has not ended cancelled too."""
+    """Have every child that has not ended cancelled too; one that was before, and has longer, is given less."""
     tx.stage("cancel_children")
-    for (child,) in tx.rows(CHILDREN, run=run):
+    patient = tx.rows(PATIENT_CHILDREN, run=run, wait=int((float(grace) + SLACK) * 1_000_000))
+    for (child,) in [*tx.rows(CHILDREN, run=run), *patient]:
         timers.set(tx, timers.CANCEL, str(child), data=grace)
 
 

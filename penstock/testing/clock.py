@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigurationError
+from penstock.values.checks import LONGEST
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -46,6 +47,6 @@ def travel(app: Penstock, seconds: float | timedelta) -> Travel:
     apps and other processes on the same database keep their time.
     """
     given: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(given, bool) or not isinstance(given, int | float) or not -LONGEST <= given <= LONGEST:
         raise ConfigurationError(f"travel(app, {seconds!r}): give seconds, or a timedelta")
     return Travel(app, given).go()

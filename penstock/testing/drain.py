@@ -29,6 +29,7 @@ from penstock.runtime.work import Work
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost
 from penstock.testing.rows import Rounds
+from penstock.values.checks import checked
 from penstock.values.outcome import Event, Raised, TimedOut
 from penstock.values.units import QueueLimit, read_queues
 
@@ -105,7 +106,7 @@ class Hand:
         self.around = Surroundings(app.database, "", app.follow, *limits, self._report)
         self._taken: list[Claim] = []
         self._room = 1
-        lanes = Lanes(read_queues(queues), 0.0, uses_floor=False, shuffle=_in_order)
+        lanes = Lanes(checked("queues", queues, read_queues), 0.0, uses_floor=False, shuffle=_in_order)
         self.source = JobSource(
             self._name,
             lambda: app.task_names,

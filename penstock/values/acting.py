@@ -14,6 +14,7 @@ from functools import cache
 from typing import NamedTuple, Protocol
 
 from penstock.errors import ConfigurationError
+from penstock.values.checks import is_storable
 
 LONGEST_BY = 200
 LONGEST_WHY = 2000
@@ -97,6 +98,6 @@ def _nobody_said() -> str:
 def _checked(name: str, given: object, longest: int) -> str:
     if not isinstance(given, str) or len(given) > longest or (name == "by" and not given.strip()):
         raise ConfigurationError(f"acting({name}={given!r}): give a text of at most {longest} characters")
-    if "\0" in given or given.encode("utf-8", "replace").decode() != given:
+    if "\0" in given or not is_storable(given):
         raise ConfigurationError(f"acting({name}={given!r}): it holds characters that cannot be stored")
     return given

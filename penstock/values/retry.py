@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Self, TypeGuard
 
 from penstock.errors import ConfigurationError
+from penstock.values.checks import MOST
 
 LONGEST_GROWN_DELAY = 24 * 60 * 60.0
 _FREE_CRASHES = 3
@@ -38,7 +40,7 @@ class Retry:
         delay: object = self.delay
         if isinstance(delay, timedelta):
             object.__setattr__(self, "delay", delay.total_seconds())
-        _require_number("max", self.max, least=0)
+        _require_number("max", self.max, least=0, most=MOST)
         if type(self.max) is not int:
             raise ConfigurationError(f"Retry(max={self.max!r}): give a whole number of retries, 0 for none")
         _require_number("delay", self.delay, least=0.0)
@@ -121,7 +123,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 
 
 def _require_number(name: str, value: object, least: float, most: float = math.inf) -> None:
-    if _is_number(value) and math.isfinite(value) and least <= value <= most:
+    if _is_number(value) and least <= value <= min(most, sys.float_info.max):
         return
     bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
     raise ConfigurationError(f"Retry({name}={value!r}): give a number {bounds}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from datetime import timedelta
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _BYTES = {"": 1, "b": 1, "k": 1024, "kb": 1000, "kib": 1024, "m": 1024**2, "mb": 1000**2, "mib": 1024**2}
 _BYTES |= {"g": 1024**3, "gb": 1000**3, "gib": 1024**3}
+_TOO_MUCH = 1e300
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*")
 _QUEUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}")
 
@@ -43,7 +43,7 @@ def parse_seconds(text: str | float | timedelta) -> float:
             text, _SECONDS.keys() | {""}, 'a duration such as 30, "500ms", "5m" or "14d"'
         )
         return number * _SECONDS.get(unit, 1.0)
-    if isinstance(text, bool) or not math.isfinite(text):
+    if isinstance(text, bool) or not abs(text) < _TOO_MUCH:
         raise ValueError("give a number of seconds")
     return float(text)
 
@@ -79,7 +79,11 @@ def read_queues(queues: str | Iterable[str | QueueLimit] | None) -> tuple[QueueL
         return None
     if isinstance(queues, str):
         return parse_queues(queues)
-    return tuple(queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in queues)
+    given: object = queues
+    several = tuple(given) if isinstance(given, Iterable) else (given,)
+    if not all(isinstance(queue, str | QueueLimit) for queue in several):
+        raise ValueError('give a text or a list of texts, such as ["mail:10", "default"]')
+    return tuple(queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in several)
 
 
 def _quantity(text: str, units: Container[str], expected: str) -> tuple[float, str]:
