@@ -22,7 +22,7 @@ from penstock.queue.slots import Standing
 from penstock.values.jsontext import dumps, loads
 from penstock.values.limits import Demand
 
-MOST_EXAMINED = 200
+MOST_EXAMINED = 500
 """So many of one key are looked at in one transaction, should they all have to go elsewhere, or be cancelled."""
 
 PUT_BACK = """
