@@ -89,6 +89,9 @@ class Dialect(Protocol):
     def dedicate(self, driver: Any) -> bool:
         """Ready a connection for nothing but the queue's statements; True if it is then unfit for others."""
 
+    def go_by_index(self, tx: Transaction) -> None:
+        """For the rest of this transaction, find rows as a dedicated connection would, whatever statistics say."""
+
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""
 

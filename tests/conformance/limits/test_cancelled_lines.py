@@ -85,6 +85,30 @@ def test_who_is_alive_behind_them_keeps_the_place_in_line(app: Penstock, looks: 
     assert parked(app) == []
 
 
+def test_nobody_sorts_a_whole_line_to_find_its_head(
+    app: Penstock, database_kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task(limits=[Concurrency(2)])
+    def note() -> None: ...
+
+    note.enqueue_many([()] * 2_000)
+    _put_all_in_line(app)
+    explain = "EXPLAIN QUERY PLAN" if database_kind == "sqlite" else "EXPLAIN"
+    plans: list[str] = []
+    rows = Transaction.rows
+
+    def explained(tx: Transaction, template: str, **parameters: object) -> list[Row]:
+        if template is parking.NEXT:
+            many = parameters | {"limit": 500}
+            plans.extend(str(row) for row in rows(tx, f"{explain} {template}", **many))
+        return rows(tx, template, **parameters)
+
+    monkeypatch.setattr(Transaction, "rows", explained)
+    assert LimitKeeper(app.database, app.wakeups).turn(parked=True, limited=False)
+    assert plans
+    assert not any(word in line for line in plans for word in ("Sort", "TEMP B-TREE", "filesort")), plans
+
+
 def _cancel(app: Penstock, ids: list[str]) -> None:
     app.database.in_transaction(control.cancel, ids)
 
