@@ -240,8 +240,16 @@ class JobSource:
         return ours
 
     def recover(self, tx: Transaction) -> None:
-        if queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens)):
+        known = list(self.holdings.tokens)
+        try:
+            found = queue_release.release_unknown(tx, self.process(), known, self.follow)
+        except AdvancementFailed as error:
+            error.spend()
+            raise
+        if found.given_back:
             self.wakeups.tell_others(tx, [READY])
+        if found.cancelled:
+            self.wakeups.tell_inside(tx, ENDED)
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
         if isinstance(error, AdvancementFailed):
