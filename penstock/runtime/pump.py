@@ -28,6 +28,8 @@ F = TypeVar("F")
 
 CAUTIOUS = 20
 """So many turns nothing is presumed after something was presumed wrongly."""
+SET_ASIDE = 30.0
+"""Seconds until an outcome that was refused in every form is tried again: perhaps the fault is not its own."""
 MOST_COLLISIONS = 5
 """So many races may be lost in a row before that counts as trouble."""
 
@@ -59,6 +61,8 @@ class Pump(Service, Generic[C, F]):
         self.rest = Rest()
         self.link = Link(database, dedicated=source.own_tables)
         self._outbox: deque[F] = deque()
+        self._refused: list[F] = []
+        self._refused_until = 0.0
         self._empty_turns = 0
         self._doubtful = False
         self._found = 0
@@ -111,6 +115,9 @@ class Pump(Service, Generic[C, F]):
         if self._doubtful:
             self._transact(self.source.recover)
             self._doubtful = False
+        if self._refused and time.monotonic() >= self._refused_until:
+            self._outbox.extend(self._refused)
+            self._refused.clear()
         finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
         limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
         just_heard, self._just_heard = self._just_heard, False
@@ -229,6 +236,9 @@ class Pump(Service, Generic[C, F]):
                     self._put_back(half, problem)
                 elif (blamed := self.source.blame(half[0], problem)) is not None:
                     self._outbox.append(blamed)
+                else:
+                    self._refused.append(half[0])
+                    self._refused_until = time.monotonic() + SET_ASIDE
 
     def pause(self) -> None:
         if self._outbox:

@@ -1,7 +1,7 @@
 """A run that is resumed, or a step that is cancelled, while somebody is about to leave the step because of a pause.
 
-On PostgreSQL a claim may be committed before it is known that its run is paused. Whoever resumes the run in between sees
-a step that is held, and leaves it alone; whoever holds it must not leave it without a place.
+On PostgreSQL a claim may be committed before it is known that its run is paused. Whoever resumes the run in between
+sees a step that is held, and leaves it alone; whoever holds it must not leave it without a place.
 """
 
 from __future__ import annotations
