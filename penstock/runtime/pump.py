@@ -61,8 +61,7 @@ class Pump(Service, Generic[C, F]):
         self.rest = Rest()
         self.link = Link(database, dedicated=source.own_tables)
         self._outbox: deque[F] = deque()
-        self._refused: list[F] = []
-        self._refused_until = 0.0
+        self._refused: deque[tuple[float, F]] = deque()
         self._empty_turns = 0
         self._doubtful = False
         self._found = 0
@@ -76,8 +75,7 @@ class Pump(Service, Generic[C, F]):
         """The last look found less than there was room for, and nobody has told of more."""
         self._just_heard = False
         """Nothing has happened since the last wait ended: another look at the ear would tell nothing."""
-        self._collisions = 0
-        self._cautious = 0
+        self._collisions = self._cautious = 0
         self._one_at_a_time = threading.Lock()
 
     def finished(self, work: F) -> None:
@@ -115,9 +113,8 @@ class Pump(Service, Generic[C, F]):
         if self._doubtful:
             self._transact(self.source.recover)
             self._doubtful = False
-        if self._refused and time.monotonic() >= self._refused_until:
-            self._outbox.extend(self._refused)
-            self._refused.clear()
+        while self._refused and self._refused[0][0] <= time.monotonic():
+            self._outbox.append(self._refused.popleft()[1])
         finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
         limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
         just_heard, self._just_heard = self._just_heard, False
@@ -237,8 +234,7 @@ class Pump(Service, Generic[C, F]):
                 elif (blamed := self.source.blame(half[0], problem)) is not None:
                     self._outbox.append(blamed)
                 else:
-                    self._refused.append(half[0])
-                    self._refused_until = time.monotonic() + SET_ASIDE
+                    self._refused.append((time.monotonic() + SET_ASIDE, half[0]))
 
     def pause(self) -> None:
         if self._outbox:
