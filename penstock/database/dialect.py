@@ -95,6 +95,9 @@ class Dialect(Protocol):
         `patience`: so long, if not shorter, an answer is waited for on it.
         """
 
+    def go_by_index(self, tx: Transaction) -> None:
+        """For the rest of this transaction, find rows as a dedicated connection would, whatever statistics say."""
+
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""
 

@@ -53,6 +53,9 @@ class ByCursor:
         """Nothing to do."""
         return False
 
+    def go_by_index(self, tx: Transaction) -> None:
+        """Nothing to do."""
+
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         cursor = driver.cursor()
         cursor.execute(sql, parameters)

@@ -41,6 +41,7 @@ ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "
 BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "jit"), "off")
 BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
+GO_BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 
 
 class Postgres:
@@ -115,6 +116,9 @@ class Postgres:
             opened.execute(f"SET {name} = {value}", ())
         opened.commit(())
         return True
+
+    def go_by_index(self, tx: Transaction) -> None:
+        tx.run(GO_BY_INDEX)
 
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         if isinstance(opened, OpenTransaction):

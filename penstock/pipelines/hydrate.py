@@ -39,6 +39,8 @@ STILL_OURS = """
 SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
+# Whoever resumes a run locks its row first, and looks for steps without a place after that.
+STILL_PAUSED = "SELECT id, paused_at FROM {runs} {by_key} WHERE id {among:ids:uuid} ORDER BY id {lock}"
 FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 NOT_STARTED = {
@@ -112,13 +114,13 @@ def _sorted_out(
     ready = gather(desk, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
         _forget(tx, claims, going + lost)
-        ours = _still_ours(tx, [*paused, *children, *refused])
-        asked = {id for id, is_asked in ours.items() if is_asked}
-        mine = ours.keys() - asked
-        _park(tx, [claim for claim in paused if claim.job_id in mine], JobStatus.AVAILABLE)
-        _start_children(desk, tx, found, [claim for claim in ready[len(going) :] if claim.job_id in mine])
-        unwanted = [claim for claim in [*paused, *children] if claim.job_id in asked]
-        _refuse(desk, tx, found, [*unwanted, *[claim for claim in refused if claim.job_id in ours]])
+        held = _still_ours(tx, [*paused, *children, *refused])
+        _start_children(
+            desk, tx, found, [claim for claim in ready[len(going) :] if held.get(claim.job_id) is False]
+        )
+        unwanted = [claim for claim in [*paused, *children] if held.get(claim.job_id)]
+        _refuse(desk, tx, found, [claim for claim in refused if claim.job_id in held], unwanted)
+        _wait_for_resume(desk, tx, [claim for claim in paused if held.get(claim.job_id) is False])
     return ready[: len(going)] + lost
 
 
@@ -188,25 +190,48 @@ def _forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> 
 
 
 def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
-    """Which of them are, and whether somebody has cancelled them. The claim may have been committed before this
-    transaction: what was lost since then is not ours to end."""
+    """The claim may have been committed before this transaction: what was lost since then is not ours to end.
+
+    What is ours, and whether somebody has asked to cancel it meanwhile.
+    """
     tokens = {claim.job_id: claim.token for claim in claims}
     rows = tx.rows(STILL_OURS, ids=sorted(tokens))
     return {str(job): bool(asked) for job, token, asked in rows if tokens[str(job)] == token}
 
 
-def _refuse(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
+def _refuse(
+    desk: Desk,
+    tx: Transaction,
+    found: dict[str, RunView],
+    claims: Sequence[Claim],
+    unwanted: Sequence[Claim],
+) -> None:
     groups: dict[RunMode, list[Claim]] = defaultdict(list)
+    groups[RunMode.CANCELLED] += unwanted
     for claim in claims:
         run = found.get(claim.run_id or "")
-        # Of a run that goes on, it was the step itself that somebody cancelled.
-        mode = run.mode if run is not None and run.mode in NOT_STARTED else RunMode.CANCELLED
-        groups[mode].append(claim)
+        groups[run.mode if run is not None else RunMode.CANCELLED].append(claim)
     ended: list[Ended] = []
     for mode, group in sorted(groups.items()):
         ended += not_started(tx, mode, [(c.job_id, str(c.run_id), str(c.node), c.path or "") for c in group])
     if ended:
         follow(desk, tx, ended)
+
+
+def _wait_for_resume(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> None:
+    """Steps of runs that were paused when we looked. If one was resumed since then, nobody else will give its step a
+    place: it was held. The runs are locked last, as always."""
+    if not claims:
+        return
+    rows = tx.rows(STILL_PAUSED, ids=sorted(_runs_of(claims)))
+    paused = {str(run) for run, since in rows if since is not None}
+    _park(tx, claims, JobStatus.AVAILABLE)
+    back = [claim for claim in claims if claim.run_id not in paused]
+    if back:
+        places = [{"job_id": c.job_id, "task": c.task, "queue": c.queue, "tier": c.tier} for c in back]
+        tx.insert("availabilities", places)
+        desk.trace(tx).made.update({claim.job_id: (claim.queue, claim.tier) for claim in back})
+        desk.tell_ready(tx)
 
 
 def _park(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:

@@ -81,7 +81,7 @@ def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
         return []
     _record(tx, held)
     # The receipts stay for the reaper: a job whose cancellation was asked for is still under one of them.
-    return release.release(tx, [(str(row[0]), row[1]) for row in held])
+    return release.release(tx, [(str(row[0]), row[1]) for row in held]).given_back
 
 
 def _record(tx: Transaction, held: Sequence[Row]) -> None:

@@ -22,8 +22,8 @@ from penstock.queue.slots import Standing
 from penstock.values.jsontext import dumps, loads
 from penstock.values.limits import Demand
 
-MOST_EXAMINED = 100
-"""So many of one key are looked at in one transaction, should they all have to go elsewhere."""
+MOST_EXAMINED = 500
+"""So many of one key are looked at in one transaction, should they all have to go elsewhere, or be cancelled."""
 
 PUT_BACK = """
 UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL, generation = generation - 1
@@ -102,22 +102,32 @@ def let_go(tx: Transaction, keys: Sequence[str], standings: dict[str, Standing])
     """Of each of these keys, which are locked, as many as it has slots to spare; the lanes they are in now."""
     lanes: list[Lane] = []
     for key in keys:
-        here, examined = standings[key], 0
-        while here.waited_for and here.free and examined < MOST_EXAMINED:
-            rows = [Parked(*row) for row in tx.rows(NEXT, key=key, limit=here.free)]
-            here.waited_for = len(rows) == here.free
-            examined += len(rows)
+        here, left = standings[key], MOST_EXAMINED
+        limit = here.free
+        while here.waited_for and here.free and left > 0:
+            rows = [Parked(*row) for row in tx.rows(NEXT, key=key, limit=limit)]
+            here.waited_for = len(rows) == limit
+            left -= len(rows)
             if rows:
                 lanes += _let_go(tx, key, rows, standings)
+            # Some could not go; so it may be with many behind them.
+            limit = max(here.free, left)
+        # There may be one behind all these who can go.
+        here.has_news = here.has_news or (here.waited_for and here.free > 0)
     return lanes
 
 
 def _let_go(tx: Transaction, key: str, rows: Sequence[Parked], standings: dict[str, Standing]) -> list[Lane]:
+    """Those of them that can go, or have to go elsewhere; without those who are no more. The others stay."""
     alive = {str(row[0]) for row in tx.rows(ALIVE, ids=[row.job_id for row in rows])}
-    demands = {row.job_id: _read(row.demands) for row in rows}
+    demands = {row.job_id: _read(row.demands) for row in rows if row.job_id in alive}
     _look_up(tx, demands.values(), standings)
-    going, moving = [], []
+    here, going, moving, staying = standings[key], [], [], set()
     for row in [row for row in rows if row.job_id in alive]:
+        if not here.free:
+            here.waited_for = True
+            staying.add(row.job_id)
+            continue
         full = [name for name in demands[row.job_id] if name != key and not standings[name].free]
         if full:
             moving.append((full[0], row))
@@ -126,7 +136,7 @@ def _let_go(tx: Transaction, key: str, rows: Sequence[Parked], standings: dict[s
         going.append(row)
         for name in {key, *demands[row.job_id]}:
             standings[name].used += 1
-    _leave(tx, key, [(row.tier, row.place, row.job_id) for row in rows])
+    _leave(tx, key, [(row.tier, row.place, row.job_id) for row in rows if row.job_id not in staying])
     tx.insert("parked", [{"limit_key": to} | row._asdict() for to, row in moving], parked_at="{now}")
     slots.reserve(tx, key, [(row.job_id, row.place) for row in going])
     places = [{"job_id": row.job_id, "queue": row.queue, "tier": row.tier, "task": row.task} for row in going]

@@ -1,20 +1,29 @@
-"""Give claims back: work that was never started, or that this process holds without knowing it. Spends nothing."""
+"""Give claims back: work that was never started, or that this process holds without knowing it. Spends nothing.
+
+What somebody has asked to cancel meanwhile is not given back but ends so: the request was addressed to us, and whoever
+took the job next would not hear of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic_core import from_json
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.queue import slots
-from penstock.queue.jobs import tier_of
+from penstock.queue.jobs import Attempt, Claim, Follow, nothing_follows, tier_of
+from penstock.queue.settle import settle
+from penstock.values.outcome import Outcome
+from penstock.values.status import OutcomeKind, Reason
 
 LOCK_HELD = """
-SELECT job_id, token FROM {job_states} {by_key}
+SELECT job_id, token, generation, cancel_requested FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
-DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id {among:ids:uuid}"
+DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
 RELEASE = """
 UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL
 WHERE job_id {among:ids:uuid}
@@ -28,28 +37,40 @@ ORDER BY token {lock}
 """
 
 
+class Released(NamedTuple):
+    """The jobs that were given back, and those that were to be cancelled and have ended so."""
+
+    given_back: list[str]
+    cancelled: list[str]
+
+
 def release(
-    tx: Transaction, held: Sequence[tuple[str, int]], finished_tokens: Sequence[int] = ()
-) -> list[str]:
-    """Make these (job, token) available again where the token still stands; the jobs given back."""
+    tx: Transaction,
+    held: Sequence[tuple[str, int]],
+    finished_tokens: Sequence[int] = (),
+    follow: Follow = nothing_follows,
+) -> Released:
+    """Make these (job, token) available again where the token still stands."""
     tx.stage("release")
     tokens = dict(held)
     rows = tx.rows(LOCK_HELD, ids=sorted(tokens)) if tokens else []
-    ids = [job_id for job_id, token in rows if tokens[job_id] == token]
-    if ids:
-        tx.run(RELEASE, ids=ids)
-        places = [
-            {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
-            for job_id, task, queue, priority in tx.rows(DESCRIBE, ids=ids)
-        ]
-        tx.insert("availabilities", places)
-        slots.vacate(tx, ids)
+    ours = {str(row[0]): row for row in rows if tokens[str(row[0])] == row[1]}
+    described = tx.rows(DESCRIBE, ids=sorted(ours)) if ours else []
+    back = [row for row in described if not ours[str(row[0])][3]]
+    if back:
+        _give_back(tx, back)
+    slots.vacate(tx, sorted(ours))
     if finished_tokens:
         tx.run(FORGET_CLAIMS, tokens=finished_tokens)
-    return ids
+    unwanted = [(ours[str(row[0])], row) for row in described if ours[str(row[0])][3]]
+    if unwanted:
+        _cancel(tx, unwanted, follow)
+    return Released([str(row[0]) for row in back], [str(held[0]) for held, _ in unwanted])
 
 
-def release_unknown(tx: Transaction, process: str, known_tokens: Sequence[int]) -> list[str]:
+def release_unknown(
+    tx: Transaction, process: str, known_tokens: Sequence[int], follow: Follow = nothing_follows
+) -> Released:
     """Give back claims that were committed while their answer was lost: held by us, known to nobody here."""
     tx.stage("release_unknown")
     known = set(known_tokens)
@@ -57,4 +78,24 @@ def release_unknown(tx: Transaction, process: str, known_tokens: Sequence[int]) 
         (token, job_ids) for token, job_ids in tx.rows(OWN_CLAIMS, process=process) if token not in known
     ]
     held = [(job_id, token) for token, job_ids in unknown for job_id in from_json(job_ids)]
-    return release(tx, held, [token for token, _ in unknown]) if unknown else []
+    return release(tx, held, [token for token, _ in unknown], follow) if unknown else Released([], [])
+
+
+def _give_back(tx: Transaction, jobs: Sequence[Row]) -> None:
+    tx.run(RELEASE, ids=[row[0] for row in jobs])
+    places = [
+        {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
+        for job_id, task, queue, priority, *_ in jobs
+    ]
+    tx.insert("availabilities", places)
+
+
+def _cancel(tx: Transaction, jobs: Sequence[tuple[Row, Row]], follow: Follow) -> None:
+    """It has not begun: no attempt is on record, and what follows in its run does."""
+    cancelled = Outcome(OutcomeKind.CANCELLED, reason=Reason.CANCELLED)
+    attempts = []
+    for (job_id, token, generation, _), (_, task, queue, priority, *place) in jobs:
+        step = None if place[0] is None else str(place[0])
+        described = (task, queue, tier_of(priority), "", None, 0, 0, None, step, *place[1:])
+        attempts.append(Attempt(Claim(job_id, token, generation, *described), cancelled, began=False))
+    settle(tx, attempts, None, (), follow)

@@ -18,14 +18,13 @@ from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
+from penstock.runtime.blame import blamed
 from penstock.runtime.lanes import Lanes
 from penstock.runtime.limiter import Limiter
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
-from penstock.values.failure import Failure
 from penstock.values.ids import new_token
 from penstock.values.limits import TaskLimits
-from penstock.values.outcome import Outcome
-from penstock.values.status import JobStatus, OutcomeKind, Reason
+from penstock.values.status import JobStatus
 
 Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
 NO_LIMITS: Mapping[str, TaskLimits] = {}
@@ -240,18 +239,19 @@ class JobSource:
         return ours
 
     def recover(self, tx: Transaction) -> None:
-        if queue_release.release_unknown(tx, self.process(), list(self.holdings.tokens)):
+        known = list(self.holdings.tokens)
+        try:
+            found = queue_release.release_unknown(tx, self.process(), known, self.follow)
+        except AdvancementFailed as error:
+            error.spend()
+            raise
+        if found.given_back:
             self.wakeups.tell_others(tx, [READY])
+        if found.cancelled:
+            self.wakeups.tell_inside(tx, ENDED)
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
-        if isinstance(error, AdvancementFailed):
-            return _unplanned(finished, error)
-        if finished.outcome.reason is Reason.RESULT_NOT_SERIALIZABLE:
-            return None
-        outcome = Outcome(
-            OutcomeKind.ERRORED, failure=Failure.of(error), reason=Reason.RESULT_NOT_SERIALIZABLE
-        )
-        return finished._replace(outcome=outcome)
+        return blamed(finished, error)
 
     def _report(self, settled: Settled) -> None:
         for attempt in settled.lost:
@@ -269,19 +269,6 @@ def _given_back(settled: Settled) -> set[str]:
         for attempt in settled.accepted
         if attempt.outcome.delay is not None and attempt.outcome.status is JobStatus.AVAILABLE
     }
-
-
-def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
-    """Nothing can be planned from it: it is tried again, then as a failure, and in the end its run is given up.
-
-    If it is another run that cannot be planned, the parent of this one, nothing is wrong with the step.
-    """
-    left, another = error.spend(), error.run_id != finished.claim.run_id
-    if left or another or finished.outcome.kind is not OutcomeKind.SUCCEEDED:
-        return finished
-    failure = Failure.of(error.__cause__ or error)
-    outcome = Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.ADVANCEMENT_FAILED)
-    return finished._replace(outcome=outcome)
 
 
 def _event(attempt: Attempt) -> AttemptSettled:

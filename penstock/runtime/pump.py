@@ -28,6 +28,8 @@ F = TypeVar("F")
 
 CAUTIOUS = 20
 """So many turns nothing is presumed after something was presumed wrongly."""
+SET_ASIDE = 30.0
+"""Seconds until an outcome that was refused in every form is tried again: perhaps the fault is not its own."""
 MOST_COLLISIONS = 5
 """So many races may be lost in a row before that counts as trouble."""
 
@@ -59,6 +61,7 @@ class Pump(Service, Generic[C, F]):
         self.rest = Rest()
         self.link = Link(database, dedicated=source.own_tables)
         self._outbox: deque[F] = deque()
+        self._refused: deque[tuple[float, F]] = deque()
         self._empty_turns = 0
         self._doubtful = False
         self._found = 0
@@ -72,8 +75,7 @@ class Pump(Service, Generic[C, F]):
         """The last look found less than there was room for, and nobody has told of more."""
         self._just_heard = False
         """Nothing has happened since the last wait ended: another look at the ear would tell nothing."""
-        self._collisions = 0
-        self._cautious = 0
+        self._collisions = self._cautious = 0
         self._one_at_a_time = threading.Lock()
 
     def finished(self, work: F) -> None:
@@ -111,6 +113,8 @@ class Pump(Service, Generic[C, F]):
         if self._doubtful:
             self._transact(self.source.recover)
             self._doubtful = False
+        while self._refused and self._refused[0][0] <= time.monotonic():
+            self._outbox.append(self._refused.popleft()[1])
         finished = [self._outbox.popleft() for _ in range(min(len(self._outbox), self.batch))]
         limit = min(self.room(), self.batch) if self.claiming and not self.stopping.is_set() else 0
         just_heard, self._just_heard = self._just_heard, False
@@ -229,6 +233,8 @@ class Pump(Service, Generic[C, F]):
                     self._put_back(half, problem)
                 elif (blamed := self.source.blame(half[0], problem)) is not None:
                     self._outbox.append(blamed)
+                else:
+                    self._refused.append((time.monotonic() + SET_ASIDE, half[0]))
 
     def pause(self) -> None:
         if self._outbox:

@@ -61,4 +61,7 @@ class Source(Protocol[C, F]):
         """After a lost answer: give back what we may hold without knowing it."""
 
     def blame(self, finished: F, error: Exception) -> F | None:
-        """The one piece of work that the database refuses to settle, with that error as its outcome."""
+        """The one piece of work that the database refuses to settle, with that error as its outcome.
+
+        None: nothing can be said of it that would not be refused.
+        """

@@ -58,6 +58,35 @@ def test_what_is_held_unknowingly_is_given_back(app_on: AppOn, database_url: str
     _beside_one_who_claims_nothing(app, main)
 
 
+def test_what_was_cancelled_meanwhile_ends_so_and_never_runs(app_on: AppOn, database_url: str) -> None:
+    app, ran = app_on(database_url, **SHORT), list[str]()
+
+    @app.task(name="note")
+    async def note(what: str) -> None:
+        ran.append(what)
+
+    @app.pipeline(name="noting", on_failure="continue")
+    def noting() -> Any:
+        return note(note("step"))
+
+    async def main(worker: Worker) -> None:
+        job, run = await note.enqueue_async("job"), await noting.trigger_async()
+        other = await note.enqueue_async("other")
+        assert _arrives(app, worker) == 3
+        (step,) = [app.job(step.id) for step in run.steps() if step.status == "running"]
+        assert await job.cancel_async()
+        assert await step.cancel_async()
+        worker.pump.claiming = True
+        await until(lambda: {job.status, step.status} == {"cancelled"}, SOON)
+        await other.result_async(SOON)
+        await until(lambda: run.status.terminal, SOON)
+        await until(lambda: count(app, "claims") + count(app, "cancellations") == 0, SOON)
+        assert (job.attempts(), step.attempts()) == ([], [])
+
+    _beside_one_who_claims_nothing(app, main)
+    assert ran == ["other"]
+
+
 def test_also_by_one_who_rests(app_on: AppOn, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app, client = app_on(postgres_url, **SHORT), app_on(postgres_url, notify=False)
     _noting(app)

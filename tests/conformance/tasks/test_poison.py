@@ -1,12 +1,17 @@
 """What a database will not store, or cannot store now: the one never harms the others, and nothing is lost."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from penstock import Penstock
+from penstock.database.transaction import Transaction
 from penstock.errors import JobFailed
+from penstock.queue import settle as queue_settle
+from penstock.queue.jobs import Attempt
+from penstock.runtime import pump
 from penstock.runtime.worker import Worker
 from penstock.task import Task
 from penstock.telemetry.events import TroubleBegan
@@ -56,6 +61,56 @@ def test_a_batch_with_one_such_row_is_split(app: Penstock, note: Note) -> None:
     beside_a_worker(app, main)
     assert count(app, "claims") == 0
     assert count(app, "executions") == 50
+
+
+def test_if_the_error_is_refused_too_the_job_has_failed_all_the_same(
+    app: Penstock, note: Note, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _refuse_failures(monkeypatch, "record", lambda attempt: attempt.began)
+    jobs = note.enqueue_many([(n,) for n in range(5)])
+    drain(app)
+    assert [job.status for job in jobs] == ["succeeded"] * 3 + ["failed", "succeeded"]
+    with pytest.raises(JobFailed, match="result_not_serializable"):
+        jobs[3].result(timeout=0)
+    assert jobs[3].attempts() == []
+    assert count(app, "claims") == 0
+
+
+def test_what_is_refused_in_every_form_is_tried_again_later(
+    app: Penstock, note: Note, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare: list[Attempt] = []
+    _refuse_failures(monkeypatch, "_move", lambda attempt: attempt.began or len(bare) < 5, bare)
+    monkeypatch.setattr(pump, "SET_ASIDE", 0.05)
+
+    async def main(_: Worker) -> None:
+        job, after = await note.enqueue_many_async([(3,), (4,)])
+        await until(lambda: job.status == "failed")
+        assert await after.result_async(30) == "4"
+
+    beside_a_worker(app, main)
+    assert len(bare) > 2, "in a batch, then alone; then it was set aside, and tried again"
+    assert count(app, "claims") == 0
+
+
+def _refuse_failures(
+    monkeypatch: pytest.MonkeyPatch,
+    write: str,
+    refuses: Callable[[Attempt], bool],
+    bare: list[Attempt] | None = None,
+) -> None:
+    """Something in the database refuses what a settle writes of failed attempts; it is told of those without a row."""
+    writes = getattr(queue_settle, write)
+
+    def written(tx: Transaction, attempts: Sequence[Attempt], *rest: Any) -> None:
+        failed = [attempt for attempt in attempts if attempt.outcome.status == "failed"]
+        if bare is not None:
+            bare.extend(attempt for attempt in failed if not attempt.began)
+        if any(map(refuses, failed)):
+            raise ValueError("no such text")
+        writes(tx, attempts, *rest)
+
+    monkeypatch.setattr(queue_settle, write, written)
 
 
 @pytest.mark.parametrize("fault", [deadlocked, disconnected])
