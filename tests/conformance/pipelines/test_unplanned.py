@@ -62,7 +62,7 @@ def raising(function: Any, when: Callable[..., bool], times: int = 1_000_000) ->
     return wrapped
 
 
-def over_three(_wiring: Any, _facts: Any, _ask: Any, measure: Any) -> bool:
+def over_three(_wiring: Any, _facts: Any, _ask: Any, measure: Any, *_: Any) -> bool:
     return bool(measure.width == 3)
 
 
