@@ -91,9 +91,23 @@ class Agent:
                 return int(line.split()[1]) / 1024
         return 0.0
 
+    @property
+    def megabytes(self) -> float:
+        """Its own, and its part of what it shares, with that of its children."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return sum(_proportional(int(one)) for one in [pid, *children])
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
+
+
+def _proportional(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
 
 
 class Bench:

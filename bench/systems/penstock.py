@@ -56,6 +56,8 @@ class PenstockSystem(SupervisedSystem):
             "BENCH_OPTIONS": json.dumps(self.options),
         }
         arguments = [sys.executable, "-m", "penstock", "worker", "bench.systems.penstock_app:app"]
+        if "processes" in self.options:
+            arguments += ["--processes", str(self.options["processes"])]
         os.execve(sys.executable, arguments, {**os.environ, **given})
 
     def _declare_pipelines(self) -> None:

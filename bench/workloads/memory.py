@@ -1,10 +1,13 @@
 """The memory of a worker before a million pending jobs; slow systems get a part of them."""
 
 from bench.driver import Bench
-from bench.workloads.base import Figures, Workload
+from bench.workloads.base import EVERYBODY, Figures, Workload
 
 MILLION = 1_000_000
 MANY = 100_000
+JOBS = 20_000
+WORKERS = 4
+QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 
 
 def memory(bench: Bench) -> Figures:
@@ -20,6 +23,20 @@ def memory(bench: Bench) -> Figures:
     return {"start": start, "peak": late, "growth": late - early}
 
 
+def of_four(bench: Bench) -> Figures:
+    """Four workers of one machine, after some work, each as it is run in production; shared memory counts once."""
+    count = bench.size(JOBS)
+    bench.do("fill", count=count)
+    if bench.name == "penstock":
+        agents = [bench.start("supervise", processes=WORKERS)]
+    else:
+        agents = [bench.start("work", slot=slot, executor=slot) for slot in range(WORKERS)]
+    for agent in agents:
+        agent.go()
+    bench.wait(lambda: bench.unfinished() == 0, 120, pause=0.05)
+    return {"all": sum(agent.megabytes for agent in agents)}
+
+
 WORKLOADS = (
     Workload(
         "memory",
@@ -28,4 +45,5 @@ WORKLOADS = (
         {"peak": "MB peak", "growth": "MB growth, the last 90 % of 100,000"},
         most_rounds=1,
     ),
+    Workload("memory-4", "four workers of one machine", of_four, {"all": "MB in all"}, QUEUES),
 )
