@@ -9,6 +9,7 @@ import pytest
 import penstock
 from penstock import Penstock, wait_for
 from penstock.errors import ReviveError
+from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 
 
@@ -188,11 +189,16 @@ def test_a_wait_that_failed_is_waited_for_again_or_stays_failed_when_another_ste
         assert {step.key: step.output for step in again.steps()} == {"maybe": None, "answer": "yes"}
 
 
-def test_a_child_that_was_revived_by_itself_is_continued_from_there(app: Penstock) -> None:
+def halted_by_its_child(app: Penstock) -> tuple[Nested, Run, Run]:
     nested = Nested(app)
     run = nested.outer.trigger([1, 2])
     drain(app)
     (child,) = app.runs(pipeline="inner")
+    return nested, run, child
+
+
+def test_a_child_that_was_revived_by_itself_is_continued_from_there(app: Penstock) -> None:
+    nested, run, child = halted_by_its_child(app)
     nested.broken = False
     mended = child.revive(duplicate_context=True)
     drain(app)
@@ -206,10 +212,7 @@ def test_a_child_that_was_revived_by_itself_is_continued_from_there(app: Penstoc
 
 
 def test_a_child_that_was_revived_with_its_parent_is_not_revived_once_more(app: Penstock) -> None:
-    nested = Nested(app)
-    run = nested.outer.trigger([1, 2])
-    drain(app)
-    (child,) = app.runs(pipeline="inner")
+    _, run, child = halted_by_its_child(app)
     run.revive()
     drain(app)
     with pytest.raises(ReviveError, match=app.runs(pipeline="inner")[0].id):
@@ -217,10 +220,7 @@ def test_a_child_that_was_revived_with_its_parent_is_not_revived_once_more(app: 
 
 
 def test_while_the_revival_of_a_child_is_under_way_its_parents_step_fails_and_says_so(app: Penstock) -> None:
-    nested = Nested(app)
-    run = nested.outer.trigger([1, 2])
-    drain(app)
-    (child,) = app.runs(pipeline="inner")
+    nested, run, child = halted_by_its_child(app)
     nested.broken = False
     mended = child.revive(duplicate_context=True)
     mended.pause()
