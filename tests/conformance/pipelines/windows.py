@@ -93,6 +93,10 @@ class Stage:
         def reviving(value: int) -> Any:
             return fails(same(value))
 
+        @app.pipeline(name="reviving_deep")
+        def reviving_deep(value: int) -> Any:
+            return reviving(value)
+
         @app.pipeline(name="late", deadline=60)
         def late(value: int) -> Any:
             return [child(value), same(value)]
@@ -230,11 +234,35 @@ def cancel(stage: Stage, key: str) -> None:
     assert stage.told(run) == ["cancelled"]
 
 
+@window("cancel", "timer", "cancel_run", "sweep")
+def cancel_the_step_of_a_child(stage: Stage, key: str) -> None:
+    run = stage.run("late", key)
+    stage.work()
+    (step,) = [step for step in run.steps() if step.key == "child"]
+    stage.app.job(step.id).cancel()
+    stage.work(LATER)
+    (child,) = stage.found("SELECT id FROM {runs} WHERE parent_run_id = :run", run)
+    assert (run.status, child.status) == (RunStatus.HALTED, RunStatus.CANCELLED)
+
+
 @window("revive", "hydrate")
 def revive(stage: Stage, key: str) -> None:
-    run = stage.run("reviving", key)
-    revived = "SELECT id FROM {runs} WHERE revived_from = :run"
-    stage.broken = not stage.found(revived, run)
+    again = revived(stage, key, "reviving")
+    kept = next(step for step in again.steps() if step.key == "same")
+    assert kept.output == 7
+
+
+@window("revive", "hydrate")
+def revive_with_a_child(stage: Stage, key: str) -> None:
+    again = revived(stage, key, "reviving_deep")
+    (child,) = stage.found("SELECT id FROM {runs} WHERE parent_run_id = :run", again)
+    assert child.revived_from is not None
+
+
+def revived(stage: Stage, key: str, pipeline: str) -> Run:
+    run = stage.run(pipeline, key)
+    later = "SELECT id FROM {runs} WHERE revived_from = :run"
+    stage.broken = not stage.found(later, run)
     try:
         stage.work()
         assert run.status is RunStatus.HALTED
@@ -244,10 +272,9 @@ def revive(stage: Stage, key: str) -> None:
             stage.work()
     finally:
         stage.broken = True
-    (again,) = stage.found(revived, run)
+    (again,) = stage.found(later, run)
     assert again.result(0) == 7
-    kept = next(step for step in again.steps() if step.key == "same")
-    assert kept.output == 7
+    return again
 
 
 @window("deadline", "timer", "cancel_children", "sweep")
