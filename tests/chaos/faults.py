@@ -102,18 +102,15 @@ def skew_clock(world: World, host: Host, chance: Random) -> After:
 
 def block_briefly(world: World, host: Host, chance: Random) -> After:
     """Shorter than the lease: what was sent arrives late."""
-    assert host.proxy is not None
-    proxy = host.proxy
-    proxy.block()
-    return After(0.3 * min(LEASE, REAP_AFTER), lambda: proxy.unblock(reset=False))
+    host.block()
+    return After(0.3 * min(LEASE, REAP_AFTER), lambda: host.unblock(reset=False))
 
 
 def block_long(world: World, host: Host, chance: Random) -> After:
     """Longer than lease and patience: what was sent arrives much too late, or the connections are gone."""
-    assert host.proxy is not None
-    proxy, reset = host.proxy, chance.random() < 0.5
-    proxy.block()
-    return After(chance.uniform(1.5, 2.5) * REAP_AFTER, lambda: proxy.unblock(reset=reset))
+    reset = chance.random() < 0.5
+    host.block()
+    return After(chance.uniform(1.5, 2.5) * REAP_AFTER, lambda: host.unblock(reset=reset))
 
 
 def cut_network(world: World, host: Host, chance: Random) -> After:

@@ -6,6 +6,7 @@ from pathlib import Path
 from signal import SIGCONT, SIGKILL, Signals
 
 from tests.chaos import terms
+from tests.chaos.cables import Cable
 from tests.chaos.programs import Program, Programs
 from tests.chaos.proxy import Proxy
 
@@ -38,6 +39,7 @@ class Host:
     programs: Programs
     environment: dict[str, str]
     proxy: Proxy | None = None
+    cable: Cable | None = None
     worker: Program | None = None
     busy: bool = False
     """Something is being done to it."""
@@ -70,8 +72,27 @@ class Host:
     def _started(self, environment: dict[str, str]) -> Program:
         options = ("--processes", str(terms.CHILDREN), "--concurrency", str(terms.CONCURRENCY))
         return self.programs.start(
-            ["-m", "penstock", "worker", "tests.chaos.host:app", *options], environment
+            ["-m", "penstock", "worker", "tests.chaos.host:app", *options], environment, self.inside
         )
+
+    @property
+    def inside(self) -> list[str]:
+        return [] if self.cable is None else self.cable.inside
+
+    def block(self) -> None:
+        """Nothing comes through between it and the database, and nobody is told."""
+        assert self.proxy is not None
+        if self.cable is not None:
+            self.cable.pull()
+        else:
+            self.proxy.block()
+
+    def unblock(self, *, reset: bool) -> None:
+        """What was sent arrives; or all connections of the time before are gone."""
+        assert self.proxy is not None
+        self.proxy.unblock(reset=reset)
+        if self.cable is not None:
+            self.cable.plug()
 
     @property
     def running(self) -> bool:
@@ -109,4 +130,4 @@ class ProducerHost(Host):
     """The machine that the load comes from."""
 
     def _started(self, environment: dict[str, str]) -> Program:
-        return self.programs.start(["-m", "tests.chaos.produce", str(terms.PACE)], environment)
+        return self.programs.start(["-m", "tests.chaos.produce", str(terms.PACE)], environment, self.inside)

@@ -76,12 +76,15 @@ class Programs:
     folder: Path
     started: list[Program] = field(default_factory=list)
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> Program:
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], inside: Sequence[str] = ()
+    ) -> Program:
+        """`inside`: what the command begins with, for one that runs in a network of its own."""
         path = os.pathsep.join([str(self.folder), str(CHECKOUT)])
         log_file = self.folder / f"process-{len(self.started)}.log"
         with log_file.open("wb") as log:
             process = subprocess.Popen(
-                as_child([sys.executable, *arguments], SIGKILL, who="same"),
+                [*inside, *as_child([sys.executable, *arguments], SIGKILL, who="same")],
                 cwd=self.folder,
                 env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **environment},
                 stdin=subprocess.DEVNULL,

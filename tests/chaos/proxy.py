@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 CHUNK = 1 << 16
+LOOPBACK = "127.0.0.1"
 
 
 class Network:
@@ -36,8 +37,9 @@ class Network:
 class Proxy:
     """Listens on a port of its own and passes everything on to the server's."""
 
-    def __init__(self, network: Network, port: int) -> None:
+    def __init__(self, network: Network, port: int, at: str = LOOPBACK) -> None:
         self.network = network
+        self.at = at
         self.upstream = port
         self.port = 0
         self._open = asyncio.Event()
@@ -75,7 +77,7 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+            self._server = await asyncio.start_server(self._serve, self.at, self.port)
             self.port = self._server.sockets[0].getsockname()[1]
 
     async def _cut(self) -> None:
@@ -117,7 +119,7 @@ class Proxy:
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
-        theirs, ours = await asyncio.open_connection("127.0.0.1", self.upstream)
+        theirs, ours = await asyncio.open_connection(LOOPBACK, self.upstream)
         self._writers.add(ours)
         lane = asyncio.Event()
         lane.set()

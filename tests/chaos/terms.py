@@ -49,6 +49,8 @@ class Terms:
     database: str = "postgres"
     minutes: float = 5.0
     seed: int = field(default_factory=lambda: time_ns() // 1_000_000 % 1_000_000)
+    network: str = "namespaces"
+    """How hosts are cut off: in namespaces, where the machine allows it; "proxy": by their proxies alone."""
     hosts: int = HOSTS
     pace: float = PACE
     drain_seconds: float = 120.0
@@ -57,8 +59,8 @@ class Terms:
     def from_environment(cls) -> "Terms":
         said = {
             name: os.environ[name.upper()]
-            for name in ("database", "minutes", "seed")
+            for name in ("database", "minutes", "seed", "network")
             if os.environ.get(name.upper())
         }
-        readers = {"database": str, "minutes": float, "seed": int}
+        readers = {"database": str, "minutes": float, "seed": int, "network": str}
         return cls(**{name: readers[name](text) for name, text in said.items()})

@@ -16,7 +16,7 @@ def test_a_short_campaign_keeps_all_promises(database_kind: str, database_url: s
     """`database_url` is there to skip where there is no such server; the campaign starts its own."""
     if database_kind == "mariadb":
         pytest.skip("two kinds will do here: make chaos DATABASE=mariadb")
-    asked = Terms(database=database_kind, minutes=SECONDS / 60, hosts=2)
+    asked = Terms(database=database_kind, minutes=SECONDS / 60, hosts=2, network="proxy")
     verdict = campaign(asked, print, gap=(0.5, 2.0), calm=0)
     assert len(verdict.facts.strikes) > 5
     passed(verdict)

@@ -11,6 +11,7 @@ import psycopg
 import pymysql
 
 from penstock.database.transaction import Transaction
+from penstock.database.url import for_libpq
 from penstock.values.ids import new_id
 from tests.chaos.hosts import UNREACHABLE, Host
 from tests.chaos.world import World
@@ -82,8 +83,7 @@ def snapshot(world: World) -> Callable[[], None]:
     try:
         match world.terms.database:
             case "postgres":
-                plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-                postgres = psycopg.connect(plain, connect_timeout=2)
+                postgres = psycopg.connect(**for_libpq(url), connect_timeout=2)
                 postgres.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
                 postgres.execute("select count(*) from penstock_jobs")
                 return _closing(postgres)

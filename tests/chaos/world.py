@@ -5,18 +5,22 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from signal import SIGTERM
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+from sqlalchemy import make_url
+
 from penstock import Penstock
 from penstock.values.jsontext import loads
 from tests.chaos import terms
+from tests.chaos.cables import Cable, laid
 from tests.chaos.hosts import SKEWED, Host, ProducerHost
 from tests.chaos.programs import Programs
-from tests.chaos.proxy import Network, Proxy
+from tests.chaos.proxy import LOOPBACK, Network, Proxy
 from tests.chaos.strike import Held, Strike
 from tests.chaos.terms import Terms
 from tests.memory import in_memory
@@ -143,12 +147,16 @@ def world(asked: Terms) -> Iterator[World]:
         network = Network() if server else None
         if network is not None:
             stack.callback(network.close)
-        for host in made.everybody:
-            if network is not None and server is not None:
-                host.proxy = Proxy(network, server.port)
+        if network is not None and server is not None:
+            wanted = len(made.everybody) if asked.network == "namespaces" else 0
+            cables: list[Cable | None] = [*stack.enter_context(laid(wanted))]
+            for host, cable in zip_longest(made.everybody, cables):
+                host.cable = cable
+                host.proxy = Proxy(network, server.port, cable.near if cable else LOOPBACK)
                 stack.callback(host.proxy.close)
-                there = url.replace(f":{server.port}/", f":{host.proxy.port}/")
-                host.environment = {**host.environment, "PENSTOCK_DATABASE_URL": there}
+                there = make_url(url).set(host=host.proxy.at, port=host.proxy.port)
+                reached = there.render_as_string(hide_password=False)
+                host.environment = {**host.environment, "PENSTOCK_DATABASE_URL": reached}
         yield made
 
 
