@@ -10,8 +10,7 @@ from penstock.database.sqlite import Sqlite
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
+    from penstock.database.url import Url
     from penstock.settings import Settings
     from tests.simulation.server import Server
 
@@ -81,7 +80,7 @@ class WiredSqlite(Sqlite):
         for wire in wires:
             wire.cut()
 
-    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+    def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         return {"creator": self.connect, "poolclass": SharedPool}
 
     def connected(self, driver: Any) -> None:

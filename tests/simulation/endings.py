@@ -21,8 +21,13 @@ PUTS = {
 """Where each outcome may put a job."""
 MOST_RETRIES = 2
 """What every task here is declared with."""
-TIMED = ("slow", "patient", "on_time", "stubborn")
+TIMED = (
+    *("slow", "patient", "on_time", "stubborn"),
+    *("entering", "unawaited", "deaf", "marking", "passing", "dozing", "slim"),
+)
 """The tasks that have a timeout."""
+WITHIN = ("writing", "writing_async", "entering", "unawaited", "deaf", "slim")
+"""The tasks that complete in a transaction of their own."""
 
 
 def problems(model: Model, job_id: str, old: State, new: State, execution: tuple[Any, ...]) -> Iterator[str]:
@@ -66,7 +71,7 @@ def _true(model: Model, job_id: str, old: State, outcome: str) -> Iterator[str]:
     how, what = model.ended.get(attempt, ("", None))
     match outcome:
         case "succeeded":
-            within = attempt in model.began and model.jobs[job_id].task in ("writing", "writing_async")
+            within = attempt in model.began and model.jobs[job_id].task in WITHIN
             if how != "returned" and not within:
                 yield "but its handler did not return [3]"
         case "errored":

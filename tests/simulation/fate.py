@@ -5,7 +5,6 @@ Each seed has a temper of its own: some kinds of trouble are off, others frequen
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,7 +12,9 @@ from dataclasses import dataclass, field
 
 from tests.simulation.fibers import Fiber
 from tests.simulation.hosts import SETTINGS, Host, WorkerHost
+from tests.simulation.interruptions import APART, interrupt
 from tests.simulation.server import Faults
+from tests.simulation.temper import Temper
 from tests.simulation.wire import Disconnected, Wire
 from tests.simulation.world import LOOKED_AFTER, SECOND, World
 
@@ -23,56 +24,11 @@ SELDOM_SEEN = 6
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
 KINDS = (
     *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
-    "late claim",
+    *("late claim", "interruption"),
     *("statement locked", "statement cut", "statement readonly"),
     *("commit refused", "commit lost", "commit unanswered", "hint", "hint lost"),
 )
 """Everything that can go wrong."""
-
-
-@dataclass(slots=True)
-class Temper:
-    """How likely each kind of trouble is: per step, per statement, per commit."""
-
-    crash: float
-    freeze: float
-    stall: float
-    linger: float
-    stop: float
-    jump: float
-    delay: float
-    outage: float
-    late: float
-    statement: float
-    commit: float
-    hints: float
-    """How likely another host hears of a commit."""
-    any: float = field(init=False)
-    """How likely anything is struck at a step."""
-
-    def __post_init__(self) -> None:
-        hosts = (self.crash, self.freeze, self.stall, self.stop, self.jump)
-        self.any = sum(hosts) + self.delay + self.outage + self.late
-
-    @classmethod
-    def of(cls, rng: random.Random) -> Temper:
-        def rate(*choices: float) -> float:
-            return rng.choice([0.0, *choices])
-
-        return cls(
-            crash=rate(0.002, 0.006, 0.02),
-            freeze=rate(0.002, 0.006, 0.02),
-            stall=rate(0.01, 0.04),
-            linger=rate(0.02, 0.1),
-            stop=rate(0.002, 0.005),
-            jump=rate(0.005),
-            delay=rate(0.005, 0.02),
-            outage=rate(0.0, 0.002),
-            late=rate(0.0, 0.005, 0.02),
-            statement=rate(0.002, 0.01, 0.03),
-            commit=rate(0.01, 0.05, 0.15),
-            hints=rate(0.5, 1.0),
-        )
 
 
 @dataclass(slots=True)
@@ -88,11 +44,13 @@ class Fate(Faults):
     """Nobody is started any more."""
     away_until: int = 0
     strikes: bool = field(init=False)
+    interrupts: bool = field(init=False)
     struck: Counter[str] = field(default_factory=Counter)
     """How often each kind of trouble has really happened."""
 
     def __post_init__(self) -> None:
         self.strikes = self.temper.statement > 0
+        self.interrupts = self.temper.interrupt > 0
 
     def act(self, world: World) -> None:
         if not world.steps % LOOKED_AFTER:
@@ -240,7 +198,7 @@ class Fate(Faults):
         self.calm = (
             True  # an outage that is under way lasts as long as it lasts: what comes after it is the point
         )
-        self.strikes = False
+        self.strikes = self.interrupts = False
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:
@@ -276,6 +234,14 @@ class Fate(Faults):
         self.struck[f"commit {fate}"] += 1
         self._note(wire, f"commit {fate}")
         return fate
+
+    def interrupt(self, world: World) -> None:
+        fiber = world.here()
+        apart = not self.calm and fiber.label.endswith(APART)
+        if apart and isinstance(fiber.owner, Host) and world.rng.random() < self.temper.interrupt:
+            self.struck["interruption"] += 1
+            world.note(fiber.label, f"is not waited for any longer at {fiber.point}")
+            interrupt(world, fiber.owner)
 
     def committed(self, world: World) -> None:
         """Hints: another process sees that something was written. Correctness may not rest on it."""

@@ -6,7 +6,8 @@ host runs a script of calls. Each has a database object and connections of its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from penstock.database.dialect import Lane
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
+from penstock.queue import processes
 from penstock.queue.claim import claim, discover
 from penstock.reconcile.events import LeaseLost
 from penstock.runtime.options import WorkerOptions
@@ -27,7 +29,7 @@ from penstock.runtime.worker import Worker
 from penstock.settings import Settings
 from penstock.values.ids import new_token
 from tests.simulation.dialect import WiredSqlite
-from tests.simulation.fibers import Owner
+from tests.simulation.fibers import Asked, Owner
 from tests.simulation.loops import Loop
 from tests.simulation.server import Server
 from tests.simulation.virtual import here, replaced
@@ -45,7 +47,7 @@ SETTINGS: dict[str, Any] = {
     "concurrency": 3,
     "batch": 4,
     "retention": None,
-    "inline_fanout": 3,
+    "inline_fanout": 2,
 }
 
 
@@ -224,6 +226,18 @@ class WorkerHost(Host):
         with suppress(Exception):  # it may also get lost
             self.machine.database.in_transaction(take)
 
+    def cancel_running(self) -> None:
+        """Somebody cancels what its event loop works on, and it hears of that at once."""
+        assert self.worker is not None
+        worker, database = self.worker, self.machine.database
+        works = [work for work in worker.crew.active.values() if work.executor == "async"]
+        with suppress(Exception):
+            for work in works:
+                self.world.record("meddled", work.claim.run_id)
+                self.app.job(work.claim.job_id).cancel()
+            wanted, _ = database.read(processes.cancellations, worker.identity.id)
+            worker.heartbeat.cancelled(wanted)
+
     def stop(self, hurried: bool) -> None:
         """A stop signal. Who is told to hurry was told a moment ago: its stop is the next thing on its loop."""
         self.leaving = True
@@ -245,6 +259,8 @@ class ClientHost(Host):
     """A process that calls the app from outside."""
 
     kind = "client"
+    turning = False
+    """Its event loop is turned: that of a script which has nothing for it is not."""
 
     def __init__(
         self, world: World, machine: Machine, life: int, script: Callable[[ClientHost], object]
@@ -255,3 +271,22 @@ class ClientHost(Host):
     def live(self) -> None:
         self.script(self)
         self.leave()
+
+    def ask(self, call: Callable[[ClientHost], Coroutine[Any, Any, Any]], patience: float | None) -> None:
+        """Have this done on its event loop. Who loses patience hangs up: the call is cancelled where it is."""
+        loop, made = self.loop, list[asyncio.Task[Any]]()
+
+        def hang_up() -> None:
+            made[0].cancel()
+
+        if not self.turning:
+            self.turning = True
+            self.world.spawn("loop", loop.run, self)
+        loop.call_soon(lambda: made.append(loop.create_task(call(self))))
+        if patience is not None:
+            loop.call_later(patience, hang_up)
+        self.world.wait(Asked(lambda: made and made[0].done()), None)
+        if made[0].cancelled():
+            self.world.note(self.name, "has hung up")
+        else:
+            made[0].result()

@@ -15,7 +15,7 @@ from tests.simulation.story import Story
 from tests.simulation.world import SECOND, START
 
 NEVER = 4611686018427387904
-HELD_BY = {"narrow": 1, "paired": 1, "crowded": 2}
+HELD_BY = {"narrow": 1, "paired": 1, "crowded": 2, "slim": 1, "resting": 1, "shapes.label": 1}
 """The tasks that have limits, and how many slots each has for as long as it is held."""
 LEFT_OVER = f"SELECT job_id FROM penstock_slots WHERE until = {NEVER}"
 

@@ -62,6 +62,10 @@ class Model:
     departed: set[str] = field(default_factory=set)
     """Processes that took their own row away."""
 
+    pruned: set[str] = field(default_factory=set)
+    """Jobs that are there no more. What was last known of them stays."""
+    put_away: set[str] = field(default_factory=set)
+    """Dead letters that somebody has dealt with."""
     dead: set[str] = field(default_factory=set)
     """Hosts that really died."""
     away_at: int = 0
@@ -175,6 +179,8 @@ class Model:
                 if rest[:2] in self.executions:
                     self.say(f"attempt {rest[1]} of {rest[0]} was settled twice [3]")
                 self.executions[rest[:2]] = (self.tx, *rest[2:])
+            case "dead_letters-":
+                self.put_away.add(rest[0])
             case "processes+":
                 self.processes[rest[0]] = rest[1]
                 self.hosts[rest[0]] = self.host
@@ -187,7 +193,7 @@ class Model:
         """A process row goes: its own host removes it, or it has been silent for long enough."""
         heard_at = self.processes.pop(process)
         silence = self.at - heard_at
-        if self.who == f"{self.hosts[process]}/door":
+        if self.who in [f"{self.hosts[process]}/{thread}" for thread in ("leave", "arrive")]:
             self.departed.add(process)
         elif silence < REAP_AFTER:
             self.say(f"process {process} was taken for dead after {silence / SECOND:.1f} s [10]")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.model import Model
 
 TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
-CHILDREN = ("small",)
+CHILDREN = ("small", "fragile")
 """Pipelines that are steps of others."""
 
 
@@ -32,7 +32,9 @@ def change(model: Model, job_id: str, before: tuple[Any, ...], after: tuple[Any,
     old = State(*before) if before[0] is not None else None
     new = State(*after) if after[0] is not None else None
     if new is None:
-        model.states.pop(job_id, None)
+        if old is not None and old.status not in TERMINAL:
+            model.say(f"{job_id} is {old.status}, and was pruned")
+        model.pruned.add(job_id)
         return
     model.states[job_id] = new
     if old is None and new.status == "running" and model.jobs[job_id].run_id:
@@ -85,6 +87,8 @@ def _move(model: Model, job_id: str, old: State, new: State) -> None:
         case ("available" | "scheduled" | "waiting", _) if (
             model.jobs[job_id].run_id and new.status != "running"
         ):
+            pass
+        case ("failed", "cancelled") if new.reason == "discarded":
             pass
         case ("failed" | "cancelled", "available"):
             if new.retries or new.crashes or new.cancel:

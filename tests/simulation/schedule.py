@@ -16,12 +16,15 @@ from typing import Any
 from penstock.runtime.pump import Pump
 from penstock.runtime.worker import Worker
 from tests.simulation import checker, watching
-from tests.simulation.fate import Fate, Temper
+from tests.simulation.fate import Fate
 from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
 from tests.simulation.server import Faults, Server
 from tests.simulation.story import Story
+from tests.simulation.temper import Temper
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads import Act, Workload, row_tables
+from tests.simulation.workloads.blocks import Blocks
+from tests.simulation.workloads.callers import tidying
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
@@ -29,7 +32,7 @@ from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import Stuck, World
 
-ALL: tuple[Workload, ...] = (Tasks(), Runs(), Shapes(), Rows(), Limits())
+ALL: tuple[Workload, ...] = (Tasks(), Runs(), Shapes(), Rows(), Limits(), Blocks())
 
 WORKERS = 3
 CLIENTS = 2
@@ -40,6 +43,8 @@ CLOSES = 0.15
 """How often the last workers are stopped in order at the end."""
 GOES_HOME = 0.1
 """How often all workers are stopped in order in the middle of it, and others come after them."""
+TIDIES = 0.15
+"""How often old work is removed while there is other work to do."""
 MOMENT = 10_000
 """Microseconds in which a loop is told two things, before it does the first."""
 COLLECT_EVERY = 500
@@ -144,6 +149,8 @@ class Play:
         if self.reconcilers:
             self.world.record("rows", row_tables.all_rows(self.stage.server.connection))
         acts = [act for workload in self.workloads for act in workload.script(rng)]
+        if rng.random() < TIDIES:
+            acts.insert(rng.randint(0, len(acts)), tidying(rng))
         cut = rng.randint(0, len(acts))
         return [acts[:cut], acts[cut:]]
 

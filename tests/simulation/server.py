@@ -26,6 +26,12 @@ class Faults:
     strikes = False
     """Statements are struck now and then: ask before each."""
 
+    interrupts = False
+    """Now and then nobody waits any longer for a thread that is about to go on: ask before each."""
+
+    def interrupt(self, world: World) -> None:
+        """Somebody on an event loop may be told to end while this thread works for it."""
+
     def statement(self, wire: Wire) -> Exception | None:
         return None
 

@@ -22,12 +22,14 @@ class Story:
     connection: sqlite3.Connection
     died: list[str]
     hosts: Sequence[Host]
+    locks: Sequence[Any]
+    """Every `app.lock()` that was ever asked for."""
     model: Model
     """What the rules make of it."""
 
     @classmethod
     def of(cls, world: World, connection: sqlite3.Connection, hosts: Sequence[Host]) -> Story:
-        return cls(world.seed, world.history, connection, world.died, hosts, Model())
+        return cls(world.seed, world.history, connection, world.died, hosts, world.locks, Model())
 
     def facts(self, kind: str) -> Iterator[Fact]:
         return (fact for fact in self.history if fact[2] == kind)

@@ -8,6 +8,7 @@ thing under that name, for as long as simulations run. Production code needs no 
 from __future__ import annotations
 
 import asyncio
+import pkgutil
 import random
 import sys
 import threading
@@ -15,12 +16,15 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Engine
 
+import penstock
 from penstock.database.transaction import Transaction
+from penstock.pipelines.expand import Advancer
 from penstock.reconcile import source
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.statements import Fetch
@@ -45,6 +49,8 @@ SLOWER = {
     "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},
 }
 """Loops that only look around do so less often, or most of a schedule would be that."""
+FEW = 2
+"""So many elements of a large expand are written at a time, or a crash would never come between two chunks."""
 
 world: World | None = None
 """The schedule that runs now."""
@@ -172,6 +178,7 @@ def virtual() -> Iterator[None]:
                     put(module, name, stand_in)
         for name, value in SLOWER.get(module.__name__, {}).items():
             put(module, name, value)
+    put(Advancer.__init__, "__defaults__", (FEW,))
     put(dwelling, "HEARTH", None)  # hosts are machines: none sees the processes of another
     put(source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
@@ -253,4 +260,8 @@ def _is_a_place(point: str) -> bool:
 
 
 def _modules() -> list[Any]:
+    """All of the package, also what it would bring in only when it needs it: by then it would be too late."""
+    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
+        if not module.name.startswith(("penstock.cli", "penstock.__main__")):
+            import_module(module.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("penstock.")]

@@ -47,6 +47,8 @@ class Wire:
         server, world = self.server, self.server.world
         if world is not None and world.current is not None:
             world.give_way("begin")
+            if server.faults.interrupts:
+                server.faults.interrupt(world)
             if server.holder is not None:
                 world.wait(server, 10.0)
                 if server.holder is not None:
@@ -67,6 +69,8 @@ class Wire:
             self._really_commit()
             return
         world.give_way("commit")
+        if server.faults.interrupts:
+            server.faults.interrupt(world)
         if self.cut_off:
             raise Disconnected
         fate = server.faults.commit(self)
@@ -111,6 +115,8 @@ class Wire:
             else:
                 world.give_way(fiber.point)
             faults = self.server.faults
+            if faults.interrupts:
+                faults.interrupt(world)
             if self.cut_off or faults.strikes or world.now < faults.away_until:
                 self._meet_fate(faults)
         elif self.cut_off:

@@ -69,6 +69,8 @@ class World:
     """The event loop of the fiber that runs, as asyncio knows it."""
     definitions: dict[str, Any] = field(default_factory=dict)
     """Pipelines that were declared in this schedule: what one host has built, the others need not build again."""
+    locks: list[Any] = field(default_factory=list)
+    """Every `app.lock()` that was ever asked for."""
     doomed: list[Owner] = field(default_factory=list)
     died: list[str] = field(default_factory=list)
     """Threads that ended with an error, which none of ours ever may."""
@@ -183,7 +185,7 @@ class World:
             loop.abandon()
         self.fibers, self.loops, self.doomed = [], [], []
         self.last = self.nemesis = self.running = None
-        self.definitions = {}
+        self.definitions, self.locks = {}, []
 
     # for fibers
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, limits, rows, runs, tasks
+from tests.simulation.mutants import Mutant, blocks, limits, rows, runs, tasks
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
+from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows
 from tests.simulation.workloads.runs import Runs
@@ -16,8 +17,20 @@ from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import World
 
 MOST_SEEDS = 1000
-STAGES = {"tasks": (Tasks(),), "runs": (Runs(), Shapes()), "rows": (Rows(),), "limits": (Limits(),)}
-KINDS = {"tasks": tasks.MUTANTS, "runs": runs.MUTANTS, "rows": rows.MUTANTS, "limits": limits.MUTANTS}
+STAGES = {
+    "tasks": (Tasks(),),
+    "runs": (Runs(), Shapes()),
+    "rows": (Rows(),),
+    "limits": (Limits(),),
+    "blocks": (Blocks(),),
+}
+KINDS = {
+    "tasks": tasks.MUTANTS,
+    "runs": runs.MUTANTS,
+    "rows": rows.MUTANTS,
+    "limits": limits.MUTANTS,
+    "blocks": blocks.MUTANTS,
+}
 MUTANTS: dict[tuple[str, str], Mutant] = {
     (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()
 }

@@ -9,18 +9,18 @@ from tests.simulation.mutants import Code, Instead, Mutant, Sql
 from tests.simulation.mutants.tasks import LOCAL
 
 MUTANTS: dict[str, Mutant] = {
-    "limits are not looked at": Mutant(0, Code(admission._has_room, "key.free > 0 and", "True and")),
+    "limits are not looked at": Mutant(3, Code(admission._has_room, "key.free > 0 and", "True and")),
     "whoever is refused runs all the same": Mutant(
-        0, Code(Limiter.admit, "for claim in free} | found.admitted", "for claim in claims} | found.admitted")
+        3, Code(Limiter.admit, "for claim in free} | found.admitted", "for claim in claims} | found.admitted")
     ),
-    "slots are not counted": Mutant(0, Sql(slots, "STANDING", "s.until > {now}", "s.until < 0")),
+    "slots are not counted": Mutant(3, Sql(slots, "STANDING", "s.until > {now}", "s.until < 0")),
     "rates are forgotten too soon": Mutant(0, Sql(slots, "UNTIL", "{now} + :wait", "{now} + :wait / 2")),
     "rates by the local clock": Mutant(0, Sql(slots, "UNTIL", "{now}", LOCAL)),
     "whoever waits is lost": Mutant(
-        0, Code(parking.park, 'tx.insert("parked", rows,', 'tx.insert("parked", rows[1:],')
+        3, Code(parking.park, 'tx.insert("parked", rows,', 'tx.insert("parked", rows[1:],')
     ),
     "nobody looks after the lines": Mutant(13, Instead(LimitKeeper, "_sweep", lambda _: False)),
     "a job that waits spends an attempt": Mutant(
-        0, Sql(parking, "PUT_BACK", "generation - 1", "generation + 1")
+        3, Sql(parking, "PUT_BACK", "generation - 1", "generation + 1")
     ),
 }

@@ -7,8 +7,9 @@ from typing import Any
 from penstock.database.statements import Statements
 from penstock.reconcile import apply, claim, related, renew, statements
 from penstock.reconcile.statements import Fetch
+from penstock.reconcile.writer import RowLock
 from penstock.runtime.row_crew import RowCrew
-from penstock.runtime.rows import Runner
+from penstock.runtime.runner import Runner
 from tests.simulation.mutants import Code, Instead, Mutant
 
 
@@ -20,23 +21,23 @@ def _only_itself(item: Any, current: Any) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "apply without the token": Mutant(
-        25,
+        1,
         Instead(apply, "_is_held", lambda *_: True),
     ),
     "apply without the tokens of related rows": Mutant(
-        30,
+        18,
         Instead(apply, "_is_held", _only_itself),
     ),
     "rows taken from the living": Mutant(
-        1,
+        25,
         Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
     ),
     "children not all or nothing": Mutant(
-        11,
+        2,
         Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
     "lease renewed without the token": Mutant(
-        6,
+        29,
         Code(
             statements.renew,
             'and_(target.among(keys), among(target["lock_token"], tokens))',
@@ -53,19 +54,27 @@ MUTANTS: dict[str, Mutant] = {
         Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
     ),
     "a request for a visit forgotten": Mutant(
-        35,
+        50,
         Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
     ),
     "rows kept by a stop's last turn": Mutant(
-        112,
+        29,
         Instead(Runner, "give_back", lambda _: None),
     ),
     "a row's handler that never began does not end": Mutant(
-        133,
+        81,
         Instead(RowCrew, "_never_began", lambda *_: None),
     ),
     "related rows stay locked": Mutant(
         0,
         Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),
+    ),
+    "a writer whose commit fails is waited for": Mutant(
+        2386,
+        Code(
+            RowLock.__exit__,
+            "    self._withdraw()\n        raise",
+            "    self._announced = False\n        raise",
+        ),
     ),
 }

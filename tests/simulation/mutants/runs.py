@@ -42,7 +42,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
     ),
     "an offer that outlives its receipt": Mutant(
-        24,
+        6,
         Code(closing.follow, "trace.offer = None", "pass"),
     ),
     "join counted down twice": Mutant(
@@ -54,11 +54,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
     ),
     "elements collected in another order": Mutant(
-        25,
+        44,
         Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
     ),
     "signals delivered by their giver only": Mutant(
-        21,
+        57,
         Code(answers.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
         Instead(Run, "_deliver", lambda *_: None),
     ),

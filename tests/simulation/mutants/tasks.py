@@ -64,13 +64,13 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        414,
+        421,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
     ),
     "claim ignores the status": Mutant(
-        3,
+        0,
         Sql(portable, "HOLD", " AND status = 'available'", ""),
     ),
     "generation not incremented": Mutant(
@@ -78,7 +78,7 @@ MUTANTS: dict[str, Mutant] = {
         Sql(portable, "HOLD", "generation = generation + 1, ", ""),
     ),
     "what arrives late is kept": Mutant(
-        8,
+        67,
         Instead(job_source.Holdings, "knows", lambda *_: True),
     ),
     "tokens used again": Mutant(
@@ -90,7 +90,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        586,
+        407,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
     ),
     "a job in the queue twice is claimed twice": Mutant(
@@ -98,28 +98,28 @@ MUTANTS: dict[str, Mutant] = {
         Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
     "reaper without a second look": Mutant(
-        0,
+        16,
         Instead(Housekeeping, "reap", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
-        0,
+        5,
         Sql(reclaim, "SILENT", "{now}", LOCAL),
         Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
     ),
     "reclaim from the living": Mutant(
-        2,
+        5,
         Sql(reclaim, "ORPHANED", "NOT EXISTS", "EXISTS"),
     ),
     "reclaim keeps the receipts": Mutant(
-        0,
+        5,
         Code(reclaim.reclaim, "if tokens - locked:", "if False:"),
     ),
     "crash counted as a retry": Mutant(
-        0,
+        5,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
-        0,
+        5,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),
     ),
     "errors spend nothing": Mutant(
@@ -127,17 +127,17 @@ MUTANTS: dict[str, Mutant] = {
         Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),
     ),
     "release spends a crash": Mutant(
-        118,
+        18,
         Sql(
             release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
         ),
     ),
     "a stop counts as an error": Mutant(
-        12,
+        36,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
     ),
     "retried with old budgets": Mutant(
-        16,
+        1,
         Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
     ),
     "cancellation ignored by the settle": Mutant(
@@ -154,7 +154,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(TransactionScope, "__exit__", _settle_afterwards),
     ),
     "once() forgets": Mutant(
-        140,
+        162,
         Code(markers.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
@@ -174,7 +174,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        26,
+        7,
         Sql(processes, "BEAT", "{now}", LOCAL),
     ),
     "newcomers judge at once": Mutant(
@@ -182,17 +182,17 @@ MUTANTS: dict[str, Mutant] = {
         Instead(Contact, "arrive", _nothing),
     ),
     "who was cut off judges at once": Mutant(
-        45,
+        43,
         Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "who was stopped judges at once": Mutant(
-        53,
+        68,
         Instead(Contact, "_was_stopped", lambda *_: False),
     ),
     "lost answers not given again": Mutant(
-        151,
+        53,
         Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
     ),
     "key not looked up": Mutant(
@@ -200,25 +200,25 @@ MUTANTS: dict[str, Mutant] = {
         Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),
     ),
     "hints instead of polling": Mutant(
-        4,
+        3,
         Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
     ),
     "outcomes dropped after an error": Mutant(
-        5,
+        18,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
     ),
     "lost claims stay in the register": Mutant(
-        1289,
+        97,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
         Code(Crew._lose, "self.forget([work.claim])", "pass"),
     ),
     "a handler that never began does not end": Mutant(
-        406,
+        36,
         Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
     ),
     "claims with a lost answer forgotten": Mutant(
-        8,
+        20,
         Instead(job_source.JobSource, "recover", _nothing),
     ),
 }

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.context import CurrentJob
 from penstock.values.limits import Concurrency, Rate
 from tests.simulation import limit_model
 from tests.simulation.workloads import Act
 from tests.simulation.workloads.task_script import Ids, after, enqueue, steer
-from tests.simulation.workloads.tasks import SOON, flaky, plain, poison, told
+from tests.simulation.workloads.tasks import SOON, Flaky, flaky, plain, poison, snoozing, told, told_async
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
     from tests.simulation.story import Story
 
-KINDS = ("narrow", "narrow", "paired", "crowded")
+KINDS = ("narrow", "narrow", "paired", "crowded", "slim", "slim", "resting")
+
+
+async def slim(job: CurrentJob, times: int, seconds: float) -> None:
+    """Ends in a transaction of its own, or is ended before."""
+    await asyncio.sleep(seconds)
+    async with job.transaction():
+        await asyncio.sleep(seconds / 4)
+        if job.retry_count < times:
+            raise Flaky
+        job.complete(job.attempt)
 
 
 def account(call: Mapping[str, Any]) -> int:
@@ -40,6 +52,8 @@ class Limits:
             told(flaky)
         )
         crowded = [Rate(3, per=2, key=account), Concurrency(2, name="both"), Concurrency(1)]
+        app.task(name="slim", retries=SOON, timeout=2, limits=[Concurrency(1, key=account)])(told_async(slim))
+        app.task(name="resting", retries=SOON, limits=[Rate(2, per=2), Concurrency(1)])(told(snoozing))
         app.task(name="crowded", retries=SOON, max_crashes=2, limits=crowded)(told(poison))
 
     def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:

@@ -15,6 +15,7 @@ from penstock.errors import LockTimeout, PenstockError, RowNotFound
 from penstock.reconcile.item import Item
 from tests.simulation import virtual
 from tests.simulation.workloads import Act, row_checks, row_tables
+from tests.simulation.workloads.callers import Call, announced, lock, patiently
 from tests.simulation.workloads.row_tables import MODELS, Fleet, Instance, Order
 
 if TYPE_CHECKING:
@@ -79,12 +80,15 @@ class Rows:
         acts: list[Act] = []
         for _ in range(rng.randint(1, 4)):
             table, id = rng.choice(list(MODELS)), rng.randint(1, 3)
-            ask = rng.choice([_write, _write, _ask, _ask_only])
-            acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), ask(table, id)))
+            ask = rng.choice([_write, _write, _ask, _ask_only, None, None])
+            if ask is None:
+                acts.append(patiently(rng, _call(table, id)))
+            else:
+                acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), ask(table, id)))
         return acts
 
     def check(self, story: Story) -> list[str]:
-        return row_checks.check(story)
+        return [*row_checks.check(story), *(wrong for table in MODELS for wrong in announced(story, table))]
 
 
 def _after(gap: float, act: Act) -> Act:
@@ -107,12 +111,22 @@ def _write(table: str, id: int) -> Act:
 
     def act(client: ClientHost) -> None:
         try:
-            with client.app.lock(MODELS[table], id, timeout=3.0) as connection:
+            with lock(client.app, MODELS[table], id, 3.0) as connection:
                 connection.execute(text(f"UPDATE {table} SET requests = requests + 1 WHERE id = {id}"))
         except (LockTimeout, RowNotFound) as error:
             client.world.note(client.name, f"{type(error).__name__} {table} {id}")
 
     return act
+
+
+def _call(table: str, id: int) -> Call:
+    """The same on an event loop, by one who may hang up."""
+
+    async def call(client: ClientHost) -> None:
+        async with lock(client.app, MODELS[table], id, 3.0) as connection:
+            await connection.execute(text(f"UPDATE {table} SET requests = requests + 1 WHERE id = {id}"))
+
+    return call
 
 
 def _ask(table: str, id: int) -> Act:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic_core import from_json
@@ -14,7 +14,7 @@ from tests.simulation.workloads.task_script import KINDS
 
 def check(story: Story) -> list[str]:
     return [
-        *_effects(story),
+        *effects(story, "effects", ("writing", "writing_async")),
         *_outputs(story),
         *_markers(story),
         *_orders(story),
@@ -23,19 +23,19 @@ def check(story: Story) -> list[str]:
     ]
 
 
-def _effects(story: Story) -> Iterator[str]:
+def effects(story: Story, table: str, tasks: Sequence[str]) -> Iterator[str]:
     """Written through `transaction()`: exactly once for a job that succeeded, in the transaction that said so."""
     model = story.model
     written: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for tx, (_, kind, *facts) in story.written():
-        if kind == "effects":
+        if kind == table:
             written[facts[0]].append((facts[1], tx))
     for job in model.jobs.values():
-        effects = written.pop(job.id, [])
-        succeeded = job.task in ("writing", "writing_async") and model.states[job.id].status == "succeeded"
-        if len(effects) != int(succeeded):
-            yield f"{job.id} is {model.states[job.id].status} and has written {len(effects)} times"
-        for generation, tx in effects:
+        ours = written.pop(job.id, [])
+        succeeded = job.task in tasks and model.states[job.id].status == "succeeded"
+        if len(ours) != int(succeeded):
+            yield f"{job.id} is {model.states[job.id].status} and has written {len(ours)} times"
+        for generation, tx in ours:
             if model.executions.get((job.id, generation), (None,))[0] != tx:
                 yield f"{job.id}: its effect and its end are not one transaction"
     if written:
