@@ -1,15 +1,20 @@
 """Penstock: durable pipelines on the database you already have."""
 
+import typing as _typing
+
 from penstock.app import Penstock
 from penstock.context import current, stop_run
+from penstock.later import Later as _Later
 from penstock.pipelines.fluent import flow
 from penstock.pipelines.graph import barrier, first, switch, wait_for
-from penstock.reconcile.columns import Reconcilable
-from penstock.reconcile.locks import Children, Shared
-from penstock.reconcile.now import NOW
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
+
+if _typing.TYPE_CHECKING:
+    from penstock.reconcile.columns import Reconcilable
+    from penstock.reconcile.locks import Children, Shared
+    from penstock.reconcile.now import NOW
 
 __all__ = [  # noqa: RUF022 - in plain order
     "Cancel",
@@ -31,3 +36,17 @@ __all__ = [  # noqa: RUF022 - in plain order
     "wait_for",
 ]
 __version__ = "0.1.0"
+
+_OF_ROWS = {"Children": "locks", "NOW": "now", "Reconcilable": "columns", "Shared": "locks"}
+"""Names that only those want who have SQLAlchemy's models anyway: where they are in `penstock.reconcile`."""
+
+
+def __getattr__(name: str) -> _typing.Any:
+    if name not in _OF_ROWS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(_Later(f"penstock.reconcile.{_OF_ROWS[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_OF_ROWS]

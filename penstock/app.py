@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
-
-from sqlalchemy.util import greenlet_spawn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from penstock.database import foreign
 from penstock.database.ears import ear_for
@@ -17,6 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
+from penstock.later import Later
 from penstock.operate.operating import Operating
 from penstock.options import TaskOptions, read_options
 from penstock.pipelines.declaring import Pipelines
@@ -26,15 +26,11 @@ from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow, NewJob, lanes_of
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
-from penstock.reconcile import visits
-from penstock.reconcile.definition import Reconciler, declaration
-from penstock.reconcile.target import target_of
-from penstock.reconcile.writer import RowLock
 from penstock.runtime.job_source import Hydrate
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker
-from penstock.schema import catalog, migrate
+from penstock.schema import catalog, version
 from penstock.settings import Settings
 from penstock.task import Task, same
 from penstock.telemetry.events import JobsEnqueued, Stream
@@ -43,6 +39,17 @@ from penstock.values.acting import said
 from penstock.values.checks import checked
 from penstock.values.ids import checked_id
 from penstock.values.units import QueueLimit, read_queues
+
+if TYPE_CHECKING:
+    from sqlalchemy import MetaData
+    from sqlalchemy import util as greenlets
+
+    from penstock.reconcile import definition, target, visits, writer
+    from penstock.schema import tables
+else:
+    greenlets, tables = Later("sqlalchemy.util"), Later("penstock.schema.tables")
+    definition, target = Later("penstock.reconcile.definition"), Later("penstock.reconcile.target")
+    visits, writer = Later("penstock.reconcile.visits"), Later("penstock.reconcile.writer")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,14 +61,14 @@ class Penstock(Pipelines, Operating):
     def __init__(self, database_url: str | None = None, **settings: Any) -> None:
         self.settings = Settings.load(database_url=database_url, **settings)
         self.database = Database(self.settings)
-        self.metadata = catalog.describe(self.database)
+        catalog.describe(self.database)
         self.events = Stream()
         self.wakeups = Wakeups(self.database)
         self.database.call_keepers = self.wakeups.call_keepers
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
-        self.reconcilers: dict[str, Reconciler] = {}
+        self.reconcilers: dict[str, definition.Reconciler] = {}
         self._open_pipelines()
         self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
         self.hydrate: Hydrate | None = self.engine.hydrate
@@ -77,6 +84,11 @@ class Penstock(Pipelines, Operating):
         """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
         self._lock = threading.Lock()
         self._relay = None
+
+    @cached_property
+    def metadata(self) -> MetaData:
+        """Penstock's own tables, as SQLAlchemy knows them."""
+        return tables.define(self.database.prefix, self.database.schema, self.database.dialect.name)
 
     # declaring
 
@@ -103,9 +115,12 @@ class Penstock(Pipelines, Operating):
 
         return declare if function is None else declare(function)
 
-    def reconciler(self, model: Any, /, **options: Any) -> Callable[[Callable[..., Any]], Reconciler]:
+    def reconciler(
+        self, model: Any, /, **options: Any
+    ) -> Callable[[Callable[..., Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
-        return declaration(self.reconcilers, model, options)
+        self.database.go_through_sqlalchemy()
+        return definition.declaration(self.reconcilers, model, options)
 
     @property
     def task_names(self) -> list[str]:
@@ -156,7 +171,7 @@ class Penstock(Pipelines, Operating):
             return await door(self.submit, jobs, None)
         theirs = foreign.recognize(connection)
         if theirs.is_async:
-            return await greenlet_spawn(self._write_within, theirs, jobs)
+            return await greenlets.greenlet_spawn(self._write_within, theirs, jobs)
         return self._write_within(theirs, jobs)
 
     def _submit_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
@@ -179,7 +194,7 @@ class Penstock(Pipelines, Operating):
         """The caller's transaction as one of ours, with the schema in place."""
         tx = theirs.transaction(self.database)
         if not self._prepared and self.database.dialect.one_writer:
-            migrate.ensure_within(self.database, tx, upgrade=self.settings.auto_migrate)
+            version.ensure_within(self.database, tx, upgrade=self.settings.auto_migrate)
         else:
             self.prepare()
         return tx
@@ -192,9 +207,9 @@ class Penstock(Pipelines, Operating):
 
     # rows
 
-    def lock(self, model: Any, id: Any, timeout: float = 5.0) -> RowLock:
+    def lock(self, model: Any, id: Any, timeout: float = 5.0) -> writer.RowLock:
         """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
-        return RowLock(self, target_of(model), id, checked("timeout", timeout, checks.seconds))
+        return writer.RowLock(self, target.target_of(model), id, checked("timeout", timeout, checks.seconds))
 
     def hint(self, model: Any, /, *ids: Any) -> None:
         """After a commit: there is something to look at in this table. With ids, at these rows in any case."""
@@ -239,12 +254,12 @@ class Penstock(Pipelines, Operating):
             return
         with self._lock:
             if not self._prepared:
-                migrate.ensure(self.database, upgrade=self.settings.auto_migrate)
+                version.ensure(self.database, upgrade=self.settings.auto_migrate)
                 self._prepared = True
 
     def migrate(self) -> int:
         """Upgrade the schema now, whatever `auto_migrate` says; how many migrations were applied."""
-        applied = migrate.ensure(self.database, upgrade=True)
+        applied = version.ensure(self.database, upgrade=True)
         self._prepared = True
         return applied
 
@@ -279,7 +294,7 @@ class Penstock(Pipelines, Operating):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Penstock on {self.database.url.render_as_string(hide_password=True)}>"
+        return f"<Penstock on {self.settings.shown_url}>"
 
 
 __all__ = ["Penstock", "UnknownTask"]

@@ -9,23 +9,21 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from penstock.effects import TransactionScope
-from penstock.errors import PenstockError, SerializationError
+from penstock.errors import PenstockError
 from penstock.queue import markers
 from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
-from penstock.values import tags
 from penstock.values.acting import at_work
 from penstock.values.codec import encode
 from penstock.values.failure import clean
-from penstock.values.jsontext import dumps, limited, loads
+from penstock.values.jsontext import limited
+from penstock.values.keepsake import Keepsake
 from penstock.values.outcome import StopRun
-from penstock.values.shape import Mismatch, Shape
 
 if TYPE_CHECKING:
     from penstock.queue.jobs import Claim
     from penstock.values.signature import Signature
 
-ANYTHING = Shape(Any)
 LONGEST_PROGRESS = 1_000
 LONGEST_MARKER = 200
 
@@ -154,36 +152,46 @@ class CurrentJob:
         """Call the function unless that was done before under this name; then return what it returned then.
 
         The value is durable before this returns. A crash between the call and the marker repeats the call:
-        pass `idempotency_key` on to whatever it calls. With an async function, await what is returned.
+        pass `idempotency_key` on to whatever it calls. With an async function, await what is returned. The value
+        has the type that the function's return annotation says.
         """
-        given: object = name
-        if not isinstance(given, str) or not 0 < len(given) <= LONGEST_MARKER or "\0" in given:
-            raise PenstockError(
-                f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL"
-            )
+        _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            return self._once_async(name, function, args, kwargs)
+            return self.once_async(name, function, *args, **kwargs)
+        keepsake = Keepsake(name, function)
         found = self._around.database.read(markers.find, self.idempotency_key, name)
         if found is not None:
-            return tags.read(loads(found))
-        return self._remember(name, function(*args, **kwargs))
+            return keepsake.read(found)
+        return self._remember(keepsake, function(*args, **kwargs))
 
-    async def _once_async(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    async def once_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`once()` for async handlers. A function that is not async is called in a thread."""
+        _check_marker(name)
+        keepsake = Keepsake(name, function)
         database = self._around.database
         found = await _in_thread(lambda: database.read(markers.find, self.idempotency_key, name))
         if found is not None:
-            return tags.read(loads(found))
-        value = await function(*args, **kwargs)
-        return await _in_thread(lambda: self._remember(name, value))
+            return keepsake.read(found)
+        if not inspect.iscoroutinefunction(inspect.unwrap(function)):
+            # Called and remembered in one go: once it has begun in its thread, nobody stops it.
+            value = await _to_the_end(lambda: self._remembered(keepsake, function(*args, **kwargs)))
+            if not inspect.isawaitable(value):
+                return value
+        else:
+            value = function(*args, **kwargs)
+        value = await value
+        return await _to_the_end(lambda: self._remember(keepsake, value))
 
-    def _remember(self, name: str, value: Any) -> Any:
-        try:
-            text = dumps(ANYTHING.write(value))
-        except Mismatch as error:
-            raise SerializationError(f"what {name!r} returned cannot be remembered: {error}") from None
-        limited(text, self.payload_limit, f"what {name!r} returned")
-        kept = self._around.database.in_transaction(markers.remember, self.idempotency_key, name, text)
-        return tags.read(loads(kept))
+    def _remembered(self, keepsake: Keepsake, value: Any) -> Any:
+        """The value, remembered, unless it is yet to be awaited."""
+        return value if inspect.isawaitable(value) else self._remember(keepsake, value)
+
+    def _remember(self, keepsake: Keepsake, value: Any) -> Any:
+        text = limited(keepsake.write(value), self.payload_limit, f"what {keepsake.name!r} returned")
+        kept = self._around.database.in_transaction(
+            markers.remember, self.idempotency_key, keepsake.name, text
+        )
+        return keepsake.read(kept)
 
     def transaction(self) -> TransactionScope:
         """A transaction on the same database: its writes and the job's completion commit together or not at all."""
@@ -218,6 +226,23 @@ def stop_run(value: object = None) -> NoReturn:
     if job.run_id is None:
         raise PenstockError("stop_run() ends the run that a step belongs to; this job is not a step of a run")
     raise StopRun(encode(value, limit=job.payload_limit, name="the value given to stop_run()"))
+
+
+def _check_marker(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
+        raise PenstockError(
+            f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL"
+        )
+
+
+async def _to_the_end(work: Callable[[], Any]) -> Any:
+    """In a thread, and waited for although one is cancelled: it must be remembered before anybody does it again."""
+    doing = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
 
 
 async def _in_thread(work: Callable[[], Any]) -> Any:

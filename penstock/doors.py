@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
@@ -40,10 +41,26 @@ class Doors:
     async def run_apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
         call = functools.partial(copy_context().run, work, *args, **kwargs)
-        with ThreadPoolExecutor(1, thread_name_prefix="penstock-apart") as thread:
-            return await asyncio.get_running_loop().run_in_executor(thread, call)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-apart")
+        working = thread.submit(call)
+        thread.shutdown(wait=False)
+        return await ended(working)
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def ended(future: Future[R]) -> R:
+    """Wait for it. Whoever is cancelled meanwhile does not call it off, and need not hear how it went."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def tell(_future: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(over.set)
+
+    future.add_done_callback(tell)
+    await over.wait()
+    return future.result()

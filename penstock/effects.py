@@ -6,18 +6,15 @@ that fell behind leaves no trace. No lock is held while the handler works.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection
-
+from penstock.async_connection import AsyncConnection
 from penstock.database import trouble
-from penstock.database.plain_text import taking_text
 from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed
+from penstock.later import Later
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
 from penstock.surroundings import Surroundings
@@ -25,7 +22,12 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from penstock.database import plain_text
     from penstock.values.signature import Signature
+else:
+    plain_text = Later("penstock.database.plain_text")
 
 
 class TransactionScope:
@@ -41,7 +43,7 @@ class TransactionScope:
         self.result: object = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._tx: Transaction | None = None
-        self._worker: AsyncConnection | None = None
+        self._apart: AsyncConnection | None = None
 
     def __enter__(self) -> Connection:
         """Nothing has been done yet: what passes by itself is tried again."""
@@ -58,7 +60,7 @@ class TransactionScope:
             self._shared.__exit__(type(error), error, error.__traceback__)
             raise
         self.open = True
-        return taking_text(connection)
+        return plain_text.taking_text(connection)
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.open = False
@@ -102,87 +104,9 @@ class TransactionScope:
             raise CommitFailed(f"job {self.claim.job_id}")
 
     async def __aenter__(self) -> AsyncConnection:
-        self._worker = AsyncConnection()
-        await self._worker.call(self._worker_enter)
-        return self._worker
-
-    def _worker_enter(self) -> None:
-        assert self._worker is not None
-        self._worker.connection = self.__enter__()
+        self._apart = AsyncConnection(self)
+        return await self._apart.enter()
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        worker = self._worker
-        assert worker is not None
-        try:
-            problem = await worker.finish() if error is None else error
-            if problem is not None:
-                await worker.call(lambda: self.__exit__(type(problem), problem, problem.__traceback__))
-                if error is None:
-                    raise problem
-            else:
-                await worker.call(lambda: self.__exit__(None, None, None))
-        finally:
-            worker.close()
-
-
-class Executing:
-    """A statement on its way. It runs whether or not it is awaited; awaiting gives its result."""
-
-    def __init__(self, future: Future[Any]) -> None:
-        self.future = future
-
-    def __await__(self) -> Any:
-        return _wrap(self.future).__await__()
-
-
-class AsyncConnection:
-    """A connection for `async with`: the same calls, in order, in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
-        self._sent: list[Future[Any]] = []
-
-    def execute(self, *args: Any, **kwargs: Any) -> Executing:
-        return self._send(lambda: self._connection().execute(*args, **kwargs))
-
-    def scalar(self, *args: Any, **kwargs: Any) -> Executing:
-        return self._send(lambda: self._connection().scalar(*args, **kwargs))
-
-    def scalars(self, *args: Any, **kwargs: Any) -> Executing:
-        return self._send(lambda: self._connection().scalars(*args, **kwargs))
-
-    def exec_driver_sql(self, *args: Any, **kwargs: Any) -> Executing:
-        return self._send(lambda: self._connection().exec_driver_sql(*args, **kwargs))
-
-    def run_sync(self, function: Any, *args: Any, **kwargs: Any) -> Executing:
-        """Call a function with the synchronous connection."""
-        return self._send(lambda: function(self._connection(), *args, **kwargs))
-
-    def _connection(self) -> Connection:
-        assert self.connection is not None
-        return self.connection
-
-    def _send(self, work: Any) -> Executing:
-        future = self._pool.submit(work)
-        self._sent.append(future)
-        return Executing(future)
-
-    async def call(self, work: Any) -> Any:
-        return await _wrap(self._pool.submit(work))
-
-    async def finish(self) -> BaseException | None:
-        """Wait for every statement; the first error that nobody awaited."""
-        for future in self._sent:
-            try:
-                await _wrap(future)
-            except Exception as error:
-                return error
-        return None
-
-    def close(self) -> None:
-        self._pool.shutdown(wait=False)
-
-
-def _wrap(future: Future[Any]) -> asyncio.Future[Any]:
-    return asyncio.wrap_future(future)
+        assert self._apart is not None
+        await self._apart.leave(error)

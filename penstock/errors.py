@@ -117,7 +117,7 @@ class JobFailed(PenstockError):
         self.job_id = job_id
         self.reason = reason
         self.error = error
-        detail = f": {error}" if error else ""
+        detail = f": {said}" if (said := error.rstrip(". :")) else ""
         super().__init__(
             f"job {job_id} has no result ({reason}){detail}. job.attempts() tells the whole story; "
             "job.retry() runs it again."

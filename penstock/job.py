@@ -138,6 +138,9 @@ class Job(Generic[R]):
         row = self._database.read(lambda tx: tx.row(read.PROGRESS, id=self.id))
         return None if row is None else (row[0], row[1])
 
+    async def progress_async(self) -> tuple[float, str] | None:
+        return await self._host.doors.run(self.progress)
+
     @property
     def _database(self) -> Database:
         """A handle made from an id may be the first to use the database."""
@@ -246,7 +249,8 @@ class Patience:
         self.heard.set()
         waker = self.waker
         if waker is not None:
-            waker()
+            with suppress(RuntimeError):  # the loop is closed: that is no matter of whoever tells us
+                waker()
 
 
 def instant(micros: int) -> datetime:

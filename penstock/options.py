@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import ConfigurationError
-from penstock.schema.types import KEY_LENGTH, NAME_LENGTH
 from penstock.values import checks
+from penstock.values.lengths import KEY_LENGTH, NAME_LENGTH
 from penstock.values.limits import Limit, read_limits
 from penstock.values.readers import nearest
 from penstock.values.retry import Retry

@@ -7,10 +7,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from penstock.database.engine import Database
 from penstock.queue import tuples
-from penstock.schema.types import NAME_LENGTH
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import decode, encode
+from penstock.values.lengths import NAME_LENGTH
 
 R = TypeVar("R")
 _MISSING: Final = object()

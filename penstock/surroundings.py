@@ -28,6 +28,8 @@ class Surroundings:
     expand_limit: int
     report: Callable[[str, float, str], None]
     """Takes (job id, fraction, message); the worker writes it when convenient."""
+    ending: Callable[[], bool] = lambda: False
+    """The event loop ends, and with it all that runs there."""
 
     def limit_for(self, claim: Claim) -> int:
         """How large the result may be, in bytes."""

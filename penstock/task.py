@@ -12,10 +12,10 @@ from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
 from penstock.queue.jobs import NewJob, Payloads, Series
-from penstock.schema.types import NAME_LENGTH
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.later import Later
+from penstock.values.lengths import NAME_LENGTH
 from penstock.values.limits import TaskLimits
 from penstock.values.names import qualified_name
 from penstock.values.signature import Signature

@@ -12,7 +12,7 @@ from penstock.cli.output import show_json
 from penstock.cli.runs import RunId, find_pipeline, new_arguments, the_run
 from penstock.operate.runs import find_definition
 from penstock.pipelines.difference import Difference, compare
-from penstock.schema import migrate
+from penstock.schema import version
 
 
 def diff(
@@ -80,7 +80,7 @@ def _of_pipeline(target: str, against: str | None) -> Difference:
     pipeline = find_pipeline(target)
     app: Any = pipeline.host
     try:
-        migrate.ensure(app.database, upgrade=False)
+        version.ensure(app.database, upgrade=False)
         return compare(app.database.read(find_definition, pipeline.name, against), pipeline.definition)
     finally:
         app.close()

@@ -15,6 +15,7 @@ from penstock.app import Penstock
 from penstock.cli.frame import Refusal, debugging, err, one_line
 
 VARIABLE = "PENSTOCK_APP"
+OURS = Path(__file__).parents[1]
 
 
 def find_app(target: str | None, database: str | None = None) -> Penstock:
@@ -52,6 +53,11 @@ def load_module(name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise Refusal(_no_module(error.name)) from error
         raise _import_failed(name, error) from error
+    except SystemExit as error:
+        raise Refusal(
+            f"importing {name} failed: it ends the program{_where(error)}. What it does when it is run belongs under "
+            'if __name__ == "__main__":'
+        ) from error
     except Exception as error:
         raise _import_failed(name, error) from error
 
@@ -78,14 +84,20 @@ def _no_module(name: str) -> str:
     nearby = [found.name for found in pkgutil.iter_modules(places)]
     close = get_close_matches(last, nearby, 1)
     hint = f"; did you mean {f'{head}.' if head else ''}{close[0]}?" if close else ""
+    if hasattr(sys.modules.get(head), last):
+        hint = f"; did you mean {head}:{last}?"
     return f"there is no module {name!r} in {Path.cwd()} or on the Python path{hint}"
 
 
 def _import_failed(name: str, error: Exception) -> Refusal:
     if debugging():
         err.print(traceback.format_exc(), markup=False)
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    if isinstance(error, SyntaxError):
-        where = f" ({error.filename}:{error.lineno})"
+    where = f" ({error.filename}:{error.lineno})" if isinstance(error, SyntaxError) else _where(error)
     return Refusal(f"importing {name} failed: {type(error).__name__}: {one_line(error)}{where}")
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the user's own; what we are called with is found wrong deep inside."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OURS)] or frames
+    return f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -18,16 +19,32 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from sqlalchemy.exc import SQLAlchemyError
 from typer.core import TyperGroup
 
 from penstock.errors import ActionRefused, DatabaseUnavailable, PenstockError
 
 DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
+NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
 
+
+class Paper(Console):
+    """What is written on. Whoever reads it may have seen enough, which is no failure."""
+
+    def on_broken_pipe(self) -> None:
+        os._exit(DONE)
+
+
+def _open_missing_streams() -> None:
+    """Started with one of them closed (`2>&-`, some daemons), its number would be the next file's: the database's."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
+
+
+_open_missing_streams()
 # Into a file or a pipe, lines are as long as they must be.
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 500)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Paper(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 500)
+err = Paper(stderr=True, highlight=False, soft_wrap=True)
 _wishes = {"debug": False}
 
 
@@ -47,12 +64,21 @@ class Frame(TyperGroup):
             return super().invoke(ctx)
         except PenstockError as error:
             fail(error, exit_code(error))
-        except SQLAlchemyError as error:
-            fail(error, UNAVAILABLE)
         except BrokenPipeError:
-            os._exit(DONE)  # whoever read our output has seen enough
+            out.on_broken_pipe()
+        except OSError as error:
+            _fail_to_write(error)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
+        except Exception as error:
+            if not _is_sqlalchemys(error):
+                raise
+            fail(error, UNAVAILABLE)
+
+
+def _is_sqlalchemys(error: Exception) -> bool:
+    """One of its errors; it need not be there."""
+    return any(kind.__module__ == "sqlalchemy.exc" for kind in type(error).__mro__)
 
 
 def exit_code(error: PenstockError) -> int:
@@ -73,6 +99,14 @@ def fail(error: Exception, code: int) -> None:
         err.print(traceback.format_exc(), markup=False)
     err.print(f"penstock: {one_line(error)}", markup=False, style="red")
     raise typer.Exit(code)
+
+
+def _fail_to_write(error: OSError) -> None:
+    """Where our output goes there is no room, or nothing any more. What is still to be flushed would fail as well."""
+    if error.errno not in NOWHERE_TO_WRITE:
+        raise error
+    err.print(f"penstock: the output cannot be written: {one_line(error)}", markup=False, style="red")
+    os._exit(BAD)
 
 
 def one_line(error: BaseException) -> str:

@@ -41,7 +41,7 @@ def health(
     if as_json:
         show_json({"healthy": bool(alive), "alive": alive})
     else:
-        what = f"{role or 'any'} process {'anywhere' if everywhere else f'on {here}'}"
+        what = f"{role or 'worker'} process {'anywhere' if everywhere else f'on {here}'}"
         heard = min([row.silence for row in asked], default=None)
         last = "" if heard is None else f"; one was heard of {span(heard)} ago"
         told = f"{len(alive)} alive" if alive else f"no {what} is alive{last}"

@@ -12,8 +12,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.finding import find_app
 from penstock.cli.frame import UNAVAILABLE, Refusal
-from penstock.database.sqlite import Sqlite
-from penstock.schema import migrate
+from penstock.schema import version
 from penstock.values.acting import Acting, this_process
 
 App = Annotated[
@@ -50,7 +49,7 @@ def opened(app: str | None, database: str | None, *, checked: bool = True) -> It
     try:
         _refuse_missing_file(found)
         if checked:
-            migrate.ensure(found.database, upgrade=False)
+            version.ensure(found.database, upgrade=False)
         yield found
     finally:
         found.close()
@@ -59,7 +58,7 @@ def opened(app: str | None, database: str | None, *, checked: bool = True) -> It
 def _refuse_missing_file(app: Penstock) -> None:
     """Looking at a database must not create one."""
     name, dialect = app.database.url.database, app.database.dialect
-    if isinstance(dialect, Sqlite) and not dialect.in_memory and name and not os.path.exists(name):
+    if dialect.one_writer and not dialect.in_memory and name and not os.path.exists(name):
         ways = (
             "Name the app (--app shop:app) or the database (--database URL), or create it: penstock migrate"
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
-from penstock.operate.reconcilers import ReconcilerRow, failing, lacks, look
+from penstock.later import Later
+
+if TYPE_CHECKING:
+    from penstock.operate import reconcilers as operating
+else:
+    operating = Later("penstock.operate.reconcilers")
 
 
 def reconcilers(
@@ -20,13 +25,15 @@ def reconcilers(
 ) -> None:
     """Reconcilers: rows that are due and held, how long they wait, and which fail and why."""
     with opened(app, database) as found:
-        missing = [lack for lack in lacks(found.database.engine, found.reconcilers.values()) if lack.vital]
+        missing = [
+            lack for lack in operating.lacks(found.database.engine, found.reconcilers.values()) if lack.vital
+        ]
         if missing:
             what = ", ".join(f"{lack.table}: {lack.what}" for lack in missing[:3])
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise Refusal(f"tables lack something ({what}{more}). `penstock check` prints the migration")
-        rows = look(found.database, found.reconcilers.values())
-        failures = found.database.read(failing, limit)
+        rows = operating.look(found.database, found.reconcilers.values())
+        failures = found.database.read(operating.failing, limit)
     if as_json:
         show_json({"reconcilers": rows, "failing": failures})
         return
@@ -42,6 +49,6 @@ def reconcilers(
         show_table(["reconciler", "row", "attempts #", "failed (UTC)", "error"], cells)
 
 
-def _cells(row: ReconcilerRow) -> tuple[object, ...]:
+def _cells(row: operating.ReconcilerRow) -> tuple[object, ...]:
     counts = (row.eligible, row.locked, row.expired, span(row.lag), span(row.oldest_visit), f"{row.rate:.1f}")
     return row.name, row.table, *counts, row.processed, row.failed, row.lost

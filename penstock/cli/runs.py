@@ -10,13 +10,14 @@ import typer
 
 from penstock.app import Penstock
 from penstock.cli.finding import find_attribute, load_module
-from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.frame import BAD, Refusal, err, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import show_json, show_table, span, when
 from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
 from penstock.errors import ResultTimeout, RunFailed
+from penstock.operate.processes import somebody_works
 from penstock.operate.runs import RunRow, find_run, list_runs
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
@@ -63,9 +64,7 @@ def run(
             return
         with acting(by, why):
             started = pipeline.options(**options).trigger(*args, **kwargs)
-        status = (
-            (_await(started, timeout) if as_json else watch(started, timeout)) if wait else started.status
-        )
+        status = _watched(app, started, timeout, as_json) if wait else started.status
         _tell(started, status, wait, as_json)
     finally:
         app.close()
@@ -175,9 +174,10 @@ def then(
         first = the_run(app, run)
         with acting(by, why):
             following = first.then(pipeline, *args, **kwargs)
-        show_json({"run": following.id, "follows": first.id}) if as_json else out.print(
-            f"{following.id} follows {first.id}", markup=False
-        )
+        told = f"{following.id} follows {first.id}"
+        if following.status is RunStatus.SKIPPED:
+            told += f", which is {first.status.value}, and is skipped. Revive that, and name the new run."
+        show_json({"run": following.id, "follows": first.id}) if as_json else out.print(told, markup=False)
     finally:
         app.close()
 
@@ -208,6 +208,19 @@ def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
     return args or kwargs or None
 
 
+def _watched(app: Penstock, run: Run, timeout: float | None, as_json: bool) -> RunStatus:
+    """The status when it has ended, or nobody wants to wait any longer. It goes on without us."""
+    try:
+        if not app.database.read(somebody_works, app.settings.reap_after):
+            err.print("no worker is running; the run waits for one: penstock worker MODULE:APP", markup=False)
+        return _await(run, timeout) if as_json else watch(run, timeout)
+    except KeyboardInterrupt:
+        err.print(
+            f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}", markup=False
+        )
+        raise
+
+
 def _await(run: Run, timeout: float | None) -> RunStatus:
     with suppress(RunFailed, ResultTimeout):
         run.result(timeout)
@@ -229,13 +242,15 @@ def _tell(run: Run, status: RunStatus, wait: bool, as_json: bool) -> None:
     result = run.result(1) if ended_well else None
     reasons = [reason.value for reason in run.reasons]
     if as_json:
-        show_json({"run": run.id, "status": status.value, "result": result, "reasons": reasons})
+        told = {"id": run.id, "run": run.id, "status": status.value, "result": result, "reasons": reasons}
+        show_json(told)
     elif not wait:
         out.print(run.id, markup=False)
     elif ended_well:
         out.print(f"{run.id} succeeded: {result}", markup=False)
     else:
-        out.print(f"{run.id} {status.value}{': ' if reasons else ''}{', '.join(reasons)}", markup=False)
+        why = f": {', '.join(reasons)}" if reasons else "" if status.terminal else " still; it goes on"
+        out.print(f"{run.id} {status.value}{why}", markup=False)
         for line in failures(run)[:MOST_FAILURES]:
             out.print(f"  {line}", markup=False)
         out.print(f"see: penstock show {run.id}", markup=False)

@@ -129,6 +129,7 @@ def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
     graph, origin, difference = run.graph(), run.revived_from, _difference(run)
     repeated, parent = run.rerun_of, run.parent
     return {
+        "id": run.id,
         "run": run.id,
         "pipeline": graph.pipeline,
         "description": run.description or None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,11 +10,18 @@ from penstock.cli.finding import find_app, load_app
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
 from penstock.cli.output import COLOURS, progress, show_json
+from penstock.later import Later
 from penstock.operate import actions
-from penstock.operate.check import check_app
-from penstock.operate.doctor import Finding, Level, Patient, examine
-from penstock.schema import migrate as schema_migrate
+from penstock.schema import version
 from penstock.values.units import parse_seconds
+
+if TYPE_CHECKING:
+    from penstock.operate import check as checking
+    from penstock.operate import doctor as examining
+    from penstock.schema import migrate as migrations
+else:
+    checking, examining = Later("penstock.operate.check"), Later("penstock.operate.doctor")
+    migrations = Later("penstock.schema.migrate")
 
 
 def migrate(
@@ -26,11 +33,11 @@ def migrate(
     found = find_app(app, database)
     try:
         if sql:
-            out.print(schema_migrate.as_sql(found.database), markup=False, end="")
+            out.print(migrations.as_sql(found.database), markup=False, end="")
             return
         applied = found.migrate()
         words = f"applied {applied} migrations" if applied else "nothing to do"
-        out.print(f"{words}; the schema has version {schema_migrate.LATEST}", markup=False)
+        out.print(f"{words}; the schema has version {version.LATEST}", markup=False)
     finally:
         found.close()
 
@@ -41,14 +48,15 @@ def check(
 ) -> None:
     """Check an app without starting anything: imports, settings, every signature and definition, without a database."""
     found = load_app(target)
-    problems = check_app(found)
+    problems = checking.check_app(found)
     if as_json:
         show_json({"tasks": sorted(found.tasks), "pipelines": sorted(found.pipelines), "problems": problems})
     else:
         for problem in problems:
             out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")
         words = f"{len(problems)} problems" if problems else "no problems"
-        out.print(f"{len(found.tasks)} tasks, {words}", markup=False)
+        counted = f"{len(found.tasks)} tasks, {len(found.pipelines)} pipelines"
+        out.print(f"{counted}, {words}", markup=False)
     if problems:
         raise typer.Exit(BAD)
 
@@ -56,8 +64,8 @@ def check(
 def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Look for what is wrong with an installation, and say what to do. Exit code 1: something was found."""
     with opened(app, database, checked=False) as found:
-        findings = examine(
-            Patient(
+        findings = examining.examine(
+            examining.Patient(
                 found.database, found.metadata, frozenset(found.task_names), tuple(found.reconcilers.values())
             )
         )
@@ -66,7 +74,7 @@ def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = Fals
     else:
         for finding in findings:
             _show(finding)
-    if any(finding.level is not Level.OK for finding in findings):
+    if any(finding.level is not examining.Level.OK for finding in findings):
         raise typer.Exit(BAD)
 
 
@@ -88,10 +96,10 @@ def prune(
     if as_json:
         show_json({"pruned": removed})
     else:
-        out.print(f"pruned {removed:,} jobs", markup=False)
+        out.print(f"pruned {removed:,} jobs and runs", markup=False)
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: examining.Finding) -> None:
     out.print(f"{finding.level.value:<8}", style=COLOURS[finding.level], end="")
     out.print(f"{finding.check}: {finding.message}", markup=False)
     if finding.advice:

@@ -9,6 +9,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.finding import load_app
 from penstock.context import running
+from penstock.runtime import signals
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.serve import serve_alone
 from penstock.runtime.supervisor import Supervisor
@@ -46,6 +47,7 @@ def worker(
     )
     logs.configure(wanted.log_level, wanted.log_format, _around)
     logs.attach(app.events)
+    signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from penstock.database.transaction import Transaction
+    from penstock.database.url import Url
     from penstock.settings import Settings
 
 Row = tuple[Any, ...]
@@ -74,10 +73,18 @@ class Dialect(Protocol):
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool
     """Deleted rows are still walked over for a while, so a claim needs its floor."""
+    in_memory: bool
+    """It lives on one connection, which everybody shares."""
     one_writer: bool
     """A transaction that has written keeps all others from writing: its schema must be made within it."""
 
-    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+    def open(self, url: Url, settings: Settings) -> Any:
+        """A new connection of our own, which SQLAlchemy has no part in; None: only by its means can it be had."""
+
+    def close(self, driver: Any) -> None:
+        """Close a connection of our own, whatever state it is in."""
+
+    def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         """Arguments for `create_engine`: driver timeouts and the state every connection of ours starts in."""
 
     def connect(self, *args: Any, **named: Any) -> Any:

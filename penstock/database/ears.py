@@ -11,15 +11,19 @@ import os
 import select
 import time
 from contextlib import suppress
-from typing import Any, Protocol
-
-import psycopg
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.engine import Database
-from penstock.database.patient import Patient
-from penstock.database.sqlite import Sqlite
-from penstock.database.url import connect_arguments, parse
+from penstock.database.url import for_libpq, parse
+from penstock.later import Later
 from penstock.values.ids import new_token
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from penstock.database import patient
+else:
+    psycopg, patient = Later("psycopg"), Later("penstock.database.patient")
 
 GLANCE = 0.005
 RECONNECT_AFTER = 1.0
@@ -89,7 +93,7 @@ class PostgresEar:
         ours: dict[str, Any] = database.dialect.engine_options(url, settings)["connect_args"]
         if "tcp_user_timeout" in ours:
             ours = ours | {"tcp_user_timeout": GIVEN_UP_AFTER}
-        self.arguments = connect_arguments(url) | ours | {"application_name": "penstock-listen"}
+        self.arguments = for_libpq(url) | ours | {"application_name": "penstock-listen"}
         self.channel = channel
         self.own_channel = f"penstock_echo_{new_token():x}"
         self.echoed: str | None = None
@@ -138,7 +142,7 @@ class PostgresEar:
         if time.monotonic() - self.tried < RECONNECT_AFTER:
             return None
         self.tried = time.monotonic()
-        connection = Patient.connect(autocommit=True, **self.arguments)
+        connection = patient.Patient.connect(autocommit=True, **self.arguments)
         connection.patience = GIVEN_UP_AFTER / 1000
         connection.execute(f'LISTEN "{self.channel}"; LISTEN "{self.own_channel}"')
         self.connection = connection
@@ -167,7 +171,7 @@ def _poll_for(*descriptors: int) -> select.poll:
 def ear_for(database: Database, channel: str) -> Ear:
     """What this database can tell us by."""
     dialect = database.dialect
-    if isinstance(dialect, Sqlite):
+    if dialect.name == "sqlite":
         path = database.url.database
         return DeafEar() if dialect.in_memory or path is None else FileEar(path)
     return PostgresEar(database, channel) if hears(database) else DeafEar()

@@ -13,23 +13,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Any, Concatenate, ParamSpec, TypeVar
-
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import StaticPool
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.database import trouble
 from penstock.database.blocks import Reading, Writing
 from penstock.database.dialect import Dialect
 from penstock.database.forks import forget_after_fork
-from penstock.database.gate import write_through_the_gate
-from penstock.database.links import Link, Spares
-from penstock.database.sqlite import Sqlite
+from penstock.database.links import Link, Opened, Spares
 from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
 from penstock.database.url import dialect_for, parse
-from penstock.errors import ConfigurationError, DatabaseUnavailable
+from penstock.errors import DatabaseUnavailable
+from penstock.later import Later
 from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from penstock.database import pooling
+else:
+    pooling = Later("penstock.database.pooling")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,7 +61,9 @@ class Database:
         """Told of transactions that leave something to look after."""
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
-        self._spares = Spares(0 if _in_memory(self.dialect) else settings.pool_size // 2)
+        self._bare = True
+        """Nobody has asked for SQLAlchemy yet."""
+        self._spares = Spares(0 if self.dialect.in_memory else settings.pool_size // 2)
         self.put_by = Spares(1)
         """A dedicated connection that nobody uses just now."""
         self._lock = threading.Lock()
@@ -193,50 +198,49 @@ class Database:
     @property
     def engine(self) -> Engine:
         with self._lock:
-            self._engine = self._engine or self._make_engine()
+            if self._engine is None:
+                self._engine = pooling.make_engine(self, self.settings.pool_size - self._spares.most)
+                self.go_through_sqlalchemy()
             return self._engine
 
-    def _make_engine(self) -> Engine:
-        # Every transaction is ended by us, so a connection comes back clean: one journey less for each.
-        options = self.dialect.engine_options(self.url, self.settings) | {"pool_reset_on_return": None}
-        if _in_memory(self.dialect):
-            options["poolclass"] = StaticPool
-        else:
-            pooled = self.settings.pool_size - self._spares.most
-            options |= {"pool_size": pooled, "max_overflow": -1, "pool_timeout": 30}
-        try:
-            engine = create_engine(self.url, **options)
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(f"The driver for {self.url.drivername} is missing: {error}") from error
-        event.listen(
-            engine, "do_connect", lambda _dialect, _record, args, named: self.dialect.connect(*args, **named)
-        )
-        event.listen(engine, "connect", lambda driver, _record: self.dialect.connected(driver))
-        event.listen(engine, "checkout", lambda driver, _record, _proxy: self.dialect.checked_out(driver))
-        if isinstance(self.dialect, Sqlite):
-            write_through_the_gate(engine, self.dialect)
-        return engine
+    def go_through_sqlalchemy(self) -> None:
+        """Have all further connections from its pool: they are told what the columns of users' tables need."""
+        self._bare = False
+        self._spares.close()
 
     def borrow(self) -> Any:
-        """A connection of ours, or a new one from the pool; whoever is done with it gives it back."""
+        """A connection of ours, or a new one; whoever is done with it gives it back."""
         spare = self._spares.take()
         if spare is None:
-            return self.engine.raw_connection()
+            return self._opened() or self.engine.raw_connection()
         self.dialect.checked_out(spare.driver_connection)
         return spare
 
+    def _opened(self) -> Opened | None:
+        """Without SQLAlchemy, as long as nobody needs that and the URL asks for nothing that only it knows."""
+        driver = self.dialect.open(self.url, self.settings) if self._bare else None
+        if driver is None:
+            return None
+        opened = Opened(self.dialect, driver)
+        try:
+            self.dialect.connected(driver)
+        except BaseException:
+            trouble.quietly(opened.close)
+            raise
+        return opened
+
     def give_back(self, fairy: Any) -> None:
         """It is in order, and nothing is open on it."""
-        if not self._spares.keep(fairy):
+        outdated = not self._bare and isinstance(fairy, Opened)
+        if outdated or not self._spares.keep(fairy):
             fairy.close()
 
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
         self._spares.close()
         self.put_by.close()
-        engine = self._engine
-        if engine is not None and not isinstance(engine.pool, StaticPool):
-            engine.dispose()
+        if self._engine is not None and not self.dialect.in_memory:
+            self._engine.dispose()
 
     def close(self) -> None:
         self._spares.close()
@@ -254,7 +258,3 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None
-
-
-def _in_memory(dialect: Dialect) -> bool:
-    return isinstance(dialect, Sqlite) and dialect.in_memory

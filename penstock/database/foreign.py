@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
-from pymysql.cursors import Cursor as TupleCursor
-from sqlalchemy import text
-from sqlalchemy.util import await_only
-
+from penstock.database.as_text import as_text
 from penstock.database.engine import Database
 from penstock.database.template import ParamStyle
 from penstock.database.transaction import Transaction
+from penstock.database.trouble import quietly
 from penstock.errors import ConfigurationError
+from penstock.later import Later
+
+if TYPE_CHECKING:
+    import sqlalchemy
+    from psycopg import pq, rows
+    from sqlalchemy import util as greenlets
+
+    from penstock.database import text_cursor
+else:
+    pq, rows, text_cursor = Later("psycopg.pq"), Later("psycopg.rows"), Later("penstock.database.text_cursor")
+    sqlalchemy, greenlets = Later("sqlalchemy"), Later("sqlalchemy.util")
 
 IN_TRANSACTION = 1
 """What MySQL's server status says while a transaction is open."""
@@ -55,13 +62,14 @@ class Foreign:
         if self.alone is None:
             yield
             return
-        self.alone.begin()
         try:
+            self.alone.begin()
             yield
+            self.alone.commit()
         except BaseException:
-            self.alone.rollback()
+            # Whoever is cancelled does not hear whether it has begun: the connection must be as it was.
+            quietly(self.alone.rollback)
             raise
-        self.alone.commit()
 
     def transaction(self, database: Database) -> Transaction:
         if self.backend is not None and self.backend != database.dialect.name:
@@ -116,7 +124,7 @@ def _unwrapped(connection: Any) -> Any:
 
 
 def _psycopg_is_alone(connection: Any) -> bool:
-    return bool(connection.autocommit) and connection.info.transaction_status == TransactionStatus.IDLE
+    return bool(connection.autocommit) and connection.info.transaction_status == pq.TransactionStatus.IDLE
 
 
 def _sqlite_is_alone(connection: Any) -> bool:
@@ -129,7 +137,7 @@ def _by_statements(execute: Callable[[str], object]) -> Alone:
 
 
 def _awaited(execute: Callable[[str], Any]) -> Callable[[str], object]:
-    return lambda sql: await_only(execute(sql))
+    return lambda sql: greenlets.await_only(execute(sql))
 
 
 def _django_alone(connection: Any) -> Alone:
@@ -148,6 +156,8 @@ def _kind(names: set[str], connection: Any) -> str:
     starts = {name.split(".")[0] for name in names} - {"builtins", "typing", "abc"}
     if "sqlalchemy" in starts:
         return "sqlalchemy"
+    if not hasattr(connection, "cursor"):  # such as a cursor of one of these drivers
+        return ""
     if "psycopg" in starts:
         return "psycopg-async" if any("Async" in name for name in names) else "psycopg"
     if "asyncpg" in starts:
@@ -182,29 +192,17 @@ class _Plain:
 
 
 def _psycopg_cursor(connection: Any) -> Any:
-    return connection.cursor(row_factory=tuple_row)
+    return connection.cursor(row_factory=rows.tuple_row)
 
 
 def _pymysql_cursor(connection: Any) -> Any:
-    return connection.cursor(TupleCursor if connection.use_unicode else _TextCursor)
-
-
-class _TextCursor(TupleCursor):
-    """For a connection that gives texts as bytes."""
-
-    def fetchall(self) -> tuple[tuple[Any, ...], ...]:
-        return tuple([_as_text(self, row) for row in super().fetchall()])
+    return connection.cursor(text_cursor.TupleCursor if connection.use_unicode else text_cursor.TextCursor)
 
 
 def _sqlite_cursor(connection: Any) -> Any:
     cursor = connection.cursor()
-    cursor.row_factory = None if connection.text_factory is str else _as_text
+    cursor.row_factory = None if connection.text_factory is str else as_text
     return cursor
-
-
-def _as_text(_: Any, row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row of ours, which holds no bytes, from a connection that gives texts as the caller likes them."""
-    return tuple([value.decode() if isinstance(value, bytes | bytearray) else value for value in row])
 
 
 class _Cursor:
@@ -234,10 +232,10 @@ class _Sqlalchemy:
 
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                self._keep(connection.execute(text(sql), dict(parameters or {})))
+                self._keep(connection.execute(sqlalchemy.text(sql), dict(parameters or {})))
 
             def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-                self._keep(connection.execute(text(sql), [dict(row) for row in rows]))
+                self._keep(connection.execute(sqlalchemy.text(sql), [dict(row) for row in rows]))
 
             def _keep(self, result: Any) -> None:
                 self.rowcount = result.rowcount
@@ -258,9 +256,9 @@ class _Awaiting:
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
                 cursor = _psycopg_cursor(connection)
-                await_only(cursor.execute(sql, parameters))
+                greenlets.await_only(cursor.execute(sql, parameters))
                 self.rowcount = cursor.rowcount
-                self._rows = await_only(cursor.fetchall()) if cursor.description else []
+                self._rows = greenlets.await_only(cursor.fetchall()) if cursor.description else []
 
         return Cursor()
 
@@ -277,7 +275,8 @@ class _Asyncpg:
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
                 self._rows = [
-                    tuple(row) for row in await_only(connection.fetch(sql, *(parameters or {}).values()))
+                    tuple(row)
+                    for row in greenlets.await_only(connection.fetch(sql, *(parameters or {}).values()))
                 ]
                 self.rowcount = len(self._rows)
 

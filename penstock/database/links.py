@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.database import trouble
 
 if TYPE_CHECKING:
+    from penstock.database.dialect import Dialect
     from penstock.database.engine import Database
 
 
@@ -40,6 +41,21 @@ class Spares:
         """In a forked child. They are not let go of either: that would close them."""
         self._inherited.append(self._idle)
         self._idle = deque()
+
+
+class Opened:
+    """A connection of our own, in the shape that SQLAlchemy's pool gives to its own."""
+
+    __slots__ = ("_dialect", "driver_connection")
+
+    def __init__(self, dialect: Dialect, driver: Any) -> None:
+        self._dialect = dialect
+        self.driver_connection = driver
+
+    def close(self) -> None:
+        self._dialect.close(self.driver_connection)
+
+    invalidate = close
 
 
 class Link:

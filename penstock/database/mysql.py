@@ -10,6 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import pymysql
+from pymysql.constants import CLIENT
+
 # The names themselves: `install_as_MySQLdb()`, as Django users call it, makes `pymysql.err` lead elsewhere later.
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
@@ -19,9 +22,8 @@ from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from penstock.database.transaction import Transaction
+    from penstock.database.url import Url
     from penstock.settings import Settings
 
 TRANSIENT_ERRORS = frozenset({1020, 1040, 1047, 1180, 1205, 1213, 1290, 1412, 1615, 1969, 3024, 3572})
@@ -51,13 +53,21 @@ class MySql(ByCursor):
     remove = REMOVE
     pushes_wakeups = False
     keeps_dead_rows = True
+    in_memory = False
     one_writer = False
 
     def __init__(self, statement_timeout: float, lock_timeout: float) -> None:
         self.statement_timeout = statement_timeout
         self.lock_timeout = lock_timeout
 
-    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+    def open(self, url: Url, settings: Settings) -> Any:
+        if url.query:
+            return None
+        arguments: dict[str, Any] = url.parts | self.engine_options(url, settings)["connect_args"]
+        # As SQLAlchemy has it: a write counts the rows that it found, also those that were as they should be.
+        return pymysql.connect(**arguments, client_flag=CLIENT.FOUND_ROWS)
+
+    def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         limit = int(settings.statement_timeout) + 5
         arguments = {
             "connect_timeout": max(1, int(settings.connect_timeout)),

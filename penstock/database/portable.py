@@ -43,6 +43,9 @@ class ByCursor:
     remove = REMOVE
     """How a claim takes what it has picked out of the queue."""
 
+    def close(self, driver: Any) -> None:
+        driver.close()
+
     def connect(self, *args: Any, **named: Any) -> Any:
         """As the driver does it."""
 

@@ -24,12 +24,12 @@ from penstock.database.fused import (
 from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.patient import Patient
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
+from penstock.database.url import for_libpq
 from penstock.database.wire import IdLoader, Wire, array_text
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from penstock.database.transaction import Transaction
+    from penstock.database.url import Url
     from penstock.settings import Settings
 
 TRANSACTION_TIMEOUT_SINCE = 170_000
@@ -58,6 +58,7 @@ class Postgres:
     sends_ahead = True
     pushes_wakeups = True
     keeps_dead_rows = True
+    in_memory = False
     one_writer = False
 
     def __init__(self, settings: Settings) -> None:
@@ -72,7 +73,13 @@ class Postgres:
         self._longest = settings.statement_timeout * 4
         """A transaction of several statements in one journey, each of which has its own timeout, takes no longer."""
 
-    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+    def open(self, url: Url, settings: Settings) -> Any:
+        return Patient.connect(**for_libpq(url), **self.engine_options(url, settings)["connect_args"])
+
+    def close(self, driver: Any) -> None:
+        driver.close()
+
+    def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         arguments: dict[str, Any] = {
             "connect_timeout": max(1, int(settings.connect_timeout)),
             "application_name": "penstock",

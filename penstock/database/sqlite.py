@@ -33,9 +33,8 @@ else:
     HAS_FLOCK = True
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from penstock.database.transaction import Transaction
+    from penstock.database.url import Url
     from penstock.settings import Settings
 
 NESTED = (
@@ -72,8 +71,12 @@ class Gate:
         if not self.threads.acquire(timeout=self.timeout):
             raise sqlite3.OperationalError("database is locked: another thread kept it for too long")
         self.depth += 1
-        if self.depth == 1:
-            self._lock_file()
+        try:
+            if self.depth == 1:
+                self._lock_file()
+        except BaseException:  # Ctrl-C: whoever waits here does not get in
+            self.leave()
+            raise
 
     def leave(self) -> None:
         self.depth -= 1
@@ -100,6 +103,18 @@ class Gate:
         self.blocked = True
 
 
+File = tuple[int, int] | None
+
+
+def _file(path: str) -> File:
+    """What tells a file from another of the same name; None: there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class Sqlite(ByCursor):
     """SQLite 3.35 and newer."""
 
@@ -120,12 +135,28 @@ class Sqlite(ByCursor):
     def __init__(self, path: str | None, timeout: float) -> None:
         """`path` is None for a database in memory: it lives on one connection, and everybody takes turns."""
         self.in_memory = path is None
+        self.path = None if path is None or path.startswith("file:") else path
         self.gate = Gate(f"{path}-penstock" if path else None, timeout)
         self.timeout = timeout
         self.inside: set[int] = set()
         """Connections that have passed the gate."""
+        self.files: dict[int, File] = {}
+        """Which file each connection has open."""
 
-    def engine_options(self, url: URL, settings: Settings) -> dict[str, Any]:
+    def open(self, url: Url, settings: Settings) -> Any:
+        if self.in_memory or url.query or url.database is None:
+            return None
+        ours = self.engine_options(url, settings)["connect_args"]
+        return sqlite3.connect(url.database, **ours)
+
+    def close(self, driver: Any) -> None:
+        """Whatever has become of its transaction, the next writer gets its turn."""
+        try:
+            self.rollback(driver)
+        finally:
+            driver.close()
+
+    def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         return {"connect_args": {"check_same_thread": False, "timeout": settings.lock_timeout}}
 
     def connected(self, driver: Any) -> None:
@@ -133,6 +164,8 @@ class Sqlite(ByCursor):
         driver.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
         if not self.in_memory:
             self._use_wal(driver)
+        if self.path is not None:
+            self.files[id(driver)] = _file(self.path)
         driver.execute("PRAGMA synchronous = FULL")
         driver.execute("PRAGMA temp_store = MEMORY")
 
@@ -156,17 +189,28 @@ class Sqlite(ByCursor):
     def list_value(self, values: Sequence[object], kind: ListType) -> object:
         return to_json(list(values)).decode()
 
+    def _refuse_lost_file(self, driver: Any) -> None:
+        """A file that was removed or replaced under us takes everything, and nobody else will ever see it."""
+        if self.path is None:
+            return
+        there = _file(self.path)
+        if there is None:
+            raise sqlite3.OperationalError(f"unable to open database file: {self.path} was removed")
+        if there != self.files.get(id(driver), there):
+            raise sqlite3.ProgrammingError(f"closed: {self.path} is another file by now")
+
     def begin(self, driver: Any) -> None:
+        self._refuse_lost_file(driver)
         self.gate.enter()
         if self.gate.depth > 1:
             self.gate.leave()
             raise DatabaseError(NESTED)
+        self.inside.add(id(driver))
         try:
             driver.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self.gate.leave()
+            self.rollback(driver)  # Ctrl-C is felt when the wait is over, and then it has begun
             raise
-        self.inside.add(id(driver))
 
     def _leave(self, driver: Any) -> None:
         """Whatever has become of its transaction: SQLite rolls back by itself when a disk is full."""
@@ -180,6 +224,8 @@ class Sqlite(ByCursor):
     def begin_reading(self, driver: Any) -> None:
         if self.in_memory:
             self.begin(driver)
+        else:
+            self._refuse_lost_file(driver)
 
     def commit(self, driver: Any, opened: object = None, farewells: Sequence[Farewell] = ()) -> None:
         if driver.in_transaction:

@@ -34,6 +34,8 @@ class Statements:
         self._borrowed = _Borrowed(tx)
         tx.dialect.lend(tx.opened)
         proxied = cast(PoolProxiedConnection, self._borrowed)
+        if getattr(database.engine.dialect, "server_version_info", None) is None:
+            database.engine.connect().close()  # it does not know yet what this server can do
         # The engine's events are about transactions, and this one is not SQLAlchemy's: it need not listen.
         self._connection = Connection(database.engine, proxied, False, False, False)
         # Neither begins a transaction nor rolls one back: that is not SQLAlchemy's to decide here.

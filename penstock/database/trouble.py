@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from sqlalchemy.exc import DBAPIError
-
 from penstock.errors import DatabaseUnavailable, PenstockError
 
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
@@ -26,6 +24,10 @@ NO_RIGHT = (
     "Give this user the right, or let one that has it run `penstock migrate` and set auto_migrate to false."
 )
 TOO_LONG = "See what keeps it (`penstock doctor` shows old transactions), or raise statement_timeout."
+NO_SUCH_DATABASE = (
+    "Create that database on the server, or correct its name in the URL; Penstock makes only its tables."
+)
+NO_LOGIN = "Correct the user or the password in the URL."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
 ADVICE = {
@@ -39,6 +41,12 @@ ADVICE = {
     "unable to open": NO_FILE,
     "file is not a database": NO_DATABASE,
     "image is malformed": NO_DATABASE,
+    'fatal:  database "': NO_SUCH_DATABASE,
+    "unknown database": NO_SUCH_DATABASE,
+    'fatal:  role "': NO_LOGIN,
+    "authentication failed": NO_LOGIN,
+    "no password supplied": NO_LOGIN,
+    "access denied for user": NO_LOGIN,
     "permission denied": NO_RIGHT,
     "command denied": NO_RIGHT,
     "statement timeout": TOO_LONG,
@@ -49,7 +57,9 @@ ADVICE = {
 
 def cause_of(error: BaseException) -> BaseException:
     """The driver's own error."""
-    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    if type(error).__module__ == "sqlalchemy.exc":  # which need not be there
+        error = getattr(error, "orig", None) or error
+    return error
 
 
 def is_to_blame(error: BaseException) -> bool:

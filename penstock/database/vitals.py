@@ -7,9 +7,10 @@ be looked at (a role without the right) is left out.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ OLD_SNAPSHOT = 300.0
 MANY_DEAD_ROWS = 1_000_000
 LONG_HISTORY = 1_000_000
 LARGE_LOG = 256 * 1024 * 1024
+LITTLE_ROOM = 64 * 1024 * 1024
 
 HOLD_BACK = (
     "Find it and end it: as long as its snapshot is open, dead rows cannot be removed and claims get slower."
@@ -160,6 +162,19 @@ def _log_size(database: Database) -> list[Vital]:
     return [Vital("write-ahead log", f"the write-ahead log takes {size / 1024 / 1024:.1f} MiB", advice)]
 
 
+def _room(database: Database) -> list[Vital]:
+    """On a full disk or a read-only one nothing can be written, not even a heartbeat: workers look dead."""
+    name = str(database.url.database)
+    free = shutil.disk_usage(name).free
+    room = Vital("disk", f"the disk of {name} has {free / 1024 / 1024:,.0f} MiB left")
+    if free < LITTLE_ROOM:
+        return [replace(room, advice="Make room: without any, workers cannot even say that they are alive.")]
+    if not os.access(name, os.W_OK):
+        words = f"{name} can only be read by this user"
+        return [Vital("disk", words, "Give the right to write to whoever enqueues or works.")]
+    return [room]
+
+
 def _first(database: Database, statement: str) -> object:
     row = database.read(lambda tx: tx.row(statement))
     return row[0] if row else ""
@@ -168,5 +183,5 @@ def _first(database: Database, statement: str) -> object:
 MEASURES: dict[str, list[Callable[[Database], list[Vital]]]] = {
     "postgresql": [_oldest_snapshot, _dead_rows, _forgotten],
     "mysql": [_oldest_transaction, _history],
-    "sqlite": [_journal, _log_size],
+    "sqlite": [_journal, _log_size, _room],
 }

@@ -18,14 +18,14 @@ from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError
 from penstock.operate import dead_letters, overview
-from penstock.operate.processes import list_processes
+from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
 from penstock.pipelines import stuck
 from penstock.pipelines.timers import REMIND_SIGNED
 from penstock.queue import claim
 from penstock.queue.retention import FIRST_ID
 from penstock.reconcile.definition import Reconciler
-from penstock.schema import migrate
+from penstock.schema import version
 
 SKEW = 5.0
 LAG = 60.0
@@ -104,14 +104,14 @@ def database(patient: Patient) -> Iterable[Finding]:
 
 def schema(patient: Patient) -> Iterable[Finding]:
     try:
-        migrate.ensure(patient.database, upgrade=False)
+        version.ensure(patient.database, upgrade=False)
     except PenstockError as error:
         return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
     missing = _missing(patient)
     if missing:
         advice = "Something has changed the tables. Compare with: penstock migrate --sql"
         return [Finding("schema", Level.PROBLEM, f"missing: {', '.join(missing)}", advice)]
-    return [Finding("schema", Level.OK, f"version {migrate.LATEST}, all tables and indexes there")]
+    return [Finding("schema", Level.OK, f"version {version.LATEST}, all tables and indexes there")]
 
 
 def clock(patient: Patient) -> Iterable[Finding]:
@@ -165,10 +165,16 @@ def claims(patient: Patient) -> Iterable[Finding]:
 def waiting(patient: Patient) -> Iterable[Finding]:
     """What is ready or due, and for how long nobody has taken it."""
     lags = patient.database.read(lambda tx: overview.lag_by_queue(tx, claim.discover(tx, None)))
-    late = {queue: lag for queue, lag in lags.items() if lag > LAG}
+    alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
+    for queue in alone:
+        advice = (
+            f"Start one: penstock worker MODULE:APP --queues {queue}; or see `penstock processes` for a typo."
+        )
+        yield Finding("queues", Level.WARNING, f"no live worker takes from queue {queue!r}", advice)
+    late = {queue: lag for queue, lag in lags.items() if lag > LAG and queue not in alone}
     for queue, lag in sorted(late.items()):
         message = f"the oldest ready job of queue {queue!r} has waited for {lag:.0f} s"
-        advice = "Is a worker on this queue (--queues)? If so, more --processes or --concurrency."
+        advice = "See whether what runs hangs (`kill -USR1 PID` of a worker); else more --processes or --concurrency."
         yield Finding("waiting", Level.WARNING, message, advice)
     if not late:
         yield Finding("waiting", Level.OK, f"nothing ready has waited for more than {LAG:.0f} s")

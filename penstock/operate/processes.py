@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pydantic_core import from_json
@@ -10,7 +11,9 @@ from pydantic_core import from_json
 from penstock.database.transaction import Transaction
 from penstock.queue.unknown import KNOWS
 from penstock.values.jsontext import loads
+from penstock.values.units import parse_queues
 
+ALL = "all"
 LIST = """
 SELECT id, host, pid, role, supervisor_id, details, started_at, {now} - started_at, {now} - heartbeat_at,
   reap_after FROM {processes} ORDER BY started_at, id
@@ -45,6 +48,12 @@ class ProcessRow:
         """For longer than that share of what it may be; `reap_after`, if it has not said."""
         return self.silence > share * (self.reap_after or reap_after)
 
+    def attends(self, queue: str) -> bool:
+        """Whether it takes jobs from a queue, as it has said."""
+        told = str(self.details.get("queues", ALL)) if isinstance(self.details, dict) else ALL
+        named = told == ALL or queue in [each.name for each in parse_queues(told)]
+        return self.role in ("all", "worker") and named
+
 
 def list_processes(tx: Transaction) -> list[ProcessRow]:
     """All processes that have a row, oldest first; a supervisor is followed by its children."""
@@ -68,6 +77,21 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
     ids = {process.id for process in found}
     heads = [process for process in found if process.supervisor_id not in ids]
     return [member for head in heads for member in (head, *_children(found, head))]
+
+
+def somebody_works(tx: Transaction, reap_after: float) -> bool:
+    """Whether a process that runs jobs is alive."""
+    return any(process.role in ("all", "worker") for process in _living(tx, reap_after))
+
+
+def unattended(tx: Transaction, queues: Iterable[str], reap_after: float) -> list[str]:
+    """Of these queues those from which no live process takes; none, if there are no processes."""
+    living = [process for process in _living(tx, reap_after) if process.role != "supervisor"]
+    return [queue for queue in queues if living and not any(process.attends(queue) for process in living)]
+
+
+def _living(tx: Transaction, reap_after: float) -> list[ProcessRow]:
+    return [process for process in list_processes(tx) if not process.is_silent(reap_after)]
 
 
 def _details(text: str) -> object:

@@ -8,15 +8,16 @@ from typing import Any, cast, overload
 from penstock.errors import DefinitionError
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
+from penstock.pipelines.neighbours import check_reach
 from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
 from penstock.pipelines.resuming import Use
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
-from penstock.schema.types import NAME_LENGTH
 from penstock.task import Task
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import encode
+from penstock.values.lengths import NAME_LENGTH
 from penstock.values.names import qualified_name
 
 
@@ -40,6 +41,7 @@ class Pipelines:
 
         def declare(function: Callable[..., Any]) -> GraphPipeline:
             options = dict(given)
+            check_reach(self, list(options.values()))
             own = options.pop("name", None)
             name = qualified_name(function) if own is None else own
             check_name(name)
@@ -52,6 +54,7 @@ class Pipelines:
     def flow(self, name: str, /, **given: Any) -> FlowPipeline:
         """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
         check_name(name)
+        check_reach(self, list(given.values()))
         made = FlowPipeline(cast(Host, self), name, pipeline_settings(name, given))
         self.declare_pipeline(made)
         return made
@@ -70,6 +73,7 @@ class Pipelines:
     def as_pipeline(self, target: Any) -> Pipeline:
         """A pipeline; a task by itself is one of a single step."""
         if isinstance(target, Pipeline):
+            check_reach(self, target)
             return target
         if isinstance(target, Task):
             name = f"then.{target.name}"

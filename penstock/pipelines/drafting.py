@@ -24,8 +24,10 @@ class Frame:
 class Drafting:
     """The drafts of one pipeline, and the place where the next one goes."""
 
-    def __init__(self, pipeline: str) -> None:
+    def __init__(self, pipeline: str, host: object = None) -> None:
         self.pipeline = pipeline
+        self.host = host
+        """The app, if there is one, that the pipeline is declared on."""
         self.frame = Frame()
         self._drafts: dict[str, Draft] = {}
         self._collects: dict[str, Handle] = {}

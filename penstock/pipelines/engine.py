@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
-
-from sqlalchemy.util import greenlet_spawn
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from penstock.database import foreign
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError
+from penstock.later import Later
 from penstock.pipelines import closing, hydrate, runs, trigger
 from penstock.pipelines.chores import Chores
 from penstock.pipelines.desk import Desk
@@ -19,6 +18,11 @@ from penstock.pipelines.desk import Host as DeskHost
 from penstock.pipelines.trigger import NewRun
 from penstock.queue.jobs import Claim, Ended, Follow, NewJob, Offer
 from penstock.queue.wakeups import CHORES, READY, ready
+
+if TYPE_CHECKING:
+    from sqlalchemy import util as greenlets
+else:
+    greenlets = Later("sqlalchemy.util")
 
 R = TypeVar("R")
 
@@ -112,7 +116,7 @@ class Engine:
             return await door(self.trigger_many, news, None)
         theirs = foreign.recognize(connection)
         if theirs.is_async:
-            return await greenlet_spawn(self._within, theirs, news)
+            return await greenlets.greenlet_spawn(self._within, theirs, news)
         return self._within(theirs, news)
 
     def _trigger(self, tx: Transaction, news: Sequence[NewRun]) -> list[str]:

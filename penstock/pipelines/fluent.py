@@ -22,6 +22,7 @@ from penstock.pipelines.drafting import Frame
 from penstock.pipelines.graph import MISSING, arm_labels, describing, wait_options
 from penstock.pipelines.growth import Growth, Tip
 from penstock.pipelines.handles import Handle
+from penstock.pipelines.neighbours import check_reach
 from penstock.pipelines.settings import PipelineSettings, finish, stored_name
 
 
@@ -182,6 +183,7 @@ class FlowBlueprint(Verbs, Blueprint):
     def on_failure(self, *given: Callee | str) -> Self:
         """The strategy ("halt", "continue", "ignore"), and tasks that hear of a failure."""
         changed = self._copy()
+        check_reach(getattr(self, "host", None), given)
         changed.settings = self.settings.failing(self.name, given)
         return changed
 
@@ -191,7 +193,7 @@ class FlowBlueprint(Verbs, Blueprint):
 
     def build(self) -> Definition:
         start = _begun(self)
-        builder = Builder(self.name)
+        builder = Builder(self.name, getattr(self, "host", None))
         args, kwargs = _run_arguments(builder, start)
         with describing(builder):
             growth = Growth(builder, Tip(builder.call(start, args, kwargs), Frame()))
@@ -202,6 +204,7 @@ class FlowBlueprint(Verbs, Blueprint):
 
     def _calling(self, event: str, tasks: tuple[Callee, ...]) -> Self:
         changed = self._copy()
+        check_reach(getattr(self, "host", None), tasks)
         changed.settings = self.settings.calling(self.name, event, tasks)
         return changed
 

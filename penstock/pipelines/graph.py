@@ -45,14 +45,16 @@ class GraphBlueprint(Blueprint):
         return inspect.signature(self.function)
 
     def build(self) -> Definition:
-        return define(self.function, self.name, self.settings)
+        return define(self.function, self.name, self.settings, getattr(self, "host", None))
 
 
-def define(function: Callable[..., Any], name: str, settings: PipelineSettings) -> Definition:
+def define(
+    function: Callable[..., Any], name: str, settings: PipelineSettings, host: object = None
+) -> Definition:
     """Call the function with stand-ins, and make a definition of what it described."""
     signature = inspect.signature(function)
     parameters = plain_parameters(name, signature)
-    builder = Builder(name)
+    builder = Builder(name, host)
     args = [builder.param(p.name) for p in parameters if p.kind is not p.KEYWORD_ONLY]
     kwargs = {p.name: builder.param(p.name) for p in parameters if p.kind is p.KEYWORD_ONLY}
     with describing(builder):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
-from penstock.schema.types import NAME_LENGTH
 from penstock.values import checks
+from penstock.values.lengths import NAME_LENGTH
 
 MOST = 50
 

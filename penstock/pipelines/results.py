@@ -9,11 +9,12 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines import stored
 from penstock.pipelines.definition import Kind
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.expressions import Output
+from penstock.pipelines.expressions import DictOf, Expr, ListOf, Output
 from penstock.pipelines.inputs import result_of, value_of
 from penstock.pipelines.paths import TOP
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
+from penstock.pipelines.wiring import Wiring
 from penstock.values import tags
 from penstock.values.jsontext import dumps
 
@@ -35,16 +36,23 @@ def result_text(desk: Desk, tx: Transaction, run: RunView, values: Values | None
 
 
 def natural_result(desk: Desk, run: RunView, raw: object) -> Any:
-    """The value as its task's annotation says, where it is the value of a task, or of all elements of one."""
-    expr = run.wiring.definition.result
-    if isinstance(expr, Output):
-        node = run.wiring.places[expr.node].node
-        if node.kind is Kind.TASK:
-            return _decoded(desk, node.target, raw)
-        if node.kind is Kind.COLLECT and isinstance(node.args[0], Output) and isinstance(raw, list):
-            inner = run.wiring.places[node.args[0].node].node
-            if inner.kind is Kind.TASK:
-                return [None if item is None else _decoded(desk, inner.target, item) for item in raw]
+    """The value as the annotations of the tasks say that it is made from."""
+    return _natural(desk, run.wiring, run.wiring.definition.result, raw)
+
+
+def _natural(desk: Desk, wiring: Wiring, expr: Expr, raw: object) -> object:
+    """None is the value of a step that has failed, and may: whatever its annotation says."""
+    match expr:
+        case Output(key) if raw is not None:
+            node = wiring.places[key].node
+            if node.kind is Kind.TASK:
+                return _decoded(desk, node.target, raw)
+            if node.kind is Kind.COLLECT and isinstance(raw, list):
+                return [_natural(desk, wiring, node.args[0], item) for item in raw]
+        case ListOf(items) if isinstance(raw, list):
+            return [_natural(desk, wiring, item, value) for item, value in zip(items, raw, strict=True)]
+        case DictOf(items) if isinstance(raw, dict) and raw.keys() == {name for name, _ in items}:
+            return {name: _natural(desk, wiring, item, raw[name]) for name, item in items}
     return tags.read(raw)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
@@ -159,3 +159,20 @@ def _blocks(places: Sequence[Where]) -> list[tuple[list[str], list[str], list[Pa
         for paths, runs in kinds.items():
             blocks[tuple(runs), paths].append(node)
     return [(list(runs), nodes, list(paths)) for (runs, paths), nodes in blocks.items()]
+
+
+def has_holes(
+    values: Values, run: str, needs: Needs, call: tuple[Sequence[object], Mapping[str, object]]
+) -> bool:
+    """Whether something in a call is None because a step before it has failed, and that is ignored."""
+    args, kwargs = call
+    return any(
+        _lacks_elements([*args, *kwargs.values()])
+        if cell.below
+        else values.outputs.get((run, cell.node, cell.path)) is None
+        for cell in needs.outputs
+    )
+
+
+def _lacks_elements(raw: Sequence[object]) -> bool:
+    return any(item is None or (isinstance(item, list) and _lacks_elements(item)) for item in raw)

@@ -29,6 +29,7 @@ WHERE job_id {among:ids:uuid}
 UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
 BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WHERE job_id {among:ids:uuid}"
+LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
 STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
 
@@ -98,13 +99,19 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
-    """Take failed jobs off the list of dead letters for good; their history stays."""
+    """Take failed jobs off the list of dead letters for good; their history stays.
+
+    A step only leaves the list: its run has ended as it did because the step failed, and is revived by that.
+    """
     tx.stage("discard")
-    failed = [
+    over = [
         job_id for job_id, status, *_ in tx.rows(LOCK, ids=sorted(set(ids))) if status == JobStatus.FAILED
     ]
+    failed = [job_id for (job_id,) in tx.rows(LISTED, ids=over)] if over else []
     if failed:
-        tx.run(DISCARD, ids=failed)
+        alone = [row[0] for row in tx.rows(DESCRIBE, ids=failed) if row[4] is None]
+        if alone:
+            tx.run(DISCARD, ids=alone)
         tx.run(BURY, ids=failed)
         audit.of_jobs(tx, "discard", failed)
     return failed
@@ -126,7 +133,8 @@ def retrying() -> Action:
 
 
 def discarding() -> Action:
-    return _counting_earlier_tries(discard, lambda status: status == JobStatus.CANCELLED)
+    """What is not listed any more was put away; a step stays failed."""
+    return _counting_earlier_tries(discard, lambda status: status in (JobStatus.CANCELLED, JobStatus.FAILED))
 
 
 def _counting_earlier_tries(action: Action, is_done: Callable[[str], bool]) -> Action:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from sqlalchemy import Connection, select, update
 
+from penstock.async_connection import AsyncConnection
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.effects import AsyncConnection
 from penstock.errors import LockTimeout, RowNotFound
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
@@ -51,25 +51,24 @@ class RowLock:
         self.me = f"{WRITER}:{new_id()}"
         self._is = target.among([self.key])
         self._announced = False
+        self._nudged = threading.Event()
+        self._given_up = False
         self._due: datetime | None = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._connection: Connection | None = None
-        self._worker: AsyncConnection | None = None
+        self._apart: AsyncConnection | None = None
 
     def __enter__(self) -> Connection:
         self.host.prepare()
         deadline = time.monotonic() + self.timeout
-        nudged = threading.Event()
-        deafen = self.host.wakeups.listen(
-            lambda subject: nudged.set() if subject == awaited(WRITER) else None
-        )
+        deafen = self.host.wakeups.listen(self._hear)
         pause = POLL[0]
         try:
             while not self._try():
-                if time.monotonic() >= deadline:
+                if self._given_up or time.monotonic() >= deadline:
                     raise LockTimeout(f"{self.target.name} {self.key[0]}", self.timeout)
-                nudged.wait(min(pause, max(0.0, deadline - time.monotonic())))
-                nudged.clear()
+                self._nudged.wait(min(pause, max(0.0, deadline - time.monotonic())))
+                self._nudged.clear()
                 pause = min(pause * 1.5, POLL[1])
         except BaseException:
             self._withdraw()
@@ -78,6 +77,15 @@ class RowLock:
             deafen()
         assert self._connection is not None
         return self._connection
+
+    def _hear(self, subject: str) -> None:
+        if subject == awaited(WRITER):
+            self._nudged.set()
+
+    def _give_up(self) -> None:
+        """Nobody wants it any more."""
+        self._given_up = True
+        self._nudged.set()
 
     def _try(self) -> bool:
         """Begin the transaction; end it again, with an announcement, if somebody holds the row."""
@@ -130,13 +138,22 @@ class RowLock:
             self._withdraw()
             return
         try:
+            self._commit(shared, connection)
+        except BaseException:
+            self._withdraw()
+            raise
+        self._announced = False
+        self.host.wakeups.tell(stirred(self.target.name))
+
+    def _commit(
+        self, shared: AbstractContextManager[tuple[Connection, Transaction]], connection: Connection
+    ) -> None:
+        try:
             self._ask_for_visit(connection)
         except BaseException as failure:
             shared.__exit__(type(failure), failure, failure.__traceback__)
-            self._withdraw()
             raise
         shared.__exit__(None, None, None)
-        self.host.wakeups.tell(stirred(self.target.name))
 
     def _ask_for_visit(self, connection: Connection) -> None:
         tx = self.host.database.on(connection.connection.driver_connection)
@@ -147,39 +164,30 @@ class RowLock:
         if self._announced:
             mine = self.target["lock_wanted_by"] == self.me
             connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
-            self._announced = False
 
     def _withdraw(self) -> None:
-        """Nobody is to wait for one who has gone away."""
-        if not self._announced:
-            return
+        """Nobody is to wait for one who has gone away. Where that cannot be said, the announcement ends by itself."""
+        if self._announced:
+            with suppress(Exception):  # what has sent us here is what the caller is to hear of
+                self.host.database.patiently(self._take_back)
+                self._announced = False
+
+    def _take_back(self) -> None:
         with self.host.database.engine.begin() as connection:
             mine = self.target["lock_wanted_by"] == self.me
             connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
-        self._announced = False
 
     def _change(self, **values: Any) -> Any:
         return update(self.target.table).where(self._is).values(**values)
 
     async def __aenter__(self) -> AsyncConnection:
-        self._worker = worker = AsyncConnection()
+        self._apart = AsyncConnection(self)
         try:
-            worker.connection = await worker.call(self.__enter__)
+            return await self._apart.enter()
         except BaseException:
-            worker.close()
+            self._give_up()
             raise
-        return worker
 
     async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        worker = self._worker
-        assert worker is not None
-        try:
-            problem = await worker.finish() if error is None else error
-            if problem is None:
-                await worker.call(lambda: self.__exit__(None, None, None))
-                return
-            await worker.call(lambda: self.__exit__(type(problem), problem, problem.__traceback__))
-            if error is None:
-                raise problem
-        finally:
-            worker.close()
+        assert self._apart is not None
+        await self._apart.leave(error)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.engine import Database
 from penstock.doors import Doors
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow
 from penstock.queue.wakeups import Wakeups
-from penstock.reconcile.definition import Reconciler
 from penstock.runtime.job_source import Hydrate
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
 from penstock.values.limits import TaskLimits
+
+if TYPE_CHECKING:
+    from penstock.reconcile.definition import Reconciler
 
 
 class Host(Protocol):

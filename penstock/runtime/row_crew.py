@@ -79,6 +79,10 @@ class RowCrew:
 
     def hand_over(self, items: Sequence[Item]) -> None:
         """From the pump's thread to the loop's, in one hop."""
+        if self.closing:  # whoever ends the threads does not wait for the loop any more
+            for item in items:
+                self.finished(released(item))
+            return
         if self._asked:
             took = min(time.monotonic() - self._asked, 1.0)
             # Quick to believe in slow turns: it is those that let handlers run dry.
@@ -121,7 +125,7 @@ class RowCrew:
     def _never_began(self, item: Item, task: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step does not get to say how it ended."""
         if task.cancelled() and item in self.active:
-            lost = self._why.pop(item, None) is Interruption.LOST
+            lost = self._why.get(item) is Interruption.LOST
             self._done(item, None if lost else released(item))
 
     async def _run_async(self, item: Item) -> None:
@@ -136,29 +140,23 @@ class RowCrew:
             end = self._returned(item, value)
         except SimulatedCrash:
             raise
-        except asyncio.CancelledError as error:
-            end = self._interrupted(item, error)
-        except TimeoutError as error:
-            end = (
-                self._timed_out(item)
-                if self.policy.timeout is not None and limit.expired()
-                else self._raised(item, error)
-            )
         except BaseException as error:
-            end = self._raised(item, error)
+            end = self._broken_off(item, limit, error)
         self._done(item, end)
 
-    def _interrupted(self, item: Item, error: BaseException) -> Ended | None:
-        match self._why.pop(item, None):
+    def _broken_off(self, item: Item, limit: asyncio.Timeout, error: BaseException) -> Ended | None:
+        """Whatever a handler raises while it is being stopped comes of that, and is no error of the row."""
+        match self._why.get(item):
             case Interruption.LOST:
                 return None
             case Interruption.RELEASED:
                 return released(item)
-            case _:
-                # Ended with its loop, or by something inside the handler: only the latter is the row's error.
-                task = asyncio.current_task()
-                outside = task is not None and task.cancelling()
-                return released(item) if outside else self._raised(item, error)
+        if limit.expired():
+            return self._timed_out(item)
+        # Ended with its loop, or by something inside the handler: only the latter is the row's error.
+        task = asyncio.current_task()
+        outside = isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling()
+        return released(item) if outside else self._raised(item, error)
 
     # handlers in threads
 
@@ -199,6 +197,7 @@ class RowCrew:
         with self._lock:
             self._over.discard(item)
         self.active.pop(item, None)
+        self._why.pop(item, None)
         self._learn(item)
         self._start_waiting()
 

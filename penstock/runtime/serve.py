@@ -9,9 +9,11 @@ killed by its supervisor, and who has none leaves by itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ from penstock.telemetry.events import StopRequested, WorkReleased
 
 if TYPE_CHECKING:
     from penstock.runtime.host import Host
+
+log = logging.getLogger("penstock")
 
 LAST_MOMENT = 3.0
 """How long a process that must stop at once may take to do it in order, and again to give back its work."""
@@ -42,18 +46,20 @@ class Stop:
         """There is no supervisor to end what does not end by itself."""
         self.loop = asyncio.get_running_loop()
         self.requested = asyncio.Event()
+        self.told = 0.0
         self.code = 0
 
     def ask(self, number: int) -> None:
         """The first time: in order. After that: at once."""
-        if self.requested.is_set():
-            self.hurry(number)
-        else:
+        if not self.requested.is_set():
             self.ask_once(number)
+        elif time.monotonic() > self.told + signals.ECHO:
+            self.hurry(number)
 
     def ask_once(self, number: int) -> None:
         if not self.requested.is_set():
             self.app.events.emit(StopRequested(signals.name_of(number), False))
+            self.told = time.monotonic()
             self.requested.set()
             self.loop.call_soon_threadsafe(lambda: None)
             if self.alone:
@@ -137,4 +143,5 @@ def _watch(lifeline: int) -> None:
     """The other end is held open by the supervisor alone: when it closes, the supervisor is gone."""
     while os.read(lifeline, 1):
         pass
+    log.error("the supervisor is gone: this process stops, as after SIGTERM. Start the worker again")
     os.kill(os.getpid(), signal.SIGTERM)

@@ -14,7 +14,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 Handler = Callable[[int], None]
@@ -22,6 +22,8 @@ Handler = Callable[[int], None]
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HURRY = signal.SIGQUIT
 """From a supervisor to its children: stop at once. SIGTERM may reach a child twice without meaning that."""
+ECHO = 0.1
+"""A stop that comes again so soon is the same one, passed on by somebody who was told to stop as well."""
 MOST_TASKS = 200
 
 
@@ -65,6 +67,14 @@ def dumping_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
         finally:
             if registered:
                 faulthandler.unregister(signal.SIGUSR1)
+
+
+def show_where_it_dies() -> None:
+    """A crash of the interpreter itself, in some library's C code, leaves the stacks of all threads on stderr."""
+    with suppress(
+        io.UnsupportedOperation, AttributeError, ValueError, RuntimeError
+    ):  # stderr is no file here
+        faulthandler.enable(file=sys.stderr)
 
 
 def name_of(number: int) -> str:

@@ -50,15 +50,16 @@ class Supervisor:
     """Keeps `count` worker processes alive until it is told to stop."""
 
     def __init__(self, app: Host, options: WorkerOptions, count: int) -> None:
-        if getattr(app.database.dialect, "in_memory", False):
+        if app.database.dialect.in_memory:
             raise ConfigurationError("a database in memory lives in one process only: use --processes 0")
         self.app = app
         self.options = options
         self.stream = app.events
         self.places = [Place(slot) for slot in range(count)]
         self.code = 0
-        self._signals: list[int] = []
+        self._signals: list[tuple[int, float]] = []
         self._stopping = False
+        self._told = 0.0
         self._hurried = False
         self._deadline: float | None = None
         self._wake_read, self._wake_write = _pipe()
@@ -69,10 +70,10 @@ class Supervisor:
         """Supervise; the exit code, when all is over."""
         self._get_ready()
         handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(
-            signals.STOP_SIGNALS, self._signals.append
+            signals.STOP_SIGNALS, self._take_note
         )
         if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            handlers[signal.SIGHUP] = self._signals.append
+            handlers[signal.SIGHUP] = self._take_note
         handlers[signal.SIGCHLD] = lambda _number: None
         before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:
@@ -178,12 +179,16 @@ class Supervisor:
 
     # stopping
 
+    def _take_note(self, number: int) -> None:
+        self._signals.append((number, time.monotonic()))
+
     def _obey(self) -> None:
         while self._signals:
-            number = self._signals.pop(0)
+            number, at = self._signals.pop(0)
             if not self._stopping:
+                self._told = at
                 self._stop(number)
-            elif not self._hurried:
+            elif not self._hurried and at > self._told + signals.ECHO:
                 self._hurry(number)
 
     def _stop(self, number: int) -> None:

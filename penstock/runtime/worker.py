@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock.database.ears import ear_for
-from penstock.database.transaction import Transaction
-from penstock.errors import DatabaseUnavailable
+from penstock.doors import ended
+from penstock.errors import PenstockError
 from penstock.pipelines import timers
-from penstock.queue import family
 from penstock.queue.glance import Seen, Wanted
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.wakeups import CHORES, READY
 from penstock.runtime import dwelling
 from penstock.runtime.crew import Crew
+from penstock.runtime.departure import Departure
 from penstock.runtime.heartbeat import Heartbeat
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.identity import Identity
@@ -30,7 +31,6 @@ from penstock.runtime.service import Service
 from penstock.runtime.waker import Waker
 from penstock.runtime.work import Interruption
 from penstock.surroundings import Surroundings
-from penstock.telemetry.events import ProcessStopped, TroubleBegan
 
 if TYPE_CHECKING:
     from penstock.runtime.host import Host
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
 POLL = 1.0
-LEAVE_AGAIN = 0.5
 JOB_ROLES = ("all", "worker")
 ROW_ROLES = ("all", "reconciler")
 
@@ -58,7 +57,7 @@ class Worker:
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
-        self._stop_by = 0.0
+        self._departure = Departure(self)
         self._known_tasks = len(app.task_names)
 
     async def __aenter__(self) -> Worker:
@@ -69,9 +68,30 @@ class Worker:
         await self.stop()
 
     async def start(self) -> None:
-        """Register, then begin to claim."""
-        await self.app.doors.run(self.app.prepare)
-        await self.app.doors.run(self.identity.register)
+        """Register, then begin to claim. Who cannot, or is cancelled meanwhile, leaves again."""
+        self.loop = asyncio.get_running_loop()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-arrive")
+        arriving = thread.submit(self._arrive)
+        try:
+            await ended(arriving)
+            if self.stopping.is_set():
+                raise PenstockError("this worker was stopped before it had begun: make another, app.worker()")
+            self._begin()
+        except (Exception, asyncio.CancelledError):
+            self.stopping.set()
+            self.hurry()
+            leaving = self._departure.begin(thread)
+            self._stopped.set()
+            if arriving.done():
+                await ended(leaving)
+            raise
+        thread.shutdown(wait=False)
+
+    def _arrive(self) -> None:
+        self.app.prepare()
+        self.identity.register()
+
+    def _begin(self) -> None:
         self._assemble()
         for service in self.services:
             service.start()
@@ -88,8 +108,8 @@ class Worker:
         self.heartbeat = self._make_heartbeat()
         limits = (self.settings.payload_limit, self.settings.expand_limit)
         self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, self.heartbeat.report)
+        self.around.ending = self._loop_is_ending
         self.crew = self._make_crew()
-        self.loop = self.crew.loop
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.housekeeping = Housekeeping(
@@ -105,9 +125,9 @@ class Worker:
         self.housekeeping.neighbours = Neighbours(app.database, lambda: self.identity.dwelling)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
-        self.services = [self.heartbeat, self.pump, self.housekeeping]
         self._deafen = app.wakeups.listen(self._hear)
         app.wakeups.keepers += 1
+        self.services = [self.heartbeat, self.pump, self.housekeeping]
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -202,17 +222,29 @@ class Worker:
         self.loop.call_soon_threadsafe(action, *args)  # type: ignore[arg-type]
 
     async def _watch_services(self) -> None:
-        """A thread that died is started again: nothing here may end silently."""
-        while not self.stopping.is_set():
-            await asyncio.sleep(WATCH_INTERVAL)
-            self.around.process = self.identity.id
-            self.housekeeping.look_next_door()
-            self._notice_new_tasks()
-            for service in self.services:
-                if not service.alive and not service.stopping.is_set():
-                    service.start()
-            if self.role in ROW_ROLES:
-                self.rows.revive()
+        """A thread that died is started again: nothing here may end silently, nor outlive the loop."""
+        try:
+            while True:
+                await asyncio.sleep(WATCH_INTERVAL)
+                if not self.stopping.is_set():
+                    self._look_after_services()
+        except asyncio.CancelledError:
+            await self.stop(0)
+            raise
+
+    def _look_after_services(self) -> None:
+        self.around.process = self.identity.id
+        self.housekeeping.look_next_door()
+        self._notice_new_tasks()
+        for service in self.services:
+            if not service.alive and not service.stopping.is_set():
+                service.start()
+        if self.role in ROW_ROLES:
+            self.rows.revive()
+
+    def _loop_is_ending(self) -> bool:
+        """Or everything on it is being cancelled, which comes to the same: then so is the watch."""
+        return self._watch is not None and self._watch.cancelling() > 0
 
     def _notice_new_tasks(self) -> None:
         known, self._known_tasks = self._known_tasks, len(self.app.task_names)
@@ -220,31 +252,23 @@ class Worker:
             self.rest.rouse()  # there may be work for them, of which nobody will tell
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Stop claiming, give back what has not begun, let the rest finish in time, give that back too."""
+        """Stop claiming, give back what has not begun, let the rest finish in time, give that back too.
+
+        Who is cancelled meanwhile has no more patience: what still runs is given back at once.
+        """
         if self.stopping.is_set():
             await self._stopped.wait()  # somebody else's stop is under way: it is over when that is
+            if self._departure.leaving is not None:
+                await ended(self._departure.leaving)
             return
         self.stopping.set()
         try:
-            await self._stop(timeout)
+            if self.services:
+                await self._departure.go(self.settings.shutdown_timeout if timeout is None else timeout)
         finally:
             self._stopped.set()
-
-    async def _stop(self, timeout: float | None) -> None:
-        limit = self.settings.shutdown_timeout if timeout is None else timeout
-        self._stop_by = self.loop.time() + limit
-        rows = asyncio.create_task(self.rows.stop(limit, lambda: self.hurried))
-        self.pump.claiming = False
-        self.waker.wake()
-        await self._until(lambda: self.crew._accepted == 0, 5)
-        self.crew.give_back_waiting()
-        await self._until(lambda: self.crew.busy == 0 or self.hurried, limit)
-        self.crew.give_back_running()
-        await self._until(lambda: self.crew.busy == 0, 2)
-        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
-        await self._until(lambda: self.source.holdings.count == 0 and not self.pump.unsettled, self._left(5))
-        await rows
-        await self._close()
+            if self._watch is not None:
+                self._watch.cancel()
 
     def dump_stacks(self) -> None:
         """Have the processes of handlers show where they stand; this one is asked by its own signal."""
@@ -255,44 +279,21 @@ class Worker:
         """Stop at once: what still runs is given back without waiting for it."""
         self.hurried = True
 
-    def _left(self, at_least: float) -> float:
-        return at_least if self.hurried else max(at_least, self._stop_by - self.loop.time())
+    # for its departure
 
-    async def _until(self, done: object, seconds: float) -> None:
-        deadline = self.loop.time() + seconds
-        while not done() and self.loop.time() < deadline:  # type: ignore[operator]  # noqa: ASYNC110 - threads decide
-            await asyncio.sleep(0.005)
+    @property
+    def busy(self) -> int:
+        return self.crew.busy + self.rows.busy
 
-    async def _close(self) -> None:
-        for service in self.services:
-            service.stop()
-        for service in self.services:
-            await self.app.doors.run(service.join, 10)
+    @property
+    def at_rest(self) -> bool:
+        return not (self.source.holdings.count or self.pump.unsettled) and self.rows.at_rest
+
+    def deafen(self) -> None:
         self._deafen()
         self.app.wakeups.keepers -= 1
-        if self._watch is not None:
-            self._watch.cancel()
-        self.crew.close()
-        try:
-            await self._deregister()
-        finally:
-            self.waker.close()
-            self.pump.link.close()
-            self.heartbeat.link.close()
-        self.app.events.emit(ProcessStopped(self.identity.id))
 
-    async def _deregister(self) -> None:
-        """Take the process row away, and give back whatever is still held: nobody was able to settle it."""
-        while True:
-            try:
-                await self.app.doors.run(self.app.database.in_transaction, self._leave)
-                return
-            except DatabaseUnavailable as error:
-                if self._left(0) == 0 or self.hurried:
-                    self.app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
-                    return
-            await asyncio.sleep(min(LEAVE_AGAIN, self._left(0)))
-
-    def _leave(self, tx: Transaction) -> None:
-        if family.leave(tx, [self.identity.id]):
-            self.app.wakeups.tell_others(tx, [READY])
+    def close_links(self) -> None:
+        self.waker.close()
+        self.pump.link.close()
+        self.heartbeat.link.close()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
 
-from penstock.schema.types import KEY_LENGTH, identifier, micros, name, text
+from penstock.schema.types import identifier, micros, name, text
+from penstock.values.lengths import KEY_LENGTH
 
 
 def define(metadata: MetaData, prefix: str, storage: dict[str, str]) -> None:

@@ -17,11 +17,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from penstock.database.engine import Database
-from penstock.database.transaction import Transaction
-from penstock.errors import SchemaOutdated, SchemaTooNew
 from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
 from penstock.schema.migrations.names import Names
 from penstock.schema.operations import operations
+from penstock.schema.version import LATEST
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -37,7 +36,6 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0006.upgrade,
     v0007.upgrade,
 )
-LATEST = len(MIGRATIONS)
 
 
 def version_table(database: Database) -> Table:
@@ -56,28 +54,17 @@ def installed(connection: Connection, versions: Table) -> int:
     return int(connection.execute(select(func.coalesce(func.max(versions.c.version), 0))).scalar_one())
 
 
-def _found(connection: Connection, database: Database) -> int:
-    """The same by one plain statement, which succeeds wherever there is a schema: every process asks when it starts."""
-    with suppress(DBAPIError):
-        query = f"SELECT COALESCE(MAX(version), 0) FROM {database.qualified('schema_versions')}"
-        return int(connection.exec_driver_sql(query).scalar_one())
-    connection.rollback()
-    return installed(connection, version_table(database))
-
-
-def ensure(database: Database, *, upgrade: bool) -> int:
-    """Check the schema and, if allowed, upgrade it. The number of migrations applied."""
+def look(database: Database) -> int:
+    """The same, where a plain question was not answered."""
     try:
         with database.engine.connect() as connection:
-            found = _found(connection, database)
+            return installed(connection, version_table(database))
     except DBAPIError as error:
         raise database.explained(error) from error
-    if found > LATEST:
-        raise SchemaTooNew(found, LATEST)
-    if found == LATEST:
-        return 0
-    if not upgrade:
-        raise SchemaOutdated(found or None, LATEST)
+
+
+def upgrade(database: Database) -> int:
+    """Apply what is missing. The number of migrations applied."""
     return database.patiently(lambda: _upgrade(database, version_table(database)))
 
 
@@ -154,24 +141,3 @@ def as_sql(database: Database, since: int = 0) -> str:
             now = database.dialect.now
             op.execute(f"INSERT INTO {database.qualified('schema_versions')} VALUES ({number}, {now})")
     return out.getvalue()
-
-
-def ensure_within(database: Database, tx: Transaction, *, upgrade: bool) -> None:
-    """On SQLite, where a caller who writes keeps everybody else from writing: make the schema in the caller's own
-    transaction. It is there if that commits."""
-    name = version_table(database).name
-    row = tx.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=name)
-    found = 0
-    if row is not None:
-        newest = tx.row(f"SELECT COALESCE(MAX(version), 0) FROM {name}")
-        found = int(newest[0]) if newest is not None else 0
-    if found > LATEST:
-        raise SchemaTooNew(found, LATEST)
-    if found == LATEST:
-        return
-    if not upgrade:
-        raise SchemaOutdated(found or None, LATEST)
-    cursor = tx.driver.cursor()
-    for statement in as_sql(database, found).split(";\n"):
-        if statement.strip():
-            cursor.execute(statement)

@@ -27,7 +27,8 @@ from sqlalchemy import (
 )
 
 from penstock.schema import audit_tables, limit_tables, pipeline_tables, reconcile_tables
-from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, stored, text, word
+from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
+from penstock.values.lengths import KEY_LENGTH
 
 HOT_ROWS = {
     "fillfactor": "50",

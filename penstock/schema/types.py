@@ -9,9 +9,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
 
-NAME_LENGTH = 200
-KEY_LENGTH = 255
-PATH_LENGTH = 255
+from penstock.values.lengths import NAME_LENGTH, PATH_LENGTH
 
 
 class Exact(mysql.VARCHAR):

@@ -47,6 +47,7 @@ def configure(level: str, form: str, context: Context = dict, out: TextIO | None
     root = logging.getLogger()
     if root.handlers:
         return
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # how it makes our tables is nobody's news
     handler = logging.StreamHandler(out or sys.stderr)
     handler.setFormatter(JsonFormatter(context) if form == "json" else TextFormatter(context))
     root.addHandler(handler)

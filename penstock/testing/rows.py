@@ -70,7 +70,7 @@ class Rounds:
         """One round, of at most so many visits; how many there were."""
         before = self.visits
         for hand in self._hands:
-            self._note(hand, items := hand.take(self._room(before, limit)))
+            self._note(hand, items := hand.take_again(self._room(before, limit)))
             for item in items:
                 hand.finish(hand.work(item))
         return self.visits - before
@@ -79,7 +79,7 @@ class Rounds:
         """`go` for async callers: `async def` handlers run on their event loop."""
         before = self.visits
         for hand in self._hands:
-            self._note(hand, items := await asyncio.to_thread(hand.take, self._room(before, limit)))
+            self._note(hand, items := await asyncio.to_thread(hand.take_again, self._room(before, limit)))
             for item in items:
                 await asyncio.to_thread(hand.finish, await hand.work_async(item))
         return self.visits - before
@@ -137,6 +137,11 @@ class RowHand:
         self._room = 0
         taken, self._taken[:] = list(self._taken), []
         return taken
+
+    def take_again(self, limit: int) -> list[Item]:
+        """Also rows that had to wait for related ones: nobody wakes us, and these may be free by now."""
+        self.source.heard(frozenset())
+        return self.take(limit)
 
     def work(self, item: Item) -> Ended:
         """Call the handler."""

@@ -58,6 +58,15 @@ def stream_of(annotation: Any) -> Any | None:
     return (get_args(annotation) or (Any,))[0]
 
 
+def with_holes(annotation: Any) -> Any:
+    """The annotation of a collection with None in the place of any element, at any depth; others as they are."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if not parts or not (origin in (list, dict, collections.abc.Sequence) or origin in _STREAMS):
+        return annotation
+    *others, element = parts if origin is dict else parts[:1]
+    return origin[(*others, Union[with_holes(element), None])]  # noqa: UP007 - of whatever is there
+
+
 def is_open(annotation: Any) -> bool:
     """Whether it leaves values open: no annotation, Any, object, lists, dicts and unions of these."""
     if annotation in (Any, object, inspect.Parameter.empty, list, dict):

@@ -148,7 +148,11 @@ class TaskLimits:
             default = self.signature.parameters[key].default
             return _text(loads(self.codec.encode_value_for(key, default)))
         assert key is not None
-        read = self.codec.decode_arguments(payload) if call is None else self.codec.decode_call(*call)
+        read = (
+            self.codec.decode_arguments(payload)
+            if call is None
+            else self.codec.decode_call(*call, holes=True)
+        )
         bound = self.signature.bind(*read[0], **read[1])
         bound.apply_defaults()
         return _text(key(bound.arguments))

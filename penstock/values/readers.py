@@ -139,6 +139,10 @@ def database_url(value: object) -> str:
         return str(url)
     # The URL itself stays out of the message: it may hold a password.
     forms = ", ".join(f"{form}://" for form in URL_FORMS)
+    if not colon:
+        raise ValueError(
+            f"give a URL: for a SQLite file sqlite:///FILE, else one that begins with one of {forms}"
+        )
     raise ValueError(f"give a URL that begins with one of {forms}{nearest(scheme, URL_FORMS)}")
 
 

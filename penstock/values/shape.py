@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from penstock.errors import SerializationError
 from penstock.values import tags
-from penstock.values.annotations import describe, is_open, modern, stream_of
+from penstock.values.annotations import describe, is_open, modern, stream_of, with_holes
 from penstock.values.fidelity import lost_type
 from penstock.values.streams import RawStream, Reading
 from penstock.values.tags import Unwritable
@@ -40,10 +40,21 @@ class Mismatch(Exception):
 class Shape:
     """One annotation, compiled. Without an annotation: anything JSON and the tags know."""
 
-    __slots__ = ("_adapter", "_element", "_exact", "_expected", "_open", "_origin", "_stream", "as_is")
+    __slots__ = (
+        "_adapter",
+        "_annotation",
+        "_element",
+        "_exact",
+        "_expected",
+        "_open",
+        "_origin",
+        "_stream",
+        "as_is",
+    )
 
     def __init__(self, annotation: Any) -> None:
         element = stream_of(annotation)
+        self._annotation = annotation
         self._stream = element is not None
         self._element = element
         self._origin = get_origin(annotation) or annotation
@@ -89,9 +100,19 @@ class Shape:
         except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
 
-    def read_argument(self, raw: object, tagged: bool = True) -> object:
-        """Likewise, for a handler: where it asks for an iterator, it gets one."""
-        value = self.read(raw, tagged)
+    def read_argument(self, raw: object, tagged: bool = True, holes: bool = False) -> object:
+        """Likewise, for a handler: where it asks for an iterator, it gets one.
+
+        `holes`: None, also as an element, stands for a value that is missing, and is passed on.
+        """
+        if holes and isinstance(raw, RawStream):
+            return Shape(with_holes(self._annotation)).read(raw)
+        try:
+            value = self.read(raw, tagged)
+        except Mismatch:
+            if not holes:
+                raise
+            value = None if raw is None else Shape(with_holes(self._annotation)).read(raw, tagged)
         return iter(value) if self._origin is Iterator and isinstance(value, list) else value
 
     def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:

@@ -70,10 +70,15 @@ class Signature:
         layout.check_stored(raw.keys())
         return self._read_call(raw, rest, extra, tagged=TAG_START in text)
 
-    def decode_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Arguments:
-        """Arguments for a call from raw values (`loads` of stored outputs), each by its parameter."""
+    def decode_call(
+        self, args: Sequence[object], kwargs: Mapping[str, object], *, holes: bool = False
+    ) -> Arguments:
+        """Arguments for a call from raw values (`loads` of stored outputs), each by its parameter.
+
+        `holes`: None may stand where a value is missing, whatever the annotation says.
+        """
         named, rest, extra = self._layout.bind(args, kwargs)
-        return self._read_call(named, rest, extra, tagged=True)
+        return self._read_call(named, rest, extra, tagged=True, holes=holes)
 
     def raw_arguments(
         self, text: str, call: tuple[Sequence[object], Mapping[str, object]] | None = None
@@ -145,18 +150,19 @@ class Signature:
         extra: Mapping[str, object],
         *,
         tagged: bool,
+        holes: bool = False,
     ) -> Arguments:
         layout = self._layout
         values: dict[str, object] = {}
         for name, raw in named.items():
             shape = layout.shapes[name]
-            values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged)
+            values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged, holes)
         by_position = layout.positional_names if rest else layout.positional_only_names
         args = [values.pop(name) for name in by_position if name in values]
         if rest:
-            args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged) for raw in rest]
+            args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged, holes) for raw in rest]
         for name in extra:
-            values[name] = self._read(name, layout.shapes[KEYWORDS], extra[name], tagged)
+            values[name] = self._read(name, layout.shapes[KEYWORDS], extra[name], tagged, holes)
         return args, values
 
     def _write(self, name: str, shape: Shape, value: object) -> object:
@@ -165,9 +171,9 @@ class Signature:
         except Mismatch as error:
             raise ArgumentError(self.name, self._advise(name, str(error)), name) from None
 
-    def _read(self, name: str, shape: Shape, raw: object, tagged: bool) -> object:
+    def _read(self, name: str, shape: Shape, raw: object, tagged: bool, holes: bool = False) -> object:
         try:
-            return shape.read_argument(raw, tagged)
+            return shape.read_argument(raw, tagged, holes)
         except Mismatch as error:
             raise ArgumentError(self.name, str(error), name) from None
 

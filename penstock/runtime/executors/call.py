@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import CoroutineType
@@ -16,7 +18,9 @@ from penstock.surroundings import Surroundings
 from penstock.telemetry import points
 from penstock.telemetry.points import SimulatedCrash
 from penstock.values.failure import Failure
-from penstock.values.outcome import Event, Hindered, Raised, StopRun, TimedOut, interpret, raised
+from penstock.values.outcome import Event, Hindered, Raised, Released, StopRun, TimedOut, interpret, raised
+
+log = logging.getLogger("penstock")
 
 
 async def call_async(work: Work, around: Surroundings) -> Event | None:
@@ -28,6 +32,7 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
         return arguments
     args, kwargs = arguments
     limit = None if work.timeout is None else asyncio.timeout(work.timeout)
+    us = os.getpid()
     try:
         value = work.task.function(*args, **kwargs)
         if limit is not None:
@@ -44,6 +49,8 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
         value = stop
     except BaseException as error:
         return _broken_off(work, around, limit, error)
+    finally:
+        _end_copy(us, work)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
     return _concluded(work, job, value)
@@ -57,6 +64,8 @@ def _broken_off(
         return event_for(work.interrupted)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
+    if isinstance(error, asyncio.CancelledError) and around.ending():
+        return Released()
     return _failed(around, error)
 
 
@@ -81,6 +90,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     """Run a handler in this thread. An async one gets an event loop of its own."""
     job = work.begin(around)
     token = running.set(job)
+    us = os.getpid()
     try:
         arguments = read_arguments(work)
         if isinstance(arguments, Raised):
@@ -93,8 +103,19 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     except BaseException as error:
         return _failed(around, error)
     finally:
+        _end_copy(us, work)
         running.reset(token)
     return _concluded(work, job, value)
+
+
+def _end_copy(us: int, work: Work) -> None:
+    """A handler may fork. A child that returns from it, as its parent does, is a copy of us, with our claims."""
+    if os.getpid() != us:
+        log.error(
+            "%s forked, and the child came back from it: it ends here. End such a child with os._exit()",
+            work.task.name,
+        )
+        os._exit(1)
 
 
 def read_arguments(work: Work) -> Arguments | Raised:

@@ -12,17 +12,20 @@ import time
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import lru_cache
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DefinitionError
 from penstock.queue.jobs import Claim
+from penstock.runtime import signals
 from penstock.runtime.executors.call import call_sync
 from penstock.runtime.work import Work
 from penstock.settings import Settings
 from penstock.surroundings import Surroundings
 from penstock.task import Task
 from penstock.values.outcome import raised
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 
 class Message(Enum):
@@ -48,6 +51,7 @@ def serve(pipe: Connection, home: Home) -> None:
     busy = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
+    signals.show_where_it_dies()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     threading.Thread(

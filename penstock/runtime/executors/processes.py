@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -10,18 +9,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cached_property
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from penstock.later import Later
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Home, Message, serve
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
 from penstock.values.outcome import Event, TimedOut, raised
 
+if TYPE_CHECKING:
+    import multiprocessing
+    from multiprocessing.connection import Connection
+else:
+    multiprocessing = Later("multiprocessing")
+
 LONGEST_START = 60.0
 """A fresh process first imports the application: that time is not the handler's."""
-SPAWN = multiprocessing.get_context("spawn")
 
 
 class ProcessExecutor:
@@ -193,9 +197,10 @@ class Leader(threading.Thread):
             os.kill(child.pid, signal.SIGUSR1)
 
     def _spawn(self, host: type) -> None:
-        self.pipe, theirs = SPAWN.Pipe()
+        spawning = multiprocessing.get_context("spawn")
+        self.pipe, theirs = spawning.Pipe()
         home = Home(host, self.executor.around.database.settings)
-        child = SPAWN.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
+        child = spawning.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
         with theirs:
             child.start()
         self.child = child

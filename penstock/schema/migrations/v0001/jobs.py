@@ -19,7 +19,8 @@ from sqlalchemy import (
     text as sql,
 )
 
-from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, sequence, text, word
+from penstock.schema.types import identifier, micros, name, path, sequence, text, word
+from penstock.values.lengths import KEY_LENGTH
 
 HOT_ROWS = {
     "fillfactor": "50",

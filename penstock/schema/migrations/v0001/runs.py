@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Boolean, Column, Index, Integer, MetaData, Table
 from sqlalchemy import text as sql
 
-from penstock.schema.types import KEY_LENGTH, identifier, micros, name, path, text, word
+from penstock.schema.types import identifier, micros, name, path, text, word
+from penstock.values.lengths import KEY_LENGTH
 
 
 def define(metadata: MetaData, prefix: str) -> None:

@@ -1,0 +1,108 @@
+"""`async with` over a block that is synchronous: the same calls, in order, in a thread of its own.
+
+Whoever is cancelled on the way in or out has left the block all the same. What the thread has begun it also ends: a
+transaction that nobody is inside of would keep its locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from penstock.doors import ended
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+class Executing:
+    """A statement on its way. It runs whether or not it is awaited; awaiting gives its result."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+
+    def __await__(self) -> Any:
+        return asyncio.wrap_future(self.future).__await__()
+
+
+class AsyncConnection:
+    """The connection of a block, for `async with`."""
+
+    def __init__(self, block: AbstractContextManager[Connection]) -> None:
+        self._block = block
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
+        self._entering: Future[Connection] | None = None
+        self._sent: list[Future[Any]] = []
+
+    def execute(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().execute(*args, **kwargs))
+
+    def scalar(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().scalar(*args, **kwargs))
+
+    def scalars(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().scalars(*args, **kwargs))
+
+    def exec_driver_sql(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().exec_driver_sql(*args, **kwargs))
+
+    def run_sync(self, function: Any, *args: Any, **kwargs: Any) -> Executing:
+        """Call a function with the synchronous connection."""
+        return self._send(lambda: function(self._connection(), *args, **kwargs))
+
+    def _connection(self) -> Connection:
+        assert self._entering is not None
+        return self._entering.result()
+
+    def _send(self, work: Callable[[], Any]) -> Executing:
+        future = self._pool.submit(work)
+        self._sent.append(future)
+        return Executing(future)
+
+    async def enter(self) -> AsyncConnection:
+        """Enter the block."""
+        self._entering = self._pool.submit(self._block.__enter__)
+        try:
+            await ended(self._entering)
+        except BaseException as error:
+            self._end(error)
+            raise
+        return self
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Leave the block: with the error, or with that of a statement which nobody awaited."""
+        problem = error if error is not None else await self._first_problem()
+        if problem is not None:
+            for future in self._sent:
+                future.cancel()
+        await ended(self._end(problem))
+        if problem is not None and error is None:
+            raise problem
+
+    async def _first_problem(self) -> BaseException | None:
+        """Wait for every statement that was not called off. Being cancelled meanwhile is a problem, too."""
+        for future in self._sent:
+            if not future.cancelled():
+                try:
+                    await asyncio.wrap_future(future)
+                except BaseException as problem:
+                    return problem
+        return None
+
+    def _end(self, problem: BaseException | None) -> Future[None]:
+        """Nobody can call this off: it is done after everything else, and then the thread ends."""
+        future = self._pool.submit(self._exit, problem)
+        self._pool.shutdown(wait=False)
+        return future
+
+    def _exit(self, problem: BaseException | None) -> None:
+        assert self._entering is not None
+        if self._entering.exception() is not None:
+            return  # it was never entered
+        if problem is None:
+            self._block.__exit__(None, None, None)
+        else:
+            self._block.__exit__(type(problem), problem, problem.__traceback__)

@@ -1,0 +1,27 @@
+"""Tasks and pipelines of other apps: on the same database a worker of theirs runs them, on another nobody would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import DefinitionError
+
+
+def check_reach(host: Any, callee: Any) -> None:
+    """Raise `DefinitionError` for what no worker on this app's database can know, by itself or in a list."""
+    if isinstance(callee, list | tuple):
+        for one in callee:
+            check_reach(host, one)
+    theirs = getattr(callee, "host", None)
+    if host is None or theirs is None or theirs is host or _place(theirs) == _place(host):
+        return
+    if callee.name not in host.tasks and callee.name not in host.pipelines:
+        raise DefinitionError(
+            f"{callee.name!r} belongs to another app, on another database: nobody would ever run it here. "
+            "Declare it on this app"
+        )
+
+
+def _place(host: Any) -> tuple[object, ...]:
+    settings = host.settings
+    return settings.database_url, settings.schema, settings.table_prefix

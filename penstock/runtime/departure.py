@@ -1,0 +1,128 @@
+"""How a worker ends: what it holds is finished or given back, its threads end, its process row goes.
+
+Nothing of that may be left undone because whoever asked for it was cancelled, or because the event loop ends: a
+heartbeat that went on would keep the claims of one who does nothing any more. So what there is to wait for is waited
+for on the loop, and may be cut short; the end itself is a thread's, and nobody calls it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from penstock.database.transaction import Transaction
+from penstock.doors import ended
+from penstock.errors import DatabaseUnavailable
+from penstock.queue import family
+from penstock.queue.wakeups import READY
+from penstock.telemetry.events import ProcessStopped, TroubleBegan
+
+if TYPE_CHECKING:
+    from penstock.runtime.worker import Worker
+
+LEAVE_AGAIN = 0.5
+
+
+class Departure:
+    """One worker's."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.by = 0.0
+        self.leaving: Future[None] | None = None
+
+    async def go(self, limit: float) -> None:
+        """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
+        self.by = self.worker.loop.time() + limit
+        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-leave")
+        try:
+            await self._wind_up(limit)
+        except (Exception, asyncio.CancelledError):
+            await ended(self.begin(thread))
+            raise
+        await ended(self.begin(thread))
+
+    def begin(self, thread: ThreadPoolExecutor) -> Future[None]:
+        """The end, once the thread has done what it was given before."""
+        self.leaving = thread.submit(self._leave)
+        thread.shutdown(wait=False)
+        return self.leaving
+
+    async def _wind_up(self, limit: float) -> None:
+        try:
+            await self._let_finish(limit)
+        except asyncio.CancelledError:
+            self.worker.hurry()
+            await self._take_back()
+            raise
+        await self._take_back()
+
+    async def _let_finish(self, limit: float) -> None:
+        worker = self.worker
+        worker.pump.claiming = False
+        worker.waker.wake()
+        # Also what is still on its way here goes back when it arrives.
+        worker.crew.give_back_waiting()
+        worker.rows.give_back_waiting()
+        await self._until(lambda: worker.busy == 0 or worker.hurried, limit)
+
+    async def _take_back(self) -> None:
+        worker = self.worker
+        worker.crew.give_back_running()
+        worker.rows.give_back_running()
+        await self._until(lambda: worker.busy == 0, 2)
+        worker.rows.give_up_running()
+        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
+        await self._until(lambda: worker.at_rest, self._left(5))
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        deadline = self.worker.loop.time() + seconds
+        while not done() and self.worker.loop.time() < deadline:  # noqa: ASYNC110 - threads decide
+            await asyncio.sleep(0.005)
+
+    def _left(self, at_least: float) -> float:
+        return at_least if self.worker.hurried else max(at_least, self.by - self.worker.loop.time())
+
+    def _leave(self) -> None:
+        worker = self.worker
+        if worker.services:
+            self._end_threads()
+        if not worker.identity.id:
+            return  # it never got as far as having a name
+        try:
+            self._deregister()
+        finally:
+            if worker.services:
+                worker.close_links()
+        worker.app.events.emit(ProcessStopped(worker.identity.id))
+
+    def _end_threads(self) -> None:
+        worker = self.worker
+        worker.rows.close()
+        for service in worker.services:
+            service.stop()
+        for service in worker.services:
+            service.join(10)
+        worker.deafen()
+        worker.crew.close()
+
+    def _deregister(self) -> None:
+        """Take the process row away, and give back whatever is still held: nobody was able to settle it."""
+        while True:
+            try:
+                self.worker.app.database.in_transaction(self._vanish)
+                return
+            except DatabaseUnavailable as error:
+                if self._left(0) == 0 or self.worker.hurried:
+                    self.worker.app.events.emit(
+                        TroubleBegan("stop", f"{error} Others will find this process dead.")
+                    )
+                    return
+            threading.Event().wait(min(LEAVE_AGAIN, self._left(0)))
+
+    def _vanish(self, tx: Transaction) -> None:
+        if family.leave(tx, [self.worker.identity.id]):
+            self.worker.app.wakeups.tell_others(tx, [READY])
