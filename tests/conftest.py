@@ -29,7 +29,7 @@ import pytest
 
 from penstock.database.engine import Database
 from penstock.runtime import dwelling
-from penstock.schema.migrate import ensure
+from penstock.schema.version import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases
 from tests.servers.child import die_with_parent

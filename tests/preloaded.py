@@ -6,6 +6,7 @@ and typer has made the commands: that is most of what a worker does before its f
 
 import sys
 from functools import cache
+from importlib import import_module
 from types import ModuleType
 
 import pydantic.fields
@@ -23,6 +24,9 @@ def remember(module: ModuleType, name: str) -> None:
     setattr(module, name, cache(getattr(module, name)))
 
 
+LATER = ("database.statements", "database.text_cursor", "operate.check", "operate.doctor", "reconcile.visits")
+for name in (*LATER, "reconcile.writer", "runtime.runner", "schema.migrate", "schema.tables"):
+    import_module(f"penstock.{name}")
 for url in ("sqlite://", "postgresql://host/database", "mysql://host/database"):
     catalog.describe(Database(Settings.load(database_url=url, environ={})))
 pydantic.TypeAdapter(int)

@@ -6,6 +6,7 @@ from tests.architecture.source import Module, modules
 
 LAYERS = [
     "errors",
+    "later",
     "values",
     "settings",
     "telemetry",
@@ -16,6 +17,7 @@ LAYERS = [
     "options",
     "job",
     "surroundings",
+    "async_connection",
     "effects",
     "run_context",
     "context",

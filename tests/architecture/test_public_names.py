@@ -1,6 +1,8 @@
 """A tiny public door: what `penstock` exports is what it says, and there is little of it."""
 
 import ast
+import subprocess
+import sys
 from types import ModuleType
 
 import penstock
@@ -31,6 +33,20 @@ def test_nothing_else_can_be_seen() -> None:
 
 
 def test_the_door_only_passes_names_on() -> None:
-    """No code in `__init__`: imports, `__all__` and the version."""
+    """No code in `__init__`: imports, `__all__` and the version; and what brings in the rest when it is wanted."""
     body = ast.parse((PACKAGE / "__init__.py").read_text()).body
-    assert not [node.lineno for node in body if not isinstance(node, ast.Expr | ast.ImportFrom | ast.Assign)]
+    passing = ast.Expr | ast.Import | ast.ImportFrom | ast.Assign | ast.If
+    code = [node for node in body if not isinstance(node, passing)]
+    assert [getattr(node, "name", node.lineno) for node in code] == ["__getattr__", "__dir__"]
+
+
+def test_what_is_wanted_later_is_not_there_at_first() -> None:
+    """A worker without reconcilers is the size of what it uses."""
+    heavy = ("sqlalchemy", "alembic", "psycopg", "pymysql", "sqlite3")
+    script = f"import sys, penstock; print([name for name in {heavy} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "[]"
+
+
+def test_what_is_wanted_later_can_be_seen() -> None:
+    assert set(penstock.__all__) <= set(dir(penstock))

@@ -65,6 +65,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> N
         ("./shop:app", ("module:attribute",)),
         (":app", ("module:attribute",)),
         ("os.path.nope:app", ("no module 'os.path.nope'",)),
+        ("shop.app", ("no module 'shop.app'", "did you mean shop:app?")),
     ],
 )
 def test_a_wrong_target_gets_one_line_that_says_what_to_do(
@@ -82,6 +83,14 @@ def test_a_worker_is_refused_the_same_way(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
+        (
+            "import sys; sys.exit()",
+            ("importing broken failed", "ends the program", "broken.py:1", "__main__"),
+        ),
+        (
+            "from penstock import Penstock; Penstock(reap_aftr=3)",
+            ("Did you mean 'reap_after'?", "broken.py:1"),
+        ),
         ("import nothing_like_it", ("importing broken failed", "nothing_like_it", "broken.py:1")),
         ("1/0", ("importing broken failed", "ZeroDivisionError", "broken.py:1")),
         ("def (", ("importing broken failed", "SyntaxError", "broken.py:1")),
@@ -104,7 +113,7 @@ def test_a_wrong_environment_variable_is_refused_with_the_nearest(cli: Cli) -> N
 
 @pytest.mark.parametrize("command", ["status", "jobs", "processes", "doctor", "dead-letters"])
 def test_looking_creates_no_database(cli: Cli, tmp_path: Path, command: str) -> None:
-    refused(cli(command), 3, "no database file penstock.db", "--database")
+    refused(cli(command), 3, f"no database file {tmp_path}/penstock.db", "--database")
     assert not (tmp_path / "penstock.db").exists()
 
 
@@ -148,7 +157,7 @@ def test_wrong_options_of_a_worker_are_refused(cli: Cli, options: list[str]) -> 
 
 
 def test_check_finds_signatures_that_cannot_work(cli: Cli, tmp_path: Path) -> None:
-    assert cli("check", "shop:app").stdout == "1 tasks, no problems\n"
+    assert cli("check", "shop:app").stdout == "1 tasks, 0 pipelines, no problems\n"
     (tmp_path / "bad.py").write_text(SHOP + "\n@app.task\ndef lost(what: 'Nowhere') -> None: ...\n")
     done = cli("check", "bad:app")
     assert done.returncode == 1

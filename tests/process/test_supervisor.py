@@ -36,6 +36,7 @@ def test_the_children_of_a_killed_supervisor_stop_and_give_their_work_back(shop:
     pids = [row.pid for row in shop.workers()]
     os.kill(worker.pid, signal.SIGKILL)
     eventually(lambda: not any(alive(pid) for pid in pids), timeout=10)
+    assert worker.log.count("the supervisor is gone") == 2
     assert shop.outcomes(job) == ["released"]
     assert shop.spent(job) == (0, 0)
     shop.start(children=1)

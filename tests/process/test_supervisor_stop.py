@@ -6,8 +6,9 @@ import signal
 import pytest
 
 from penstock.job import Job
+from penstock.runtime import signals
 from tests.process.conftest import Shop, alive
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_time
 
 pytestmark = pytest.mark.process
 
@@ -58,9 +59,26 @@ def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, child
     shop.begun(job)
     worker.send(signal.SIGTERM)
     eventually(lambda: "stopping when running work is done" in worker.log)
+    pass_time(signals.ECHO)
     worker.send(signal.SIGTERM)
     assert worker.wait(8) == 128 + signal.SIGTERM
     _is_given_back(shop, job)
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("children", [0, 1])
+def test_a_signal_that_somebody_passes_on_is_not_a_second_one(shop: Shop, children: int) -> None:
+    """`timeout` and many wrappers signal the process and then its group; Ctrl-C reaches both them and us."""
+    worker = shop.start(children=children, env=PATIENT)
+    job = shop.hold("hold")
+    shop.begun(job)
+    worker.send(signal.SIGTERM)
+    worker.send(signal.SIGINT)
+    eventually(lambda: "stopping when running work is done" in worker.log)
+    shop.open_gate()
+    assert worker.wait(20) == 0
+    assert "at once" not in worker.log
+    assert shop.outcomes(job) == ["succeeded"]
 
 
 @pytest.mark.one_database

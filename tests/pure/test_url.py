@@ -1,10 +1,18 @@
-"""URLs of PostgreSQL with several hosts: every form that libpq takes, and what the driver is given."""
+"""Database URLs: what SQLAlchemy makes of them, we do too; and every form of several hosts that libpq takes."""
 
+import pymysql
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from sqlalchemy import create_engine, make_url
 
-from penstock.database.url import connect_arguments, parse
+from penstock.database.mysql import MySql
+from penstock.database.url import for_libpq, parse
 from penstock.errors import ConfigurationError
+from penstock.settings import Settings
 
+words = some.text("abcXYZ019-._~%20", min_size=1, max_size=8).filter(lambda word: "%" not in word)
+secrets = some.text("abc:/#?[]%41%40!$&'()*+,;= ", max_size=12)
 WRITABLE = {"target_session_attrs": "read-write"}
 
 
@@ -34,7 +42,7 @@ WRITABLE = {"target_session_attrs": "read-write"}
     ],
 )
 def test_several_hosts_reach_the_driver(url: str, given: dict[str, object]) -> None:
-    assert connect_arguments(parse(url)) == given
+    assert for_libpq(parse(url)) == given
 
 
 @pytest.mark.parametrize(
@@ -48,3 +56,52 @@ def test_half_a_host_is_refused(url: str) -> None:
 def test_several_hosts_are_for_postgresql() -> None:
     with pytest.raises(ConfigurationError, match="PostgreSQL only"):
         parse("mysql://a,b/shop")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgresql:///shop",
+        "postgresql://ann@/shop",
+        "postgresql://ann:@a/shop",
+        "postgresql://ann:p%40s:s/w%2Fd#x@a:1/shop?sslmode=require&options=-c%20x%3D1",
+        "postgresql://[::1]:5433/shop",
+        "postgresql://[fe80::1]/shop",
+        "postgresql:///shop?host=/var/run/postgresql",
+        "postgresql:///shop?host=a:1&host=b:2",
+        "postgresql:///shop?host=a,b&port=1,2",
+        "postgresql://a/shop?connect_timeout=3&application_name=",
+        "mysql://root@localhost/shop",
+        "mysql+pymysql://root:x@localhost:3307/shop?charset=utf8mb4&ssl_ca=/ca.pem",
+        "sqlite://",
+        "sqlite:///:memory:",
+        "sqlite:////tmp/a b/pen%20stock.db",
+        "sqlite:///file:x?mode=memory&uri=true",
+    ],
+)
+def test_it_is_read_as_sqlalchemy_reads_it(url: str) -> None:
+    found = parse(url)
+    theirs = make_url(url).set(drivername=found.driver)
+    assert found.as_sqlalchemy() == theirs
+    if found.backend == "postgresql":
+        wanted = theirs.get_dialect()().create_connect_args(theirs)[1]
+        assert for_libpq(found) == {name: value for name, value in wanted.items() if name != "context"}
+
+
+@given(words, secrets, words, some.integers(1, 65535), words)
+def test_whatever_the_password(user: str, password: str, host: str, port: int, database: str) -> None:
+    url = f"postgresql+psycopg://{user}:{password}@{host}:{port}/{database}"
+    assert parse(url).as_sqlalchemy() == make_url(url)
+
+
+def test_mysql_is_reached_as_sqlalchemy_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a driver is given is the same by either way."""
+    found: dict[str, object] = {}
+    monkeypatch.setattr(pymysql, "connect", lambda **given: found.update(given))
+    url, settings = parse("mysql://ann:x@a:3307/shop"), Settings.load(environ={})
+    MySql(10, 5).open(url, settings)
+    theirs = url.as_sqlalchemy()
+    engine = create_engine(theirs, **MySql(10, 5).engine_options(url, settings))
+    given = engine.dialect.create_connect_args(theirs)[1]
+    assert found == given | MySql(10, 5).engine_options(url, settings)["connect_args"]

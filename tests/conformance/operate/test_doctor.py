@@ -59,6 +59,17 @@ def test_due_work_that_nobody_promotes_is_found(app: Penstock) -> None:
         assert bad(app)["scheduled"].level is Level.PROBLEM
 
 
+def test_a_queue_that_no_worker_takes_from_is_found_at_once(app: Penstock) -> None:
+    enqueue(app, "quick", 1, queue="mail")
+    assert "queues" not in bad(app)  # nobody is there at all, and that is said
+    register(app, details='{"queues": "mial:10,default"}')
+    register(app, role="advancer")
+    assert "no live worker takes from queue 'mail'" in bad(app)["queues"].message
+    assert "--queues mail" in bad(app)["queues"].advice
+    register(app, details='{"queues": "mail"}')
+    assert "queues" not in bad(app)
+
+
 def test_waiting_work_for_unknown_tasks_is_found(app: Penstock, make_app: Callable[..., Penstock]) -> None:
     other = make_app()
 
@@ -141,3 +152,12 @@ def test_processes_are_listed_with_what_they_hold(app: Penstock) -> None:
     assert [(row.id, row.holding) for row in rows] == [(supervisor, 0), (worker, 3), (lonely, 0)]
     assert rows[1].details == {"queues": "all"}
     assert 0 <= rows[1].silence < 5
+
+
+def test_a_disk_that_is_nearly_full_is_found(
+    app_on: Callable[..., Penstock], sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = app_on(sqlite_url)
+    assert findings(app)["disk"].level is Level.OK
+    monkeypatch.setattr(vitals, "LITTLE_ROOM", 2**63)
+    assert "Make room" in bad(app)["disk"].advice

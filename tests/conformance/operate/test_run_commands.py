@@ -20,6 +20,7 @@ from penstock.pipelines.run import Run
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from tests.commands import call
+from tests.conformance.operate.helpers import register
 from tests.conformance.operate.run_shop import MODULE, make
 
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -29,10 +30,11 @@ NOBODY = "00000000-0000-7000-8000-000000000000"
 class Answer:
     code: int
     text: str
+    stdout: str
 
     @property
     def json(self) -> Any:
-        return json.loads(self.text)
+        return json.loads(self.stdout)
 
     def refused(self, code: int, *words: str) -> None:
         """One line that says what is wrong and what to do."""
@@ -54,7 +56,7 @@ class Cli:
     def __call__(self, *arguments: str) -> Answer:
         result = call(*arguments)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return Answer(result.exit_code, result.output)
+        return Answer(result.exit_code, result.output, result.stdout)
 
     def on(self, *arguments: str) -> Answer:
         """A command that needs no code, only the database."""
@@ -106,6 +108,7 @@ def test_run_triggers_and_tells_the_id(cli: Cli) -> None:
     assert cli.run("pack", "[3]", "--key", "march").text.strip() == told["run"]
     drain(cli.app)
     assert cli.app.run(told["run"]).result(0) == "30 by hand"
+    assert told["id"] == told["run"] == cli.on("show", told["id"], "--json").json["id"]
 
 
 def test_a_task_can_be_run_as_a_pipeline_and_a_start_be_delayed(cli: Cli) -> None:
@@ -138,6 +141,16 @@ def test_run_wait_gives_up_watching_after_its_timeout(cli: Cli, options: tuple[s
     answer = cli.run("pack", "[1]", "--wait", "--timeout", "0.1", *options)
     assert answer.code == 1
     assert "running" in answer.text
+    assert options or "running still; it goes on" in answer.text
+
+
+def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
+    nobody = "no worker is running"
+    assert nobody in cli.run("pack", "[1]", "--wait", "--timeout", "0").text
+    register(cli.app, "advancer")
+    assert nobody in cli.run("pack", "[1]", "--wait", "--timeout", "0", "--json").text
+    register(cli.app, "worker")
+    assert nobody not in cli.run("pack", "[1]", "--wait", "--timeout", "0").text
 
 
 @pytest.mark.parametrize(
@@ -346,6 +359,13 @@ def test_then_starts_a_pipeline_behind_a_run(cli: Cli) -> None:
     assert cli.app.run(text.split()[0]).result(0) == 40
 
 
+def test_then_says_that_a_pipeline_behind_a_failed_run_is_skipped(cli: Cli) -> None:
+    run = cli.trigger("pack", [-1])
+    drain(cli.app)
+    answer = cli("then", run.id, f"{cli.module}:pack", "[2]")
+    assert f"follows {run.id}, which is halted, and is skipped" in answer.text
+
+
 def test_then_refuses_what_makes_no_sense(cli: Cli) -> None:
     run = cli.trigger("pack", [1])
     cli("then", NOBODY, f"{cli.module}:pack", "[2]").refused(2, "no run")
@@ -371,3 +391,12 @@ def test_run_from_a_file_starts_a_run_for_each_line(cli: Cli, tmp_path: Path) ->
     drain(cli.app)
     assert sorted([run.result(0) for run in cli.app.runs()]) == ["30 by hand", "30 shipped"]
     cli.run("pack", "[1]", "--from", str(source)).refused(2, "--from")
+
+
+def test_dead_letters_that_are_steps_say_how_they_are_done_again(cli: Cli) -> None:
+    cli.trigger("pack", [-1])
+    drain(cli.app)
+    told = cli.on("dead-letters", "retry", "--all")
+    assert told.code == 1
+    assert "retried 0 of 1" in told.text
+    assert "penstock revive RUN" in told.text

@@ -172,7 +172,7 @@ class Frozen:
 
     @property
     def _is_postgres(self) -> bool:
-        return self.app.database.url.get_backend_name() == "postgresql"
+        return self.app.database.url.backend == "postgresql"
 
     def cut_off(self) -> None:
         kill = "SELECT pg_terminate_backend({})" if self._is_postgres else "KILL {}"

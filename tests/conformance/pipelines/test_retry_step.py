@@ -6,6 +6,7 @@ from typing import Any
 
 import penstock
 from penstock import Penstock, stop_run, wait_for
+from penstock.queue import control
 from penstock.runtime.worker import Worker
 from penstock.testing import drain, travel
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -266,3 +267,28 @@ def test_a_step_that_has_stopped_the_run_stops_the_revived_one(app: Penstock) ->
     assert parts.calls == ["made 1"], "it had stopped the run: that is finished work too"
     assert (again.status, again.result(0)) == ("succeeded", 42)
     assert {step.key: step.reason for step in again.steps()}["after"] == "run_stopped"
+
+
+def test_what_was_put_away_as_a_dead_letter_is_retried_all_the_same(app: Penstock) -> None:
+    """To tidy up a list changes nothing about the run: the step has failed, and so has the other."""
+    parts = Parts(app, "one", "two")
+    one, two = parts.task("one"), parts.task("two")
+
+    @app.pipeline(name="both", on_failure="continue")
+    def both() -> Any:
+        return [one(1), two(2)]
+
+    run = both.trigger()
+    drain(app)
+    ids = [letter.id for letter in app.dead_letters()]
+    discard = control.discarding()
+    for _ in range(2):  # the first answer was lost
+        assert sorted(app.database.in_transaction(discard, ids)) == sorted(ids)
+    assert app.database.in_transaction(control.discarding(), ids) == []
+    assert len(app.dead_letters()) == 0
+    assert statuses(run) == {"one": "failed", "two": "failed"}
+    parts.mended()
+    again = run.retry_step("one")
+    drain(app)
+    assert statuses(again) == {"one": "succeeded", "two": "failed"}
+    assert parts.calls == ["one 1"]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from penstock import NOW, Penstock, Snooze
+from penstock import NOW, Penstock, Shared, Snooze
 from penstock.errors import DefinitionError
 from penstock.testing import drain, drain_async, travel
-from tests.conformance.reconcile.cloud import Cloud, Volume, idle
+from tests.conformance.reconcile.cloud import Cloud, Instance, Task, Volume, idle
 
 
 def test_what_is_due_is_visited_once_and_again_when_its_time_has_come(app: Penstock, cloud: Cloud) -> None:
@@ -126,3 +126,20 @@ def test_wrong_options_are_named(app: Penstock, options: dict[str, Any], said: s
 def test_a_handler_takes_an_item(app: Penstock, function: Any) -> None:
     with pytest.raises(DefinitionError, match="item"):
         app.reconciler(Volume, name="odd")(function)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_rows_that_share_a_row_take_turns(app: Penstock, cloud: Cloud, kind: str) -> None:
+    """All but one were left for a second later, though that one had long let go."""
+
+    @app.reconciler(
+        Task, where=Task.status == "submitted", locks=[Shared(Instance, Instance.id == Task.instance_id)]
+    )
+    def visit(item: Any) -> dict[str, Any]:
+        item.update(item.shared, status="used")
+        return {"status": "done"}
+
+    cloud.add(Instance, {"id": 1})
+    cloud.add(Task, *[{"id": id, "instance_id": 1} for id in (1, 2, 3, 4)])
+    assert (drain(app) if kind == "sync" else asyncio.run(drain_async(app))) == 4
+    assert [cloud.get(Task, id).status for id in (1, 2, 3, 4)] == ["done"] * 4

@@ -12,9 +12,11 @@ from sqlalchemy import select, update
 from penstock import Penstock
 from penstock.errors import LockTimeout, RowNotFound
 from penstock.reconcile.hints import stirred
+from penstock.reconcile.writer import RowLock
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, ids
+from tests.waiting import until
 
 Hands = Callable[..., RowHand]
 STOP = update(Volume).where(Volume.id == 1).values(status="terminating")
@@ -117,6 +119,64 @@ def test_writers_take_turns(app: Penstock, cloud: Cloud) -> None:
 
     asyncio.run(all_at_once())
     assert cloud.get(Volume, 1).count == 10
+
+
+def test_a_writer_that_is_cancelled_while_it_waits_has_gone_away(
+    app: Penstock, cloud: Cloud, hand: Hands
+) -> None:
+    """A client hung up: its row is not taken for it later, and nobody waits for it."""
+    cloud.volumes(1)
+    mine = hand(declare(app, Volume))
+    (item,) = mine.take()
+
+    async def hang_up() -> None:
+        async def write() -> None:
+            async with app.lock(Volume, 1, timeout=300):
+                pytest.fail("somebody holds it")
+
+        writing = asyncio.create_task(write())
+        await until(lambda: cloud.get(Volume, 1).lock_wanted_by is not None)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        await until(lambda: cloud.get(Volume, 1).lock_wanted_by is None)
+
+    asyncio.run(hang_up())
+    mine.finish(mine.end(item, {"status": "active"}))
+    with app.lock(Volume, 1, timeout=0.5) as connection:
+        connection.execute(STOP)
+    assert cloud.get(Volume, 1).status == "terminating"
+
+
+def test_a_writer_that_is_cancelled_as_it_gets_the_row_lets_it_go(
+    app: Penstock, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.volumes(1)
+    here, go_on, take = threading.Event(), threading.Event(), RowLock._take
+
+    def slowly(self: RowLock, *args: Any) -> bool:
+        here.set()
+        assert go_on.wait(30)
+        return take(self, *args)
+
+    async def hang_up() -> None:
+        async def write() -> None:
+            async with app.lock(Volume, 1):
+                pytest.fail("it was cancelled before")
+
+        writing = asyncio.create_task(write())
+        await until(here.is_set)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+
+    monkeypatch.setattr(RowLock, "_take", slowly)
+    asyncio.run(hang_up())
+    go_on.set()
+    monkeypatch.undo()
+    with app.lock(Volume, 1, timeout=5) as connection:
+        connection.execute(STOP)
+    assert cloud.get(Volume, 1).status == "terminating"
 
 
 def test_a_writer_takes_over_from_the_dead_who_then_change_nothing(

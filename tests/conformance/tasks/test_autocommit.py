@@ -1,6 +1,7 @@
 """A connection that commits every statement by itself: what is enqueued on it is still written whole or not at all."""
 
 import asyncio
+import dataclasses
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -13,6 +14,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from penstock import Penstock
+from penstock.database import foreign
 from penstock.task import Task
 from penstock.testing import drain
 from tests.conformance.tasks.faults import failing_at
@@ -66,6 +68,49 @@ def test_it_is_whole_or_nothing(app: Penstock, database_url: str) -> None:
     assert drain(app) == 1
 
 
+def break_off(monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, error: type[BaseException]) -> None:
+    """Have the caller cancelled, or interrupted, when the transaction begins or ends; whether or not that was done."""
+    recognize = foreign.recognize
+
+    def recognized(connection: Any) -> foreign.Foreign:
+        theirs = recognize(connection)
+        assert theirs.alone is not None
+        act = getattr(theirs.alone, verb)
+
+        def break_it_off() -> None:
+            if done:
+                act()
+            raise error
+
+        return dataclasses.replace(theirs, alone=theirs.alone._replace(**{verb: break_it_off}))
+
+    monkeypatch.setattr(foreign, "recognize", recognized)
+
+
+MOMENTS = pytest.mark.parametrize(
+    ("verb", "done", "written"),
+    [("begin", False, 0), ("begin", True, 0), ("commit", False, 0), ("commit", True, 1)],
+)
+
+
+@MOMENTS
+def test_who_is_interrupted_is_not_left_in_a_transaction(
+    app: Penstock, database_url: str, monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, written: int
+) -> None:
+    """What the caller does next on the connection would never be committed."""
+    send = declare(app)
+    with autocommitting(database_url) as connection:
+        bound = send.options(connection=connection)
+        break_off(monkeypatch, verb, done, KeyboardInterrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bound.enqueue(1)
+        monkeypatch.undo()
+        assert count(app, "jobs") == written
+        assert foreign.recognize(connection).alone is not None
+        bound.enqueue(2)
+        assert count(app, "jobs") == written + 1
+
+
 def test_a_transaction_the_caller_has_opened_is_theirs(app: Penstock, database_url: str) -> None:
     send = declare(app)
     with autocommitting(database_url) as connection:
@@ -76,17 +121,19 @@ def test_a_transaction_the_caller_has_opened_is_theirs(app: Penstock, database_u
     assert count(app, "jobs") == 0
 
 
+async def connected(driver: str, url: str) -> Any:
+    if driver == "asyncpg":
+        return await asyncpg.connect(url)
+    return await psycopg.AsyncConnection.connect(url, autocommit=True)
+
+
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_async_drivers(app_on: Callable[..., Penstock], postgres_url: str, driver: str) -> None:
     app = app_on(postgres_url)
     send = declare(app)
 
     async def main() -> None:
-        connection: Any
-        if driver == "asyncpg":
-            connection = await asyncpg.connect(postgres_url)
-        else:
-            connection = await psycopg.AsyncConnection.connect(postgres_url, autocommit=True)
+        connection = await connected(driver, postgres_url)
         bound = send.options(connection=connection, key="a")
         with failing_at("enqueue.3", Broken()), pytest.raises(Broken):
             await bound.enqueue_async(1)
@@ -96,3 +143,33 @@ def test_async_drivers(app_on: Callable[..., Penstock], postgres_url: str, drive
 
     asyncio.run(main())
     assert drain(app) == 1
+
+
+@MOMENTS
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_who_is_cancelled_is_not_left_in_a_transaction(
+    app_on: Callable[..., Penstock],
+    postgres_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    driver: str,
+    verb: str,
+    done: bool,
+    written: int,
+) -> None:
+    app = app_on(postgres_url)
+    send = declare(app)
+
+    async def main() -> None:
+        connection = await connected(driver, postgres_url)
+        bound = send.options(connection=connection)
+        break_off(monkeypatch, verb, done, asyncio.CancelledError)
+        with pytest.raises(asyncio.CancelledError):
+            await bound.enqueue_async(1)
+        monkeypatch.undo()
+        assert count(app, "jobs") == written
+        assert foreign.recognize(connection).alone is not None
+        await bound.enqueue_async(2)
+        await connection.close()
+
+    asyncio.run(main())
+    assert count(app, "jobs") == written + 1

@@ -71,3 +71,14 @@ def test_an_async_scope_and_a_pool(app_on: Callable[..., Penstock], postgres_url
     asyncio.run(main())
     assert count(app, "jobs") == 5
     assert drain(app) == 4
+
+
+def test_a_cursor_is_no_connection(app: Penstock, send: Send, database_url: str) -> None:
+    """It raised bare errors of Python."""
+    engine = create_engine(sqlalchemy_url(database_url))
+    connection = engine.raw_connection()
+    cursor: Any = connection.cursor()
+    with pytest.raises(ConfigurationError, match="Pass a SQLAlchemy Session"):
+        send.options(connection=cursor).enqueue(1)
+    connection.close()
+    engine.dispose()

@@ -314,9 +314,9 @@ def test_a_folder_that_is_not_there_is_explained(tmp_path: Path) -> None:
 
 def test_a_missing_driver_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "sqlalchemy.dialects.postgresql.psycopg", raising=False)
-    with pytest.raises((ConfigurationError, ImportError), match="psycopg"):
-        Penstock("postgresql://localhost/shop").prepare()
+    monkeypatch.delitem(sys.modules, "penstock.database.postgres", raising=False)
+    with pytest.raises(ConfigurationError, match=r"The driver for postgresql\+psycopg is missing"):
+        Penstock("postgresql://localhost/shop")
 
 
 @pytest.mark.parametrize(

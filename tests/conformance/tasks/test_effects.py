@@ -11,22 +11,12 @@ from penstock.errors import JobFailed, PenstockError
 from penstock.queue import reclaim
 from penstock.testing import crash_at, drain
 from tests.conformance.tasks.looking import count, state
-
-INSERT = text("INSERT INTO receipts (note) VALUES (:note)")
+from tests.conformance.tasks.receipts import INSERT, receipts, with_receipts
 
 
 @pytest.fixture
 def app(make_app: Callable[..., Penstock]) -> Penstock:
-    app = make_app()
-    app.prepare()
-    with app.database.engine.begin() as connection:
-        connection.execute(text("CREATE TABLE receipts (note VARCHAR(50))"))
-    return app
-
-
-def receipts(app: Penstock) -> list[str]:
-    with app.database.engine.connect() as connection:
-        return [row[0] for row in connection.execute(text("SELECT note FROM receipts"))]
+    return with_receipts(make_app())
 
 
 def test_writes_and_completion_commit_together(app: Penstock) -> None:

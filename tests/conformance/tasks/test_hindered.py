@@ -10,6 +10,7 @@ from penstock.errors import DatabaseUnavailable
 from penstock.testing import drain, travel
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at
 from tests.conformance.tasks.looking import state
+from tests.conformance.tasks.receipts import with_receipts
 
 Trouble = Callable[[Penstock], Exception]
 INSERT = text("INSERT INTO receipts (note) VALUES ('paid')")
@@ -17,11 +18,7 @@ INSERT = text("INSERT INTO receipts (note) VALUES ('paid')")
 
 @pytest.fixture
 def app(make_app: Callable[..., Penstock]) -> Penstock:
-    app = make_app()
-    app.prepare()
-    with app.database.engine.begin() as connection:
-        connection.execute(text("CREATE TABLE receipts (note VARCHAR(50))"))
-    return app
+    return with_receipts(make_app())
 
 
 def receipts(app: Penstock) -> int:

@@ -5,6 +5,7 @@ they end is shown on one.
 """
 
 import os
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
 import pytest
@@ -12,7 +13,6 @@ import pytest
 import penstock
 from penstock import Penstock
 from penstock.errors import JobFailed
-from penstock.runtime.executors.processes import SPAWN
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -91,14 +91,14 @@ def once_by_pid() -> bool:
 
 @pytest.mark.one_database
 def test_a_process_that_cannot_be_started_wedges_nobody(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, failures = SPAWN.Process.start, [OSError(11, "no room"), RuntimeError("not now")]
+    start, failures = SpawnProcess.start, [OSError(11, "no room"), RuntimeError("not now")]
 
     def refuse_twice(child: Any) -> None:
         if failures:
             raise failures.pop(0)
         start(child)
 
-    monkeypatch.setattr(SPAWN.Process, "start", refuse_twice)
+    monkeypatch.setattr(SpawnProcess, "start", refuse_twice)
 
     async def main(_: Worker) -> list[str | None]:
         job = await shop.render.enqueue_async(3)

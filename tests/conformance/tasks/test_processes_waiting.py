@@ -3,12 +3,12 @@
 import asyncio
 import os
 import threading
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.runtime.executors.processes import SPAWN
 from penstock.runtime.work import Interruption
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -66,14 +66,14 @@ def test_what_waits_for_a_process_does_not_begin_once_it_is_cancelled_or_lost(
 def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
     shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, starting, interrupted = SPAWN.Process.start, threading.Event(), threading.Event()
+    start, starting, interrupted = SpawnProcess.start, threading.Event(), threading.Event()
 
     def start_slowly(child: Any) -> None:
         starting.set()
         assert interrupted.wait(60)
         start(child)
 
-    monkeypatch.setattr(SPAWN.Process, "start", start_slowly)
+    monkeypatch.setattr(SpawnProcess, "start", start_slowly)
 
     async def main(worker: Worker) -> None:
         job = await shop.sit.enqueue_async(str(tmp_path))

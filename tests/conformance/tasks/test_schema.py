@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, inspect, text
+from sqlalchemy.dialects import postgresql
 
 from penstock import Penstock
 from penstock.errors import PenstockError, SchemaOutdated, SchemaTooNew
 from penstock.schema import migrate
+from penstock.schema.catalog import COLUMN_TYPES
+from penstock.schema.version import LATEST
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from tests import forkserver
@@ -83,7 +86,7 @@ def test_twenty_may_make_it_at_once(empty_database_url: str, app_on: AppOn) -> N
         list(threads.map(start, apps))
     assert count(apps[0], "jobs") == 20
     versions = rows(apps[0], f"SELECT version FROM {apps[0].database.qualified('schema_versions')}")
-    assert sorted(version for (version,) in versions) == list(range(1, migrate.LATEST + 1))
+    assert sorted(version for (version,) in versions) == list(range(1, LATEST + 1))
 
 
 @pytest.mark.process
@@ -110,7 +113,7 @@ def test_without_auto_migrate_an_empty_database_is_refused(empty_database_url: s
         drain(locked_down)
     with locked_down.database.engine.connect() as connection:
         assert inspect(connection).get_table_names() == []
-    assert app_on(empty_database_url).migrate() == migrate.LATEST
+    assert app_on(empty_database_url).migrate() == LATEST
     note.enqueue()
     assert drain(locked_down) == 1
 
@@ -119,7 +122,7 @@ def test_an_older_schema_is_refused_without_auto_migrate(app: Penstock, make_app
     app.prepare()
     versions = app.database.qualified("schema_versions")
     with app.database.engine.begin() as connection:
-        connection.execute(text(f"DELETE FROM {versions} WHERE version = {migrate.LATEST}"))
+        connection.execute(text(f"DELETE FROM {versions} WHERE version = {LATEST}"))
     with pytest.raises(SchemaOutdated):
         make_app(auto_migrate=False).prepare()
     make_app().prepare()
@@ -149,6 +152,21 @@ def test_migrations_give_the_schema_of_the_tables(empty_database_url: str, app_o
     assert _renamed(seen(created), "two_", "one_") == {
         table: what for table, what in seen(migrated).items() if table != "one_schema_versions"
     }
+
+
+def test_there_are_as_many_migrations_as_versions() -> None:
+    assert len(migrate.MIGRATIONS) == LATEST
+
+
+def test_the_catalogue_knows_the_tables_and_their_columns(app: Penstock) -> None:
+    dialect, prefix = postgresql.dialect(), app.database.prefix  # type: ignore[no-untyped-call]
+    assert {
+        table.name.removeprefix(prefix): {
+            column.name: column.type.compile(dialect=dialect).partition(" COLLATE")[0]
+            for column in table.columns
+        }
+        for table in app.metadata.tables.values()
+    } == COLUMN_TYPES
 
 
 def test_the_printed_sql_gives_the_same_schema(empty_database_url: str, app_on: AppOn) -> None:

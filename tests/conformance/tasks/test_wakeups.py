@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -144,3 +145,26 @@ def test_what_is_told_just_when_the_sender_has_waited_in_vain_is_sent(
         pass_time(1.2)  # its wait is over, and it does not know yet
         ours.tell("ended\tsecond")
     eventually(lambda: not ours._pending)
+
+
+def test_who_waited_in_a_loop_that_was_closed_disturbs_nobody(make_app: Callable[..., Penstock]) -> None:
+    """What it raised came out of whoever had settled a job, after the commit: what was claimed with that was lost."""
+    app = make_app(result_poll_interval=3600)
+
+    @app.task
+    def note(number: int) -> int:
+        return number * 2
+
+    job, other = note.enqueue(4), note.enqueue(5)
+    loop = asyncio.new_event_loop()
+    waiting = loop.create_task(job.result_async())
+
+    def waits() -> bool:
+        heard_by: list[Any] = app.wakeups._listeners
+        return any(heard.__self__.waker is not None for heard in heard_by)
+
+    loop.run_until_complete(until(waits))
+    loop.close()
+    assert drain(app) == 2
+    assert not waiting.done()
+    assert (job.result(timeout=0), other.result(timeout=0)) == (8, 10)

@@ -142,7 +142,7 @@ class Writer:
             return
         passed = barrier(*self.choose.sample(steps, min(len(steps), self.choose.randrange(1, 4))))
         if self.choose.random() < 0.5:
-            waited = wait_for(f"value{len(known)}", after=[passed])
+            waited = self.wait(f"value{len(known)}", passed)
             known.extend([waited, self.value.options(after=[waited])(1)])
             return
         try:
@@ -151,6 +151,9 @@ class Writer:
             # A barrier that nothing comes after would be refused.
             known.append(self.value.options(after=[passed])(1))
             raise
+
+    def wait(self, name: str, passed: Any) -> Any:
+        return wait_for(name, after=[passed])
 
     def task(self, known: list[Any], after: bool = True, guard: bool = True) -> Any:
         chosen = self.choose.choice((self.value, self.value, *self.sources.values()))

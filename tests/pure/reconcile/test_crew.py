@@ -13,6 +13,7 @@ from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Claimed, Item
 from penstock.runtime.row_crew import RowCrew
 from penstock.telemetry.events import Stream
+from tests.waiting import until
 
 table = Table("things", MetaData(), Column("id", Integer, primary_key=True), *reconcilable_columns())
 
@@ -186,3 +187,34 @@ def test_a_row_whose_holders_keep_dying_is_not_begun(ended: list[Ended]) -> None
         assert [(end.item, end.kind, end.crashes) for end in ended] == [(often, Kind.CRASHED, 11)]
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize(
+    ("why", "kinds"),
+    [("released", [Kind.RELEASED]), ("lost", []), ("timed out", [Kind.TIMED_OUT])],
+)
+def test_what_a_handler_raises_while_it_is_stopped_is_no_error_of_the_row(
+    ended: list[Ended], why: str, kinds: list[Kind]
+) -> None:
+    async def clumsy(item: Any) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ConnectionError("the tidying up failed")
+
+    timeout = 0.01 if why == "timed out" else None
+    reconciler = Reconciler(clumsy, table, name="clumsy", timeout=timeout)
+
+    async def look() -> None:
+        crew = RowCrew(reconciler, ended.append, Stream())
+        crew.accepted = 1
+        crew._accept([item(1)])
+        await asyncio.sleep(0)
+        if why == "released":
+            crew.give_back_running()
+        elif why == "lost":
+            crew.lose(next(iter(crew.active)))
+        await until(lambda: crew.busy == 0)
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == kinds

@@ -1,0 +1,57 @@
+"""What is wrong at the first try: URLs, databases, users. The message says what to do."""
+
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import make_url
+
+from penstock import Penstock
+from penstock.errors import ConfigurationError, DatabaseUnavailable, JobFailed
+
+AppOn = Callable[..., Penstock]
+
+
+def elsewhere(url: str, **changes: str) -> str:
+    return make_url(url).set(**changes).render_as_string(hide_password=False)  # type: ignore[arg-type]
+
+
+def test_a_path_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigurationError, match="for a SQLite file sqlite:///FILE"):
+        Penstock("shop.db")
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", "shop.db")
+    with pytest.raises(
+        ConfigurationError, match="PENSTOCK_DATABASE_URL: .* for a SQLite file sqlite:///FILE"
+    ):
+        Penstock()
+
+
+def test_a_database_that_the_server_does_not_have(app_on: AppOn, postgres_url: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="Create that database"):
+        app_on(elsewhere(postgres_url, database="nothing")).migrate()
+
+
+def test_a_database_that_mariadb_does_not_have(app_on: AppOn, mariadb_url: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="Create that database"):
+        app_on(elsewhere(mariadb_url, database="nothing")).migrate()
+
+
+def test_a_user_who_is_not_known(app_on: AppOn, postgres_url: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="Correct the user or the password"):
+        app_on(elsewhere(postgres_url, username="nobody")).migrate()
+
+
+def test_a_user_whom_mariadb_does_not_know(app_on: AppOn, mariadb_url: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match="Correct the user or the password"):
+        app_on(elsewhere(mariadb_url, username="nobody", password="wrong")).migrate()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ("KeyboardInterrupt: ", "(retries_exhausted): KeyboardInterrupt. job.attempts()"),
+        ("ValueError: Too large.", "(retries_exhausted): ValueError: Too large. job.attempts()"),
+        ("", "(retries_exhausted). job.attempts()"),
+    ],
+)
+def test_a_failure_is_told_as_a_sentence(error: str, told: str) -> None:
+    assert told in str(JobFailed("1", "retries_exhausted", error))
