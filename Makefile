@@ -49,8 +49,8 @@ simulate: $(READY) ## search seeded schedules for a broken promise
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 .PHONY: chaos
-chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, SCENARIO=failover)
-	DATABASE="$(DATABASE)" MINUTES="$(MINUTES)" SEED="$(SEED)" $(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
+chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETWORK=proxy, SCENARIO=failover)
+	DATABASE="$(DATABASE)" MINUTES="$(MINUTES)" SEED="$(SEED)" NETWORK="$(NETWORK)" $(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
 
 .PHONY: bench
 bench: $(READY) ## measure throughput and latency

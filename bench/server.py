@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ SETTINGS = {
     "checkpoint_timeout": "30min",
     "timezone": "UTC",
 }
+
+IDLE = 11.0
+"""By then an idle connection has told what it did."""
+FLUSHES = "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'"
 
 
 @contextmanager
@@ -74,6 +79,11 @@ class Database:
         query = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text, pg_current_wal_lsn() - '0/0'"
         row: Any = self.connection.execute(query).fetchone()
         return Reading(int(row[0]), int(row[1]))
+
+    def flushes(self) -> int:
+        """How often a client has waited for the log to be on disk. Servers tell of it once they are idle for long."""
+        time.sleep(IDLE)
+        return self.number(FLUSHES)
 
     def drop(self) -> None:
         self.connection.close()

@@ -49,14 +49,14 @@ def count_statements(bench: Bench, directly: bool = False) -> Figures:
         if not directly:
             bench.start("work").go()
         producer = bench.start("pipelines", count=runs, chained=bench.name not in REAL, queued=not directly)
-        time.sleep(1.5)
+        flushes = bench.database.flushes()
         statements, commits = counter.statements, bench.database.reading().commits
         producer.go()
         producer.answer()
         statements = counter.statements - statements
-        time.sleep(1.5)
         steps = (runs + 5) * STEPS
         return {
+            "flushes": (bench.database.flushes() - flushes) / steps,
             "statements": statements / steps,
             "commits": (bench.database.reading().commits - commits) / steps,
         }
@@ -76,7 +76,7 @@ WORKLOADS = (
         "step-cost",
         "one run at a time, a worker elsewhere",
         count_statements,
-        {"statements": "per step", "commits": "commits/step"},
+        {"statements": "per step", "commits": "commits/step", "flushes": "waits for the disk/step"},
         QUEUES,
         most_rounds=1,
     ),
@@ -84,7 +84,7 @@ WORKLOADS = (
         "step-cost-direct",
         "the same, called in the process that does it",
         partial(count_statements, directly=True),
-        {"statements": "per step", "commits": "commits/step"},
+        {"statements": "per step", "commits": "commits/step", "flushes": "waits for the disk/step"},
         ("dbos",),
         most_rounds=1,
     ),
