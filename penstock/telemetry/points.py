@@ -113,8 +113,9 @@ def _act(action: str, point: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-            threading.Event().wait(0.05)  # the signal may reach another thread first
+            signal.pthread_kill(
+                threading.get_ident(), signal.SIGSTOP
+            )  # this thread first: it goes no further
         case "exit":
             os._exit(1)
         case "raise":

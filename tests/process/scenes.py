@@ -18,6 +18,7 @@ from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.forkserver import live_at
 from tests.process import ledger, run_plays
+from tests.process.freezing import between_writes
 from tests.servers.child import die_with_parent
 from tests.waiting import eventually
 
@@ -153,9 +154,9 @@ async def work_until_over(
 
 
 @contextmanager
-def beginning(part: Part) -> Iterator[None]:
+def beginning(app: Penstock, part: Part) -> Iterator[None]:
     """From here on points count."""
-    watcher = _watcher(part)
+    watcher = _watcher(app, part)
     if watcher is None:
         yield
         return
@@ -163,9 +164,11 @@ def beginning(part: Part) -> Iterator[None]:
         yield
 
 
-def _watcher(part: Part) -> Callable[[str], None] | None:
+def _watcher(app: Penstock, part: Part) -> Callable[[str], None] | None:
     if part.strike_at:
-        return points.crasher(part.strike_at)
+        strike = points.crasher(part.strike_at)
+        stops = part.strike_at.endswith(":stop")
+        return between_writes(app, strike, part.strike_at.partition(":")[0]) if stops else strike
     if part.record is None:
         return None
     file = os.open(part.record, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -178,7 +181,7 @@ def _write(file: int, point: str) -> None:
 
 def work(app: Penstock, part: Part) -> None:
     """A worker from start to stop."""
-    with beginning(part):
+    with beginning(app, part):
         asyncio.run(work_until_over(app, part.queue))
 
 
@@ -189,7 +192,7 @@ def advance(app: Penstock, part: Part) -> None:
     def over() -> bool:
         return not run_plays.unended(app, part.queue)
 
-    with beginning(part):
+    with beginning(app, part):
         asyncio.run(work_until_over(app, part.queue, over, concurrency=None))
 
 
@@ -206,7 +209,7 @@ def serve(app: Penstock, part: Part) -> None:
         async with app.worker(queues=part.queue or None):
             await asyncio.to_thread(eventually, lambda: os.path.exists(f"{part.diary}.end"), PATIENCE)
 
-    with beginning(part):
+    with beginning(app, part):
         asyncio.run(live())
 
 
@@ -217,7 +220,7 @@ def stop(app: Penstock, part: Part) -> None:
         worker = app.worker(queues=part.queue, concurrency=2)
         await worker.start()
         await asyncio.to_thread(eventually, lambda: _running(part))
-        with beginning(part):
+        with beginning(app, part):
             await worker.stop(timeout=0.05)
 
     asyncio.run(live())
@@ -242,7 +245,7 @@ def reap(app: Penstock, part: Part) -> None:
         async with app.worker(queues="nothing"):
             await asyncio.to_thread(eventually, lambda: not _claims(app), PATIENCE)
 
-    with beginning(part):
+    with beginning(app, part):
         asyncio.run(live())
 
 
@@ -252,7 +255,7 @@ def _claims(app: Penstock) -> int:
 
 def doubt(app: Penstock, part: Part) -> None:
     """A claim whose answer is lost on the way: it is found again and given back."""
-    with failing_at("claim.committed", disconnected(app)), beginning(part):
+    with failing_at("claim.committed", disconnected(app)), beginning(app, part):
         asyncio.run(work_until_over(app, part.queue))
 
 
@@ -260,7 +263,7 @@ def produce(app: Penstock, part: Part) -> None:
     """Enqueue in every way."""
     app.prepare()
     double = app.tasks["double"].options(queue=part.queue)
-    with beginning(part):
+    with beginning(app, part):
         double.options(key=part.queue).enqueue(1)
         double.options(delay=0.01).enqueue(2)
         double.enqueue_many([(number,) for number in range(3, 8)])
@@ -272,7 +275,7 @@ def steer(app: Penstock, part: Part) -> None:
     jobs = app.database.read(
         lambda tx: tx.rows("SELECT id, task FROM {jobs} WHERE queue = :q ORDER BY id", q=part.queue)
     )
-    with beginning(part):
+    with beginning(app, part):
         for id, task in jobs:
             if task == "double":
                 app.job(str(id)).cancel()

@@ -17,6 +17,7 @@ from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
 from tests.process import run_plays
 from tests.process.forks import started
+from tests.process.freezing import is_stopped
 from tests.process.history import check, declare_dead, recover, rows
 from tests.process.scenes import Part, make_app
 from tests.waiting import eventually
@@ -50,10 +51,6 @@ def frozen_at(point: str, part: Part) -> Iterator[int]:
         Path(f"{part.diary}.end").touch()
         process.join(30)
         assert process.exitcode == 0, Path(str(part.log)).read_text()
-
-
-def is_stopped(pid: int) -> bool:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_a_zombie_is_refused_and_its_successor_stands(shop: Penstock, part: Part, database_kind: str) -> None:

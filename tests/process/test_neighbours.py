@@ -4,7 +4,6 @@ Who only sleeps is left alone. What is found out by silence is tested everywhere
 each other.
 """
 
-import os
 import signal
 import time
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from penstock import Penstock
 from tests.process.forks import killed_at, run, started
+from tests.process.freezing import freeze
 from tests.process.history import check, done, rows, settled
 from tests.process.programs import start_worker
 from tests.process.scenes import Part, make_app
@@ -26,6 +26,8 @@ SOON = 30
 RUNNING = """
 SELECT j.queue, s.crash_count FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE s.status = 'running'
 """
+
+PROBES = ["UPDATE {processes} SET host = host", "UPDATE {job_states} SET status = status"]
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_a_killed_worker_is_seen_and_a_frozen_one_left_alone(
     ):
         eventually(lambda: len(rows(shop, RUNNING)) == 2)
         assert sleeper.pid is not None
-        os.kill(sleeper.pid, signal.SIGSTOP)
+        freeze(sleeper.pid, database_url, PROBES)
         with started(part(database_url, tmp_path, "serve", "heir")):
             eventually(lambda: has_looked(shop))
             victim.kill()

@@ -3,21 +3,17 @@
 import json
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from signal import SIGCONT, SIGKILL, SIGSTOP
-from sqlite3 import OperationalError
+from signal import SIGCONT, SIGKILL
 from typing import Any
 
-import psycopg
-import pymysql
 import pytest
 from sqlalchemy import insert, select
 
 from penstock import Penstock
-from penstock.database.engine import Database
 from penstock.reconcile.columns import from_micros
+from tests.process.freezing import freeze
 from tests.process.reconcile_cloud import Base, Fleet, Instance, Volume
 from tests.servers.server import Server
 from tests.waiting import eventually
@@ -66,49 +62,15 @@ class Cloud:
         return [line.split() for line in lines if line.startswith(f"{word} ")]
 
     def freeze(self, worker: WorkerProcess) -> None:
-        """Between two transactions: whoever freezes inside one keeps its locks, on SQLite the whole file."""
-        with closing(Penstock(self.workers.database_url, lock_timeout=0.2, statement_timeout=1)) as impatient:
-
-            def stopped() -> bool:
-                worker.send(SIGSTOP)
-                eventually(lambda: _is_stopped(worker.pid))
-                if _can_write(impatient.database):
-                    return True
-                worker.send(SIGCONT)
-                return False
-
-            eventually(stopped)
+        """The probes write a column that the indexes lead with: a claim that found nothing may hold places in them."""
+        tables = (Volume, Fleet, Instance)
+        probes = [f"UPDATE {table.__tablename__} SET status = 'tried'" for table in tables]
+        freeze(worker.pid, self.workers.database_url, probes)
 
     def start(self, lease: float = LEASE, processes: int = 0, **env: str) -> WorkerProcess:
         ours = {"CLOUD_FOLDER": str(self.folder), "CLOUD_LEASE": str(lease)} | env
         options = ("--processes", str(processes), "--role", "reconciler", "--log-level", "info")
         return self.workers(*options, target="tests.process.reconcile_cloud:app", env=ours)
-
-
-def _is_stopped(pid: int) -> bool:
-    tasks = Path(f"/proc/{pid}/task").glob("*/stat")
-    return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
-
-
-class Tried(Exception):
-    """Takes back what was only tried."""
-
-
-def _can_write(database: Database) -> bool:
-    """At once: whoever froze at the gate before the file makes others wait in vain, and then go round it.
-
-    A column that the indexes lead with: a claim that found nothing may hold no row, but places in an index.
-    """
-    began = time.monotonic()
-    with suppress(OperationalError, psycopg.Error, pymysql.MySQLError):
-        try:
-            with database.transaction() as tx:
-                for table in (Volume, Fleet, Instance):
-                    tx.run(f"UPDATE {table.__tablename__} SET status = 'tried'")
-                raise Tried
-        except Tried:
-            return time.monotonic() - began < 0.15
-    return False
 
 
 @pytest.fixture
