@@ -10,15 +10,21 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
+from penstock.later import Later
+
+if TYPE_CHECKING:
+    import pydantic
+else:
+    pydantic = Later("pydantic")
 
 
 def lost_type(before: object, after: object) -> tuple[type, type] | None:
     """The first class that is written and the one that would be read instead, or None if nothing is lost."""
     if _equal(before, after):
         return None
-    if dataclasses.is_dataclass(before) or isinstance(before, BaseModel):
+    if dataclasses.is_dataclass(before) or isinstance(before, pydantic.BaseModel):
         if type(before) is not type(after):
             return type(before), type(after)
         names = _field_names(before)
@@ -35,7 +41,7 @@ def _first(pairs: Iterable[tuple[object, object]]) -> tuple[type, type] | None:
 
 
 def _field_names(value: object) -> list[str]:
-    if isinstance(value, BaseModel):
+    if isinstance(value, pydantic.BaseModel):
         return list(type(value).model_fields)
     return [field.name for field in dataclasses.fields(value)]  # type: ignore[arg-type]
 

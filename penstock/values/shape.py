@@ -14,18 +14,24 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, get_origin
+from typing import TYPE_CHECKING, Any, get_origin
 from uuid import UUID
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, ValidationError, to_jsonable_python
 
 from penstock.errors import SerializationError
+from penstock.later import Later
 from penstock.values import tags
 from penstock.values.annotations import describe, is_open, modern, stream_of, with_holes
 from penstock.values.fidelity import lost_type
 from penstock.values.streams import RawStream, Reading
 from penstock.values.tags import Unwritable
+
+if TYPE_CHECKING:
+    import pydantic
+    from pydantic import TypeAdapter
+else:
+    pydantic = Later("pydantic")
 
 _EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes, type(None)})
 
@@ -49,6 +55,8 @@ class Shape:
         "_open",
         "_origin",
         "_stream",
+        "_unchecked",
+        "_wanted",
         "as_is",
     )
 
@@ -63,10 +71,13 @@ class Shape:
         kind = type(None) if wanted is None else wanted
         self._exact = kind if isinstance(kind, type) and kind in _EXACT else None
         self._open = is_open(wanted)
-        unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
-        self._adapter: TypeAdapter[object] | None = None if unchecked else _adapter(wanted)
+        self._unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
+        self._wanted = wanted
+        # What cannot be stored is refused now. A plain type can; it is checked only if something else comes for it.
+        plain = self._unchecked or self._exact is not None
+        self._adapter: TypeAdapter[object] | None = None if plain else _adapter(wanted)
         # Values of these types are their own raw form and need no further look: the common case, made cheap.
-        self.as_is = tags.NATIVE if unchecked else tags.NATIVE & {self._exact}
+        self.as_is = tags.NATIVE if self._unchecked else tags.NATIVE & {self._exact}
 
     @property
     def takes_stream(self) -> bool:
@@ -76,11 +87,11 @@ class Shape:
     def write(self, value: object) -> object:
         """The raw form of a value; raises `Mismatch`."""
         try:
-            if self._adapter is None or type(value) is self._exact:
+            if self._unchecked or type(value) is self._exact:
                 return tags.write(value, _refuse)
             if self._stream and isinstance(value, Iterable) and not isinstance(value, (str, bytes, list)):
                 value = list(value)
-            return self._write_checked(self._adapter, value)
+            return self._write_checked(self._checker(), value)
         except Unwritable as error:
             raise Mismatch(str(error)) from None
 
@@ -93,10 +104,10 @@ class Shape:
             value = tags.read(raw) if tagged else raw
         except SerializationError as error:
             raise Mismatch(str(error)) from None
-        if self._adapter is None or type(value) is self._exact:
+        if self._unchecked or type(value) is self._exact:
             return value
         try:
-            return self._adapter.validate_python(value, by_alias=True, by_name=True)
+            return self._checker().validate_python(value, by_alias=True, by_name=True)
         except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
 
@@ -114,6 +125,11 @@ class Shape:
                 raise
             value = None if raw is None else Shape(with_holes(self._annotation)).read(raw, tagged)
         return iter(value) if self._origin is Iterator and isinstance(value, list) else value
+
+    def _checker(self) -> TypeAdapter[object]:
+        if self._adapter is None:
+            self._adapter = _adapter(self._wanted)
+        return self._adapter
 
     def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:
         try:
@@ -165,7 +181,7 @@ class Shape:
 
 
 def _adapter(annotation: Any) -> TypeAdapter[object]:
-    adapter: TypeAdapter[object] = TypeAdapter(annotation)
+    adapter: TypeAdapter[object] = pydantic.TypeAdapter(annotation)
     if not adapter.pydantic_complete:
         # Something it names was not declared when pydantic looked; it must be by now, at the first use.
         adapter.rebuild(raise_errors=True)
