@@ -69,7 +69,7 @@ class Writing(Block):
         try:
             if points.watched:
                 tx.reach("commit")
-            self.database.dialect.commit(tx.driver, tx.opened, tx.farewells)
+            self.database.dialect.commit(tx.driver, tx.opened)
         except BaseException as refused:
             self.rollback()
             self.link.let_go_after(refused)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
-Farewell = tuple[str, Parameters]
 Ahead = Callable[[], list[Row]]
 """A query that was sent ahead; calling it waits for the rows."""
 
@@ -138,8 +137,7 @@ class Dialect(Protocol):
     def lend(self, opened: object) -> None:
         """From here on the driver's own cursors are used on this transaction."""
 
-    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
-        """Commit, and then send what is to follow in a transaction of its own."""
+    def commit(self, driver: Any, opened: object) -> None: ...
 
     def rollback(self, driver: Any, opened: object) -> None: ...
 

@@ -17,7 +17,7 @@ from pymysql.constants import CLIENT
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Parameters, TableWrite, Writes
+from penstock.database.dialect import Parameters, TableWrite, Writes
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 
@@ -112,7 +112,7 @@ class MySql(ByCursor):
     def begin_reading(self, driver: Any) -> None:
         """Likewise."""
 
-    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
+    def commit(self, driver: Any, opened: object) -> None:
         driver.commit()
 
     def rollback(self, driver: Any, opened: object) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 
-from penstock.database.dialect import Farewell
 from penstock.database.wire import Answer, IdLoader, Wire
 
 IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -87,16 +86,12 @@ class OpenTransaction:
             self.send()
             self.wire.glance()
 
-    def commit(self, farewells: Sequence[Farewell]) -> None:
+    def commit(self) -> None:
         self._post()
         if self._begun:
             self.execute("COMMIT", ())
         if self._lent is not None:
             self._return()
-        elif farewells and not self._begun:
-            self.wire.part()
-        for sql, parameters in farewells:
-            self.wire.send(sql, list(parameters.values()))
         self.wire.leave()
 
     def rollback(self) -> None:

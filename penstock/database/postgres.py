@@ -12,7 +12,7 @@ import psycopg
 from pydantic_core import to_json
 
 from penstock.database import batches
-from penstock.database.dialect import Ahead, Farewell, Lane, Parameters, Writes
+from penstock.database.dialect import Ahead, Lane, Parameters, Writes
 from penstock.database.fused import (
     ALL_SUCCEED,
     ONE_IS_TO_SUCCEED,
@@ -121,7 +121,7 @@ class Postgres:
         opened = OpenTransaction(driver, wire, block=False)
         for name, value in wanted.items():
             opened.execute(f"SET {name} = {value}", ())
-        opened.commit(())
+        opened.commit()
         return True
 
     def go_by_index(self, tx: Transaction) -> None:
@@ -178,14 +178,11 @@ class Postgres:
         if isinstance(opened, OpenTransaction):
             opened.glance()
 
-    def commit(self, driver: Any, opened: object, farewells: Sequence[Farewell] = ()) -> None:
+    def commit(self, driver: Any, opened: object) -> None:
         if isinstance(opened, OpenTransaction):
-            opened.commit(farewells)
-            return
-        if driver.info.transaction_status != IDLE:
+            opened.commit()
+        elif driver.info.transaction_status != IDLE:
             driver.execute("COMMIT")
-        for sql, parameters in farewells:
-            driver.execute(sql, parameters)
 
     def rollback(self, driver: Any, opened: object) -> None:
         if isinstance(opened, OpenTransaction):

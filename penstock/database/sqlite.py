@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from penstock.database import portable
-from penstock.database.dialect import Farewell, Parameters, Writes
+from penstock.database.dialect import Parameters, Writes
 from penstock.database.forks import forget_after_fork
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
@@ -227,7 +227,7 @@ class Sqlite(ByCursor):
         else:
             self._refuse_lost_file(driver)
 
-    def commit(self, driver: Any, opened: object = None, farewells: Sequence[Farewell] = ()) -> None:
+    def commit(self, driver: Any, opened: object = None) -> None:
         if driver.in_transaction:
             driver.execute("COMMIT")
             self._leave(driver)

@@ -31,7 +31,6 @@ class Transaction:
         "column_types",
         "dialect",
         "driver",
-        "farewells",
         "leaves_chores",
         "opened",
         "presumes",
@@ -56,7 +55,6 @@ class Transaction:
         self.opened: object = None
         self.presumes = False
         """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
-        self.farewells: list[tuple[str, Mapping[str, object]]] = []
         self._stage = "transaction"
         self._stages: dict[str, None] = {}
         self._statements = 0
@@ -149,11 +147,6 @@ class Transaction:
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
         self._after_commit.append(action)
-
-    def afterwards(self, template: str, **parameters: object) -> None:
-        """A statement to send along with the commit, but in a transaction of its own after it."""
-        rendered = self.renderer.render(template)
-        self.farewells.append((rendered.sql, self._bind(rendered, parameters)))
 
     def committed(self) -> None:
         actions, self._after_commit = self._after_commit, []

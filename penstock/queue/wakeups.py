@@ -1,7 +1,8 @@
 """Wake-ups: hints to look now. They carry no truth; whoever misses one finds the work by looking now and then.
 
-In the same process they are immediate. On PostgreSQL other processes are told by NOTIFY, in a transaction of its own
-after the commit, and at most once per interval and subject: inside every enqueue it would halve the commit rate.
+In the same process they are immediate. On PostgreSQL other processes are told by NOTIFY, at most once per interval and
+subject. Commits that notify wait for each other, disk and all; so of those under way at a time only one does, whoever
+gets a lock that is merely tried. For the others a thread tells a moment later, in a transaction that waits for no disk.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from penstock.database.forks import forget_after_fork
 from penstock.database.transaction import Transaction
 
 NOTIFY = "SELECT pg_notify(:channel, :subject)"
-NOTIFY_ALONE = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :subject)"
+TURN = int.from_bytes(b"penstock")
+NOTIFY_IN_TURN = f"{NOTIFY} WHERE pg_try_advisory_xact_lock({TURN})"
+"""In a transaction of ours. No row: somebody else's commit notifies just now, and ours is not to wait for it."""
+NOTIFY_ONLY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :subject)"
 """For a transaction that holds nothing else: a hint need not be durable, so nobody waits for the disk."""
 Heard = Callable[[str], None]
 
@@ -80,13 +84,10 @@ class Wakeups:
             self._news.notify()
 
     def tell_with(self, tx: Transaction, subjects: Iterable[str]) -> None:
-        """With the commit of our own transaction: one journey instead of two."""
+        """With the commit of our own transaction."""
         for subject in subjects:
             tx.after_commit(partial(self.relay, subject))
-            if self._may_send_now(subject):
-                tx.afterwards(NOTIFY_ALONE, channel=self.channel_of(subject), subject=subject)
-            elif self.pushes:
-                tx.after_commit(partial(self._send_soon, subject))
+            self._tell_others_of(tx, subject)
 
     def _may_send_now(self, subject: str) -> bool:
         now = time.monotonic()
@@ -95,21 +96,17 @@ class Wakeups:
             self._within[subject] = now
         return due
 
-    def tell_inside(self, tx: Transaction, subject: str) -> None:
-        """In our own transaction: no second commit, for one who commits seldom and much at a time."""
-        tx.after_commit(partial(self.relay, subject))
+    def tell_others(self, tx: Transaction, subjects: Iterable[str]) -> None:
+        """Likewise, what this process will look for anyway, or will not do: others may rest."""
+        for subject in subjects:
+            self._tell_others_of(tx, subject)
+
+    def _tell_others_of(self, tx: Transaction, subject: str) -> None:
         if self._may_send_now(subject):
-            tx.run(NOTIFY, channel=self.channel_of(subject), subject=subject)
+            answer = tx.start(NOTIFY_IN_TURN, channel=self.channel_of(subject), subject=subject)
+            tx.after_commit(lambda: None if answer.fetchall() else self._send_soon(subject))
         elif self.pushes:
             tx.after_commit(partial(self._send_soon, subject))
-
-    def tell_others(self, tx: Transaction, subjects: Iterable[str]) -> None:
-        """In our own transaction, what this process will look for anyway, or will not do: others may rest."""
-        for subject in subjects:
-            if self._may_send_now(subject):
-                tx.run(NOTIFY, channel=self.channel_of(subject), subject=subject)
-            elif self.pushes:
-                tx.after_commit(partial(self._send_soon, subject))
 
     def tell_after_all(self, subjects: Iterable[str]) -> None:
         """A commit whose answer was lost: nobody knows whether others were told."""
@@ -175,7 +172,7 @@ class Wakeups:
             try:
                 with self.database.transaction(single=True) as tx:
                     for subject in subjects:
-                        tx.rows(NOTIFY_ALONE, channel=self.channel_of(subject), subject=subject)
+                        tx.rows(NOTIFY_ONLY, channel=self.channel_of(subject), subject=subject)
             except Exception:
                 time.sleep(delay)
             else:

@@ -129,7 +129,7 @@ class JobSource:
         self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow, offer)
         # Of steps nobody waits for the end: the run tells of its own.
         if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
-            self.wakeups.tell_inside(tx, ENDED)
+            self.wakeups.tell_with(tx, [ENDED])
         self.wakeups.tell_others(tx, _given_back(self._settled))
         self._claimed = offer.claims if offer is not None else []
         return list(self._claimed)
@@ -248,7 +248,7 @@ class JobSource:
         if found.given_back:
             self.wakeups.tell_others(tx, [READY])
         if found.cancelled:
-            self.wakeups.tell_inside(tx, ENDED)
+            self.wakeups.tell_with(tx, [ENDED])
 
     def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
         return blamed(finished, error)

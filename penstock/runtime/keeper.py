@@ -209,7 +209,7 @@ class Keeper(Service):
             else:
                 gone, jobs = family.bury(tx, self.id, birth), []
             if jobs:
-                self.wakeups.tell_inside(tx, READY)
+                self.wakeups.tell_with(tx, [READY])
         for process in gone:
             self.stream.emit(ProcessReaped(process))
         if jobs:
@@ -237,8 +237,7 @@ class Keeper(Service):
         with self.database.transaction(self.link) as tx:
             crashed = reclaim.reclaim(tx, self.app.follow)
             if crashed:
-                self.wakeups.tell_inside(tx, READY)
-                self.wakeups.tell_inside(tx, ENDED)
+                self.wakeups.tell_with(tx, [READY, ENDED])
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
         if crashed:

@@ -45,8 +45,7 @@ class Limiter:
         kept = {claim.job_id: claim for claim in free} | found.admitted
         running = [kept[claim.job_id] for claim in claims if claim.job_id in kept]
         admission.forget(tx, claims, running)
-        for queue, tier in sorted(set(found.lanes)):
-            self.wakeups.tell_inside(tx, ready(queue, tier))
+        self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in sorted(set(found.lanes))])
         if found.has_news:
             tx.leave_chores()
         return running

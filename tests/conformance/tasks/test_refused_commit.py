@@ -36,9 +36,8 @@ def test_a_transaction_that_the_database_rolled_back_by_itself_frees_the_gate(
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["one journey", "two journeys"])
-@pytest.mark.parametrize("farewell", [False, True], ids=["alone", "with a farewell"])
 def test_what_fails_at_the_commit_itself_fails_the_transaction(
-    app_on: Callable[..., Penstock], postgres_url: str, waits: bool, farewell: bool
+    app_on: Callable[..., Penstock], postgres_url: str, waits: bool
 ) -> None:
     app = app_on(postgres_url)
     unique = "UNIQUE (x) DEFERRABLE INITIALLY DEFERRED"
@@ -49,8 +48,6 @@ def test_what_fails_at_the_commit_itself_fails_the_transaction(
         if waits:
             tx.rows("SELECT 1")
         tx.run("INSERT INTO numbers VALUES (1)")
-        if farewell:
-            tx.afterwards("SELECT 1")
 
     with pytest.raises(psycopg.errors.UniqueViolation):
         app.database.in_transaction(write)

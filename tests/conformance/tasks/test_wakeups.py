@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
@@ -79,6 +80,26 @@ def test_a_worker_hears_of_work_committed_by_a_callers_transaction(
 
     beside_a_worker(consumer, main)
     engine.dispose()
+
+
+def test_one_commit_notifies_at_a_time_and_the_others_tell_a_moment_later(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    producer, consumer = two_apps(app_on, postgres_url)
+    note = producer.tasks["note"]
+
+    async def main(worker: Worker) -> None:
+        await idle(worker)
+        job = await note.enqueue_async(1)
+        await until(lambda: job.status == "succeeded", 20)
+        assert producer.wakeups._sender is None, "it was told with the commit itself"
+        with psycopg.connect(postgres_url) as another:
+            another.execute(f"SELECT pg_advisory_xact_lock({wakeups.TURN})")
+            job = await note.enqueue_async(2)
+            await until(lambda: job.status == "succeeded", 20)
+            assert producer.wakeups._sender is not None
+
+    beside_a_worker(consumer, main)
 
 
 def test_who_waits_hears_of_a_result_settled_elsewhere(
