@@ -108,7 +108,7 @@ def recognize(connection: Any) -> Foreign:
             return Foreign(driver, "pyformat", False, "mysql", None if inside else alone)
         case "django":
             alone = _django_alone(connection) if connection.get_autocommit() else None
-            return Foreign(connection, "pyformat", False, connection.vendor, alone)
+            return Foreign(cursors.Django(connection), "pyformat", False, connection.vendor, alone)
         case _:
             raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
 

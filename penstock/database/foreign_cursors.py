@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from penstock.database.as_text import as_text
 from penstock.later import Later
@@ -46,6 +47,28 @@ def sqlite_cursor(connection: Any) -> Any:
     cursor = connection.cursor()
     cursor.row_factory = None if connection.text_factory is str else as_text
     return cursor
+
+
+class Django:
+    """Django's connection, whose cursors are wrapped: they give what the driver usually does."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def cursor(self) -> _Cursor:
+        opened = self.connection.cursor()
+
+        class Cursor(_Cursor):
+            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
+                opened.execute(sql, parameters)
+                self.rowcount = opened.rowcount
+                self._rows = _plain(opened.fetchall()) if opened.description else []
+
+            def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+                opened.executemany(sql, rows)
+                self.rowcount = opened.rowcount
+
+        return Cursor()
 
 
 class _Cursor:
@@ -99,7 +122,12 @@ class Apart(Sqlalchemy):
 
 
 def _answered(result: Any) -> Answered:
-    return result.rowcount, [tuple(row) for row in result] if result.returns_rows else []
+    return result.rowcount, _plain(result) if result.returns_rows else []
+
+
+def _plain(found: Iterable[Sequence[Any]]) -> Sequence[Any]:
+    """Rows as tuples, in which ids are text: what they are compared with is, too, and a `UUID` is equal to no text."""
+    return [tuple([str(each) if isinstance(each, UUID) else each for each in row]) for row in found]
 
 
 class Awaiting:
@@ -116,7 +144,7 @@ class Awaiting:
                 cursor = psycopg_cursor(connection)
                 greenlets.await_only(cursor.execute(sql, parameters))
                 self.rowcount = cursor.rowcount
-                self._rows = greenlets.await_only(cursor.fetchall()) if cursor.description else []
+                self._rows = _plain(greenlets.await_only(cursor.fetchall())) if cursor.description else []
 
         return Cursor()
 
@@ -132,10 +160,7 @@ class Asyncpg:
 
         class Cursor(_Cursor):
             def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                self._rows = [
-                    tuple(row)
-                    for row in greenlets.await_only(connection.fetch(sql, *(parameters or {}).values()))
-                ]
+                self._rows = _plain(greenlets.await_only(connection.fetch(sql, *(parameters or {}).values())))
                 self.rowcount = len(self._rows)
 
         return Cursor()
