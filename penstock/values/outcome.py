@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 from penstock.errors import AdvancementFailed, ConfigurationError, PayloadTooLarge, PenstockError
@@ -24,8 +25,11 @@ class Snooze:
     seconds: float
 
     def __post_init__(self) -> None:
+        said: object = self.seconds
+        if isinstance(said, timedelta):
+            object.__setattr__(self, "seconds", said.total_seconds())
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)):
-            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds")
+            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds, or a timedelta")
         if not 0 <= self.seconds < float("inf"):
             raise ConfigurationError(f"Snooze({self.seconds!r}): give 0 or more seconds")
 
@@ -35,6 +39,11 @@ class Cancel:
     """Returned by a handler: end this job as cancelled, without a result. It is not an error."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        # An exception is as good a reason as its text; the text is what can be stored.
+        said: object = self.reason
+        object.__setattr__(self, "reason", "" if said is None else str(said))
 
 
 class StopRun(BaseException):

@@ -201,7 +201,7 @@ def _convert(value: object, depth: int) -> object:
     """Under an annotation, which will say how to read it, more types have a raw form."""
     match value:
         case Enum():
-            return tags.write(value.value, _refuse, depth)
+            return tags.write_exactly(value.value, _refuse, depth)
         case dict():
             return _convert_dict(value, depth)
         case list() | tuple() | set() | frozenset() | deque():
