@@ -192,6 +192,8 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
             return Outcome(OutcomeKind.RELEASED, failure=failure, delay=HINDERED_FOR)
         case TimedOut(seconds, traceback):
             failure = Failure.note("TimedOut", f"no result after {seconds:g} s (timeout)", traceback)
+            if not policy.permits(TimeoutError()):
+                return Outcome(OutcomeKind.TIMED_OUT, failure=failure, reason=Reason.TIMED_OUT)
             return _errored(OutcomeKind.TIMED_OUT, failure, Reason.TIMED_OUT, policy, retry_count, random)
         case Raised(failure, reason):
             if not policy.permits(failure.lineage):
