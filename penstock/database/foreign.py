@@ -27,6 +27,8 @@ else:
 
 IN_TRANSACTION = 1
 """What MySQL's server status says while a transaction is open."""
+NO_TABLE = ("no such table", "UndefinedTable", "doesn't exist")
+"""What drivers say, or call the error."""
 KINDS = (
     "a SQLAlchemy Session or Connection (or their async twins), a psycopg, asyncpg, sqlite3 or PyMySQL connection, "
     "or Django's connection"
@@ -55,16 +57,21 @@ class Foreign:
     @contextmanager
     def kept_together(self) -> Iterator[None]:
         """All that is written inside, or none of it; in the caller's transaction, if they have opened one."""
-        if self.alone is None:
-            yield
-            return
         try:
-            self.alone.begin()
+            if self.alone is not None:
+                self.alone.begin()
             yield
-            self.alone.commit()
-        except BaseException:
+            if self.alone is not None:
+                self.alone.commit()
+        except BaseException as error:
             # Whoever is cancelled does not hear whether it has begun: the connection must be as it was.
-            quietly(self.alone.rollback)
+            if self.alone is not None:
+                quietly(self.alone.rollback)
+            if any(words in f"{type(error).__name__}: {error}" for words in NO_TABLE):
+                raise ConfigurationError(
+                    "connection= leads to where Penstock's tables are not. Pass a connection to the app's own "
+                    f"database, with the same schema ({error})"
+                ) from error
             raise
 
     def transaction(self, database: Database) -> Transaction:
