@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
@@ -72,6 +73,7 @@ _TAGS: dict[type, _Tag] = {
     UUID: _Tag("$uuid", str, UUID),
     Decimal: _Tag("$decimal", _write_decimal, Decimal),
     bytes: _Tag("$bytes", lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    PurePath: _Tag("$path", str, Path),
 }
 _BY_NAME = {tag.name: tag for tag in _TAGS.values()}
 TAGGED = tuple(_TAGS)

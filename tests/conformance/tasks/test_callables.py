@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
