@@ -104,6 +104,17 @@ def test_enum_members_that_are_tuples(app: Penstock) -> None:
     assert job.result(timeout=0) == [Planet.EARTH, Planet.EARTH, Planet.MERCURY]
 
 
+def test_a_path_beside_a_text_stays_a_path(app: Penstock) -> None:
+    @app.task(retries=0)
+    def read(one: str | Path, several: list[Path | str]) -> list[str | Path]:
+        assert isinstance(one, Path)
+        return [one, *several]
+
+    job = read.enqueue(Path("/etc/hosts"), ["a", Path("b")])
+    drain(app)
+    assert job.result(timeout=0) == [Path("/etc/hosts"), "a", Path("b")]
+
+
 @pytest.mark.parametrize(
     ("reason", "says"), [(ValueError("sold out"), "sold out"), (410, "410"), (None, "cancelled")]
 )
