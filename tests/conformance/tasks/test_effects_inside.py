@@ -180,3 +180,28 @@ def test_a_forgotten_complete_is_named(app: Penstock) -> None:
     drain(app)
     assert receipts(app) == []
     assert "give job.complete(...) its result" in str(job.attempts()[0].error)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_error_after_the_block_is_logged(
+    app: Penstock, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It changes nothing, so no attempt tells of it; it must not vanish."""
+
+    @app.task(name="sync")
+    def in_thread() -> None:
+        with penstock.current().transaction():
+            pass
+        raise LookupError("too late")
+
+    @app.task(name="async")
+    async def on_loop() -> None:
+        async with penstock.current().transaction():
+            pass
+        raise LookupError("too late")
+
+    job = app.tasks[kind].enqueue()
+    drain(app)
+    assert job.status == "succeeded"
+    assert f"job {job.id} was done" in caplog.text
+    assert "LookupError: too late" in caplog.text
