@@ -7,9 +7,9 @@ transaction that nobody is inside of would keep its locks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.doors import ended
@@ -23,8 +23,11 @@ class Executing:
 
     def __init__(self, future: Future[Any]) -> None:
         self.future = future
+        self.awaited = False
+        """What it raises is known to whoever waits for it, who may go on without it."""
 
     def __await__(self) -> Any:
+        self.awaited = True
         return asyncio.wrap_future(self.future).__await__()
 
 
@@ -35,7 +38,7 @@ class AsyncConnection:
         self._block = block
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
         self._entering: Future[Connection] | None = None
-        self._sent: list[Future[Any]] = []
+        self._sent: list[Executing] = []
 
     def execute(self, *args: Any, **kwargs: Any) -> Executing:
         return self._send(lambda: self._connection().execute(*args, **kwargs))
@@ -53,14 +56,25 @@ class AsyncConnection:
         """Call a function with the synchronous connection."""
         return self._send(lambda: function(self._connection(), *args, **kwargs))
 
+    @asynccontextmanager
+    async def begin_nested(self) -> AsyncIterator[None]:
+        """A savepoint: what is done inside is undone by an exception, and nothing else."""
+        savepoint = await self.run_sync(lambda connection: connection.begin_nested())
+        try:
+            yield
+        except BaseException:
+            self._send(savepoint.rollback)
+            raise
+        await self._send(savepoint.commit)
+
     def _connection(self) -> Connection:
         assert self._entering is not None
         return self._entering.result()
 
     def _send(self, work: Callable[[], Any]) -> Executing:
-        future = self._pool.submit(work)
-        self._sent.append(future)
-        return Executing(future)
+        sent = Executing(self._pool.submit(work))
+        self._sent.append(sent)
+        return sent
 
     async def enter(self) -> AsyncConnection:
         """Enter the block."""
@@ -76,20 +90,21 @@ class AsyncConnection:
         """Leave the block: with the error, or with that of a statement which nobody awaited."""
         problem = error if error is not None else await self._first_problem()
         if problem is not None:
-            for future in self._sent:
-                future.cancel()
+            for sent in self._sent:
+                sent.future.cancel()
         await ended(self._end(problem))
         if problem is not None and error is None:
             raise problem
 
     async def _first_problem(self) -> BaseException | None:
         """Wait for every statement that was not called off. Being cancelled meanwhile is a problem, too."""
-        for future in self._sent:
-            if not future.cancelled():
-                try:
-                    await asyncio.wrap_future(future)
-                except BaseException as problem:
-                    return problem
+        for sent in self._sent:
+            if sent.future.cancelled() or (sent.awaited and sent.future.done()):
+                continue
+            try:
+                await asyncio.wrap_future(sent.future)
+            except BaseException as problem:
+                return problem
         return None
 
     def _end(self, problem: BaseException | None) -> Future[None]:

@@ -199,6 +199,11 @@ class CurrentJob:
             raise PenstockError(
                 f"job {self.id} ended with its first transaction() block: put all writes that belong together into one"
             )
+        if self._scope is not None and self._scope.open:
+            raise PenstockError(
+                f"job {self.id} is inside a transaction() block: use its connection, with begin_nested() for a part "
+                "that may be undone by itself"
+            )
         self._scope = TransactionScope(self._claim, self._around, self._codec, self._began)
         return self._scope
 
@@ -206,7 +211,7 @@ class CurrentJob:
         """The job's result, inside `transaction()`; the handler is done when the block ends."""
         if self._scope is None or not self._scope.open:
             raise PenstockError("job.complete(...) belongs into a `with job.transaction():` block")
-        self._scope.result = value
+        self._scope.complete(value)
 
     def __repr__(self) -> str:
         return f"<job {self.id} of {self.task}, attempt {self.attempt}>"

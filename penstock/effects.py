@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.async_connection import AsyncConnection
 from penstock.database import trouble
 from penstock.database.transaction import Transaction
-from penstock.errors import CommitFailed
+from penstock.errors import CommitFailed, PenstockError, SerializationError
 from penstock.later import Later
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
@@ -41,6 +41,9 @@ class TransactionScope:
         self.open = False
         self.committed = False
         self.result: object = None
+        self.told = False
+        """`complete()` was called."""
+        self._connection: Connection | None = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._tx: Transaction | None = None
         self._apart: AsyncConnection | None = None
@@ -60,7 +63,11 @@ class TransactionScope:
             self._shared.__exit__(type(error), error, error.__traceback__)
             raise
         self.open = True
-        return plain_text.taking_text(connection)
+        self._connection = connection
+        return plain_text.left_open(plain_text.taking_text(connection))
+
+    def complete(self, value: object) -> None:
+        self.result, self.told = value, True
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         self.open = False
@@ -82,6 +89,7 @@ class TransactionScope:
         self, shared: AbstractContextManager[tuple[Connection, Transaction]], tx: Transaction
     ) -> None:
         try:
+            self._check_open()
             self._settle(tx)
             tx.reach_if_watched("commit")
         except BaseException as failure:
@@ -95,13 +103,32 @@ class TransactionScope:
         if isinstance(error, Exception) and database.dialect.is_disconnect(trouble.cause_of(error)):
             raise database.explained(error) from error
 
+    def _check_open(self) -> None:
+        """Whoever has the connection may have ended the transaction by other means, such as a Session on it."""
+        assert self._connection is not None
+        if not self._connection.in_transaction():
+            raise PenstockError(
+                f"the transaction of job {self.claim.job_id} was ended inside its block, which was to do that; the "
+                "job is not done. Use begin_nested() for what may be undone by itself"
+            )
+
     def _settle(self, tx: Transaction) -> None:
-        output = self.codec.encode_result(self.result, limit=self.around.limit_for(self.claim))
+        output = self._encoded()
         began_ago = int((time.monotonic() - self.began) * 1_000_000)
         attempt = Attempt(self.claim, Outcome(OutcomeKind.SUCCEEDED, output=output), began_ago)
         settled = settle.settle(tx, [attempt], self.around.process, (), self.around.follow)
         if not settled.accepted or settled.accepted[0].outcome.status is not JobStatus.SUCCEEDED:
             raise CommitFailed(f"job {self.claim.job_id}")
+
+    def _encoded(self) -> str:
+        try:
+            return self.codec.encode_result(self.result, limit=self.around.limit_for(self.claim))
+        except SerializationError as error:
+            if self.told:
+                raise
+            raise SerializationError(
+                f"{error}. The block ends the job: give job.complete(...) its result, inside the block"
+            ) from None
 
     async def __aenter__(self) -> AsyncConnection:
         self._apart = AsyncConnection(self)

@@ -12,6 +12,7 @@ from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
 from penstock.queue.jobs import NewJob, Payloads, Series
+from penstock.values.annotations import is_async
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.later import Later
@@ -24,6 +25,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
+LAMBDA = "<lambda>"
+"""What all functions without a name are called."""
 
 
 class Host(JobHost, Protocol):
@@ -180,7 +183,7 @@ class Task(Generic[P, R]):
     @cached_property
     def executor(self) -> str:
         """Where it runs: as told, else by the kind of function."""
-        return self.settings.executor or ("async" if inspect.iscoroutinefunction(self.function) else "thread")
+        return self.settings.executor or ("async" if is_async(self.function) else "thread")
 
     @cached_property
     def stored_options(self) -> str | None:
@@ -260,5 +263,10 @@ def split(
 
 def same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     """The same function declared again, as when a module is loaded twice."""
-    origins = [(getattr(each, "__module__", ""), getattr(each, "__qualname__", each)) for each in (old, new)]
-    return origins[0] == origins[1]
+    return _origin(old) == _origin(new)
+
+
+def _origin(function: Callable[..., Any]) -> tuple[object, ...]:
+    name = getattr(function, "__qualname__", function)
+    unnamed = getattr(function, "__name__", "") == LAMBDA
+    return getattr(function, "__module__", ""), name, getattr(function, "__code__", None) if unnamed else None

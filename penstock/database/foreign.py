@@ -6,12 +6,12 @@ connections are driven from a greenlet, so that the storage functions stay what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.database.as_text import as_text
+from penstock.database import foreign_cursors as cursors
 from penstock.database.engine import Database
 from penstock.database.template import ParamStyle
 from penstock.database.transaction import Transaction
@@ -20,17 +20,15 @@ from penstock.errors import ConfigurationError
 from penstock.later import Later
 
 if TYPE_CHECKING:
-    import sqlalchemy
-    from psycopg import pq, rows
+    from psycopg import pq
     from sqlalchemy import util as greenlets
-
-    from penstock.database import text_cursor
 else:
-    pq, rows, text_cursor = Later("psycopg.pq"), Later("psycopg.rows"), Later("penstock.database.text_cursor")
-    sqlalchemy, greenlets = Later("sqlalchemy"), Later("sqlalchemy.util")
+    pq, greenlets = Later("psycopg.pq"), Later("sqlalchemy.util")
 
 IN_TRANSACTION = 1
 """What MySQL's server status says while a transaction is open."""
+NO_TABLE = ("no such table", "UndefinedTable", "doesn't exist")
+"""What drivers say, or call the error."""
 KINDS = (
     "a SQLAlchemy Session or Connection (or their async twins), a psycopg, asyncpg, sqlite3 or PyMySQL connection, "
     "or Django's connection"
@@ -59,16 +57,21 @@ class Foreign:
     @contextmanager
     def kept_together(self) -> Iterator[None]:
         """All that is written inside, or none of it; in the caller's transaction, if they have opened one."""
-        if self.alone is None:
-            yield
-            return
         try:
-            self.alone.begin()
+            if self.alone is not None:
+                self.alone.begin()
             yield
-            self.alone.commit()
-        except BaseException:
+            if self.alone is not None:
+                self.alone.commit()
+        except BaseException as error:
             # Whoever is cancelled does not hear whether it has begun: the connection must be as it was.
-            quietly(self.alone.rollback)
+            if self.alone is not None:
+                quietly(self.alone.rollback)
+            if any(words in f"{type(error).__name__}: {error}" for words in NO_TABLE):
+                raise ConfigurationError(
+                    "connection= leads to where Penstock's tables are not. Pass a connection to the app's own "
+                    f"database, with the same schema ({error})"
+                ) from error
             raise
 
     def transaction(self, database: Database) -> Transaction:
@@ -89,26 +92,30 @@ def recognize(connection: Any) -> Foreign:
     match _kind(names, connection):
         case "sqlalchemy":
             return _sqlalchemy(connection)
+        case "penstock":
+            return Foreign(cursors.Apart(connection), "named", True, None)
         case "psycopg":
             alone = _by_statements(connection.execute) if _psycopg_is_alone(connection) else None
-            return Foreign(_Plain(connection, _psycopg_cursor), "pyformat", False, "postgresql", alone)
+            return Foreign(
+                cursors.Plain(connection, cursors.psycopg_cursor), "pyformat", False, "postgresql", alone
+            )
         case "psycopg-async":
             alone = _by_statements(_awaited(connection.execute)) if _psycopg_is_alone(connection) else None
-            return Foreign(_Awaiting(connection), "pyformat", True, "postgresql", alone)
+            return Foreign(cursors.Awaiting(connection), "pyformat", True, "postgresql", alone)
         case "asyncpg":
             alone = None if connection.is_in_transaction() else _by_statements(_awaited(connection.execute))
-            return Foreign(_Asyncpg(connection), "numbered", True, "postgresql", alone)
+            return Foreign(cursors.Asyncpg(connection), "numbered", True, "postgresql", alone)
         case "sqlite3":
             alone = _by_statements(connection.execute) if _sqlite_is_alone(connection) else None
-            return Foreign(_Plain(connection, _sqlite_cursor), "named", False, "sqlite", alone)
+            return Foreign(cursors.Plain(connection, cursors.sqlite_cursor), "named", False, "sqlite", alone)
         case "pymysql":
             alone = Alone(connection.begin, connection.commit, connection.rollback)
             inside = not connection.get_autocommit() or connection.server_status & IN_TRANSACTION
-            driver = _Plain(connection, _pymysql_cursor)
+            driver = cursors.Plain(connection, cursors.pymysql_cursor)
             return Foreign(driver, "pyformat", False, "mysql", None if inside else alone)
         case "django":
             alone = _django_alone(connection) if connection.get_autocommit() else None
-            return Foreign(connection, "pyformat", False, connection.vendor, alone)
+            return Foreign(cursors.Django(connection), "pyformat", False, connection.vendor, alone)
         case _:
             raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
 
@@ -156,6 +163,8 @@ def _kind(names: set[str], connection: Any) -> str:
     starts = {name.split(".")[0] for name in names} - {"builtins", "typing", "abc"}
     if "sqlalchemy" in starts:
         return "sqlalchemy"
+    if "penstock.async_connection.AsyncConnection" in names:
+        return "penstock"
     if not hasattr(connection, "cursor"):  # such as a cursor of one of these drivers
         return ""
     if "psycopg" in starts:
@@ -176,108 +185,5 @@ def _sqlalchemy(connection: Any) -> Foreign:
     if not hasattr(inner, "execute"):
         raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
     return Foreign(
-        _Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql")
+        cursors.Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    """A driver's connection whose cursors give rows as tuples, whatever the caller likes for their own."""
-
-    connection: Any
-    opened: Callable[[Any], Any]
-
-    def cursor(self) -> Any:
-        return self.opened(self.connection)
-
-
-def _psycopg_cursor(connection: Any) -> Any:
-    return connection.cursor(row_factory=rows.tuple_row)
-
-
-def _pymysql_cursor(connection: Any) -> Any:
-    return connection.cursor(text_cursor.TupleCursor if connection.use_unicode else text_cursor.TextCursor)
-
-
-def _sqlite_cursor(connection: Any) -> Any:
-    cursor = connection.cursor()
-    cursor.row_factory = None if connection.text_factory is str else as_text
-    return cursor
-
-
-class _Cursor:
-    """A cursor's shape: `execute`, `executemany`, `fetchall`, `rowcount`."""
-
-    rowcount = -1
-    _rows: Sequence[Any] = ()
-
-    def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None: ...
-
-    def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-        for row in rows:
-            self.execute(sql, row)
-
-    def fetchall(self) -> Sequence[Any]:
-        return self._rows
-
-
-class _Sqlalchemy:
-    """Through SQLAlchemy itself, so that any driver of the caller's will do."""
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-
-    def cursor(self) -> _Cursor:
-        connection = self.connection
-
-        class Cursor(_Cursor):
-            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                self._keep(connection.execute(sqlalchemy.text(sql), dict(parameters or {})))
-
-            def executemany(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-                self._keep(connection.execute(sqlalchemy.text(sql), [dict(row) for row in rows]))
-
-            def _keep(self, result: Any) -> None:
-                self.rowcount = result.rowcount
-                self._rows = [tuple(row) for row in result] if result.returns_rows else []
-
-        return Cursor()
-
-
-class _Awaiting:
-    """psycopg's async connection, waited for from inside a greenlet."""
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-
-    def cursor(self) -> _Cursor:
-        connection = self.connection
-
-        class Cursor(_Cursor):
-            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                cursor = _psycopg_cursor(connection)
-                greenlets.await_only(cursor.execute(sql, parameters))
-                self.rowcount = cursor.rowcount
-                self._rows = greenlets.await_only(cursor.fetchall()) if cursor.description else []
-
-        return Cursor()
-
-
-class _Asyncpg:
-    """asyncpg, whose parameters are numbered in the order in which a statement names them."""
-
-    def __init__(self, connection: Any) -> None:
-        self.connection = connection
-
-    def cursor(self) -> _Cursor:
-        connection = self.connection
-
-        class Cursor(_Cursor):
-            def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> None:
-                self._rows = [
-                    tuple(row)
-                    for row in greenlets.await_only(connection.fetch(sql, *(parameters or {}).values()))
-                ]
-                self.rowcount = len(self._rows)
-
-        return Cursor()

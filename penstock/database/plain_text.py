@@ -1,11 +1,13 @@
-"""SQL as plain text on a SQLAlchemy connection that users are given."""
+"""A SQLAlchemy connection that users are given: SQL may be plain text, and its transaction is not theirs to end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection, text
+
+from penstock.errors import PenstockError
 
 
 def taking_text(connection: Connection) -> Connection:
@@ -23,4 +25,17 @@ def taking_text(connection: Connection) -> Connection:
         return execute(text(statement), parameters, **options)
 
     connection.execute = lenient  # type: ignore[method-assign]
+    return connection
+
+
+def left_open(connection: Connection) -> Connection:
+    """Its commit would tear apart what belongs together, so it is the block's alone."""
+
+    def refuse() -> NoReturn:
+        raise PenstockError(
+            "the block commits when it ends, with the job: call neither commit() nor rollback() inside. To undo "
+            "everything, raise an exception; to undo a part, use connection.begin_nested()"
+        )
+
+    connection.commit = connection.rollback = refuse  # type: ignore[method-assign]
     return connection

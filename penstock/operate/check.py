@@ -37,7 +37,7 @@ def check_tasks(app: Any) -> Iterable[Problem]:
             yield Problem(name, str(error))
         except Exception as error:
             yield Problem(name, f"{type(error).__name__}: {error}")
-        if task.executor == "process" and "<locals>" in task.function.__qualname__:
+        if task.executor == "process" and "<" in getattr(task.function, "__qualname__", "<"):
             yield Problem(
                 name, 'executor="process" imports the task by name: declare it at the top of a module'
             )

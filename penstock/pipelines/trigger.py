@@ -59,7 +59,7 @@ def trigger(desk: Desk, tx: Transaction, new: NewRun) -> str:
         row = {"pipeline": new.definition.name, "run_key": new.key, "run_id": new.id}
         tx.insert("run_keys", [row], ignore_duplicates=True)
         holder = tx.row(KEY_HOLDER, pipeline=new.definition.name, key=new.key)
-        if holder is not None and holder[0] != new.id:
+        if holder is not None and str(holder[0]) != new.id:
             return str(holder[0])
     open_runs(desk, tx, [new])
     if said() is not None:

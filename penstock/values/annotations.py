@@ -8,7 +8,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Union, get_args, get_origin
 
@@ -31,13 +31,27 @@ _UNIONS = (Union, types.UnionType)
 def resolve(function: Callable[..., object], task: str) -> dict[str, Any]:
     """A function's annotations by parameter name (and "return"), forward references resolved."""
     try:
-        return typing.get_type_hints(function, include_extras=True)
+        return typing.get_type_hints(bearer(function), include_extras=True)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         culprit = _unresolvable(function)
         raise DefinitionError(
             f"{culprit} of {task} cannot be resolved: {error}. Import what it names where the task is "
             "declared, at module level and outside TYPE_CHECKING."
         ) from None
+
+
+def bearer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whose annotations a callable goes by: of a partial the whole function's, of an object those of its class."""
+    while isinstance(function, partial):
+        function = function.func
+    if isinstance(function, type) or hasattr(function, "__annotations__") or inspect.isroutine(function):
+        return function
+    return type(function).__call__
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives something to await."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(bearer(function))
 
 
 def without_requests(annotation: Any) -> Any:
@@ -128,6 +142,7 @@ def _modern_typed_dict(annotation: Any, done: dict[Any, Any]) -> Any:
 
 
 def _unresolvable(function: Callable[..., object]) -> str:
+    function = bearer(function)
     known = getattr(inspect.unwrap(function), "__globals__", {})
     for name, annotation in getattr(function, "__annotations__", {}).items():
         try:

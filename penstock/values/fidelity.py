@@ -1,7 +1,8 @@
 """Whether a value that was read back is still of the types it was written with.
 
 An annotation that names a base class stores only what the base class has: a `Dog` stored as `Animal` would
-come back as an `Animal`, with nobody told. So would the wrong member of a union whose members look alike.
+come back as an `Animal`, with nobody told. So would the wrong member of a union whose members look alike, such as
+a path beside `str`.
 Such a loss is found here, before the value is stored.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from penstock.later import Later
@@ -24,6 +26,8 @@ def lost_type(before: object, after: object) -> tuple[type, type] | None:
     """The first class that is written and the one that would be read instead, or None if nothing is lost."""
     if _equal(before, after):
         return None
+    if isinstance(before, PurePath) and isinstance(after, str):
+        return type(before), type(after)
     if dataclasses.is_dataclass(before) or isinstance(before, pydantic.BaseModel):
         if type(before) is not type(after):
             return type(before), type(after)

@@ -46,7 +46,7 @@ class Layout:
     @classmethod
     def of(cls, function: Callable[..., object], task: str) -> Layout:
         hints = resolve(function, task)
-        parameters = list(inspect.signature(function).parameters.values())
+        parameters = _parameters(function, task)
         kinds = {kind: [p.name for p in parameters if p.kind is kind] for kind in _KINDS}
         variadic = {*kinds[Parameter.VAR_POSITIONAL], *kinds[Parameter.VAR_KEYWORD]}
         named = [parameter for parameter in parameters if parameter.name not in variadic]
@@ -137,6 +137,13 @@ _KINDS = (
     Parameter.KEYWORD_ONLY,
     Parameter.VAR_KEYWORD,
 )
+
+
+def _parameters(function: Callable[..., object], task: str) -> list[Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError as error:
+        raise DefinitionError(f"{task}: {error}. Wrap it in a function of your own") from None
 
 
 def _key(parameter: Parameter) -> str:

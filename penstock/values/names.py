@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def _module(function: Callable[..., Any]) -> str:
     module = function.__module__
     if module not in PROGRAMS:
         return module
-    program = getattr(function, "__globals__", {})
+    program = getattr(inspect.unwrap(function), "__globals__", {})
     spec, file = program.get("__spec__"), program.get("__file__")
     if spec is not None:
         return str(spec.name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import NamedTuple
 
 from penstock.errors import AdvancementFailed, ConfigurationError, PayloadTooLarge, PenstockError
@@ -24,8 +25,11 @@ class Snooze:
     seconds: float
 
     def __post_init__(self) -> None:
+        said: object = self.seconds
+        if isinstance(said, timedelta):
+            object.__setattr__(self, "seconds", said.total_seconds())
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)):
-            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds")
+            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds, or a timedelta")
         if not 0 <= self.seconds < float("inf"):
             raise ConfigurationError(f"Snooze({self.seconds!r}): give 0 or more seconds")
 
@@ -35,6 +39,11 @@ class Cancel:
     """Returned by a handler: end this job as cancelled, without a result. It is not an error."""
 
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        # An exception is as good a reason as its text; the text is what can be stored.
+        said: object = self.reason
+        object.__setattr__(self, "reason", "" if said is None else str(said))
 
 
 class StopRun(BaseException):
@@ -183,6 +192,8 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
             return Outcome(OutcomeKind.RELEASED, failure=failure, delay=HINDERED_FOR)
         case TimedOut(seconds, traceback):
             failure = Failure.note("TimedOut", f"no result after {seconds:g} s (timeout)", traceback)
+            if not policy.permits(TimeoutError()):
+                return Outcome(OutcomeKind.TIMED_OUT, failure=failure, reason=Reason.TIMED_OUT)
             return _errored(OutcomeKind.TIMED_OUT, failure, Reason.TIMED_OUT, policy, retry_count, random)
         case Raised(failure, reason):
             if not policy.permits(failure.lineage):

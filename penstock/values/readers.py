@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
-from penstock.values.units import QueueLimit, parse_bytes, parse_queues, parse_seconds
+from penstock.values.units import QueueLimit, parse_bytes, parse_seconds, read_queues
 
 Reader = Callable[[object], object]
 
@@ -109,13 +109,9 @@ def optional(reader: Reader) -> Reader:
     return read
 
 
-def queues(value: object) -> tuple[QueueLimit, ...]:
-    """Queue limits, queue names, or text such as "mail:10,default"."""
-    if isinstance(value, str):
-        return parse_queues(value)
-    if isinstance(value, Iterable):
-        return parse_queues(",".join(str(queue) for queue in value))
-    raise ValueError('give queues such as "mail:10,default"')
+def queues(value: object) -> tuple[QueueLimit, ...] | None:
+    """Queue limits, queue names, limits by name, or text such as "mail:10,default"."""
+    return read_queues(value)  # type: ignore[arg-type]  # it looks for itself
 
 
 def secrets(value: object) -> tuple[str, ...]:

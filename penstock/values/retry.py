@@ -125,7 +125,7 @@ def _is_number(value: object) -> TypeGuard[float]:
 def _require_number(name: str, value: object, least: float, most: float = math.inf) -> None:
     if _is_number(value) and least <= value <= min(most, sys.float_info.max):
         return
-    bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+    bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,}"
     raise ConfigurationError(f"Retry({name}={value!r}): give a number {bounds}")
 
 

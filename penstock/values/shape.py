@@ -25,7 +25,7 @@ from penstock.values import tags
 from penstock.values.annotations import describe, is_open, modern, stream_of, with_holes
 from penstock.values.fidelity import lost_type
 from penstock.values.streams import RawStream, Reading
-from penstock.values.tags import Unwritable
+from penstock.values.tags import Other, Unwritable
 
 if TYPE_CHECKING:
     import pydantic
@@ -139,30 +139,36 @@ class Shape:
         if self._open:
             return tags.write(value, _refuse)
         raw = self._dump(adapter, value, checked)
-        self._try_reading(raw, checked)
-        return raw
-
-    def _try_reading(self, raw: object, checked: object) -> None:
-        try:
-            found = self.read(raw)
-        except Mismatch as error:
-            raise Mismatch(f"it could be written, but not read again: {error}") from None
-        lost = lost_type(checked, found)
+        lost = self._lost(raw, checked)
+        if lost and issubclass(lost[0], PurePath):
+            raw = self._dump(adapter, value, checked, _convert_marking_paths)
+            lost = self._lost(raw, checked)
         if lost:
             was, becomes = (kind.__qualname__ for kind in lost)
             raise Mismatch(
                 f"a {was} would come back as {becomes}: annotate with {was}, or with a union whose members "
                 "can be told apart by a Literal field"
             )
+        return raw
 
-    def _dump(self, adapter: TypeAdapter[object], value: object, checked: object) -> object:
+    def _lost(self, raw: object, checked: object) -> tuple[type, type] | None:
+        """Read what was written, and see what has become of it."""
+        try:
+            found = self.read(raw)
+        except Mismatch as error:
+            raise Mismatch(f"it could be written, but not read again: {error}") from None
+        return lost_type(checked, found)
+
+    def _dump(
+        self, adapter: TypeAdapter[object], value: object, checked: object, convert: Other | None = None
+    ) -> object:
         # The value as it was given, so that validators which change a value do so once, when it is read.
         try:
-            return _dump(adapter, value)
+            return _dump(adapter, value, convert or _convert)
         except PydanticSerializationError:
             pass
         try:
-            return _dump(adapter, checked)
+            return _dump(adapter, checked, convert or _convert)
         except PydanticSerializationError as error:
             reason = "; ".join(_UNEXPECTED.findall(str(error))) or str(error)
             raise Mismatch(
@@ -188,10 +194,10 @@ def _adapter(annotation: Any) -> TypeAdapter[object]:
     return adapter
 
 
-def _dump(adapter: TypeAdapter[object], value: object) -> object:
+def _dump(adapter: TypeAdapter[object], value: object, convert: Other) -> object:
     natural = adapter.dump_python(value, by_alias=False, round_trip=True, warnings="error")
     try:
-        return tags.write(natural, _convert)
+        return tags.write(natural, convert)
     except Unwritable as error:
         if error.kind is None or hasattr(error.kind, "get_secret_value"):
             raise
@@ -215,13 +221,24 @@ def _refuse(value: object, _depth: int) -> object:
 
 def _convert(value: object, depth: int) -> object:
     """Under an annotation, which will say how to read it, more types have a raw form."""
+    return _converted(value, depth, _convert)
+
+
+def _convert_marking_paths(value: object, depth: int) -> object:
+    """Likewise, where the annotation does not say whether it is a path or a text."""
+    if isinstance(value, PurePath):
+        return tags.write_as(PurePath, value)
+    return _converted(value, depth, _convert_marking_paths)
+
+
+def _converted(value: object, depth: int, convert: Other) -> object:
     match value:
         case Enum():
-            return tags.write(value.value, _refuse, depth)
+            return tags.write_exactly(value.value, _refuse, depth)
         case dict():
-            return _convert_dict(value, depth)
+            return _convert_dict(value, depth, convert)
         case list() | tuple() | set() | frozenset() | deque():
-            return tags.write(list(value), _convert, depth)
+            return tags.write(list(value), convert, depth)
         case str() | PurePath():
             return str(value)
         case int() | float():
@@ -237,10 +254,10 @@ def _convert(value: object, depth: int) -> object:
         raise Unwritable(f"{_kind(value)} cannot be stored as JSON", type(value)) from None
 
 
-def _convert_dict(value: dict[object, object], depth: int) -> object:
+def _convert_dict(value: dict[object, object], depth: int, convert: Other) -> object:
     if all(isinstance(key, str) and not isinstance(key, Enum) for key in value):
-        return tags.write({str(key): item for key, item in value.items()}, _convert, depth)
-    return tags.write_pairs(value, _convert, depth)
+        return tags.write({str(key): item for key, item in value.items()}, convert, depth)
+    return tags.write_pairs(value, convert, depth)
 
 
 def _kind(value: object) -> str:

@@ -2,7 +2,8 @@
 
 JSON has no times, UUIDs, decimals or bytes, so these are written as objects with one key, `{"$uuid": "..."}`,
 and come back as what they were, whoever reads them. A user's dict that looks like that gets one more `$` and
-loses it again. Tuples come back as lists. `write` is given `other`, which knows what to do with other types.
+loses it again. Tuples come back as lists, except those that members of enums are known by. `write` is given
+`other`, which knows what to do with other types.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +29,7 @@ TAG_START = '{"$'
 
 NATIVE = frozenset({str, int, bool, type(None)})
 _PAIRS = "$pairs"
+_TUPLE = "$tuple"
 _MICROSECOND = timedelta(microseconds=1)
 
 Other = Callable[[object, int], object]
@@ -70,6 +73,7 @@ _TAGS: dict[type, _Tag] = {
     UUID: _Tag("$uuid", str, UUID),
     Decimal: _Tag("$decimal", _write_decimal, Decimal),
     bytes: _Tag("$bytes", lambda value: base64.b64encode(value).decode(), base64.b64decode),
+    PurePath: _Tag("$path", str, Path),
 }
 _BY_NAME = {tag.name: tag for tag in _TAGS.values()}
 TAGGED = tuple(_TAGS)
@@ -99,6 +103,13 @@ def write_as(kind: type, value: object) -> object:
     """The raw form of an instance of a subclass, as if it were of the tagged type itself."""
     tag = _TAGS[kind]
     return {tag.name: tag.write(value)}
+
+
+def write_exactly(value: object, other: Other, depth: int) -> object:
+    """The raw form of a value that is looked up by what it equals: a tuple in it comes back as a tuple."""
+    if type(value) is not tuple:
+        return write(value, other, depth)
+    return {_TUPLE: [write_exactly(each, other, depth + 1) for each in value]}
 
 
 def write_pairs(value: dict[object, object], other: Other, depth: int) -> object:
@@ -174,6 +185,8 @@ def _read_marked(key: str, inner: object) -> object:
     try:
         if key == _PAIRS:
             return {_hashable(read(name)): read(item) for name, item in inner}  # type: ignore[attr-defined]
+        if key == _TUPLE:
+            return tuple(map(read, inner))  # type: ignore[call-overload]
         return _BY_NAME[key].read(inner)
     except KeyError:
         raise SerializationError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -74,16 +74,18 @@ def parse_queues(text: str) -> tuple[QueueLimit, ...]:
 
 
 def read_queues(queues: str | Iterable[str | QueueLimit] | None) -> tuple[QueueLimit, ...] | None:
-    """Queues from text, or from names and limits one by one; None stays None and means all."""
+    """Queues from text, from texts one by one, or limits by name; None stays None and means all."""
     if queues is None:
         return None
     if isinstance(queues, str):
         return parse_queues(queues)
     given: object = queues
+    if isinstance(given, Mapping):
+        given = [name if limit is None else f"{name}:{limit}" for name, limit in given.items()]
     several = tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(queue, str | QueueLimit) for queue in several):
         raise ValueError('give a text or a list of texts, such as ["mail:10", "default"]')
-    return tuple(queue if isinstance(queue, QueueLimit) else parse_queues(queue)[0] for queue in several)
+    return parse_queues(",".join(map(str, several)))
 
 
 def _quantity(text: str, units: Container[str], expected: str) -> tuple[float, str]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from penstock.values.units import QueueLimit, parse_bytes, parse_queues, parse_seconds
+from penstock.settings import Settings
+from penstock.values.units import QueueLimit, parse_bytes, parse_queues, parse_seconds, read_queues
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,19 @@ def test_queues_keep_their_order_and_limits() -> None:
 def test_wrong_queues(wrong: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         parse_queues(wrong)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "mail:10,default",
+        ["mail:10", "default"],
+        ["mail:10,default"],
+        {"mail": 10, "default": None},
+        [QueueLimit("mail", 10), "default"],
+    ],
+)
+def test_queues_may_be_given_one_by_one_and_limits_by_name(said: Any) -> None:
+    """Of a mapping the limits were lost, and of a list all but the first queue of each text."""
+    assert read_queues(said) == (QueueLimit("mail", 10), QueueLimit("default"))
+    assert Settings.load(queues=said, environ={}).queues == read_queues(said)

@@ -48,6 +48,7 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
+        _tell_if_late(job, error)
         return _broken_off(work, around, limit, error)
     finally:
         _end_copy(us, work)
@@ -72,6 +73,17 @@ def _broken_off(
 def _failed(around: Surroundings, error: BaseException) -> Event:
     """An error of the handler's; or its own database was away, which is not the job's fault. Invariant 11."""
     return Hindered(Failure.of(error)) if around.database.is_unavailable(error) else raised(error)
+
+
+def _tell_if_late(job: CurrentJob, error: BaseException) -> None:
+    """The job was over before: no attempt will tell of this error."""
+    if job.completed and isinstance(error, Exception):
+        log.warning(
+            "%s: job %s was done when its transaction() block ended; what it raised after that changes nothing",
+            job.task,
+            job.id,
+            exc_info=error,
+        )
 
 
 async def _awaited(value: Any) -> Any:
@@ -101,6 +113,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
+        _tell_if_late(job, error)
         return _failed(around, error)
     finally:
         _end_copy(us, work)

@@ -214,4 +214,5 @@ class Leader(threading.Thread):
 
 def _address(task: Any) -> tuple[str, str]:
     """Where a fresh process finds the task: it is imported there, never pickled."""
-    return task.function.__module__, task.function.__qualname__
+    function = task.function
+    return function.__module__, getattr(function, "__qualname__", f"<{type(function).__name__}>")

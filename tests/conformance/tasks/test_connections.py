@@ -259,3 +259,14 @@ def test_a_connection_to_another_kind_of_database_is_refused(app: Penstock, send
     session = Session(create_engine(others[app.database.dialect.name]))
     with session, pytest.raises(ConfigurationError, match="but the app's database is"):
         send.options(connection=session).enqueue(1)
+
+
+@pytest.mark.parametrize("kind", ["session", "driver"])
+def test_a_connection_to_where_the_tables_are_not_is_refused(
+    app: Penstock, send: Send, empty_database_url: str, kind: str
+) -> None:
+    engine = create_engine(sqlalchemy_url(empty_database_url))
+    opened: Any = Session(engine) if kind == "session" else native(empty_database_url, plain_rows=True)
+    with opened as connection, pytest.raises(ConfigurationError, match="the app's own database"):
+        send.options(connection=connection).enqueue(1)
+    engine.dispose()

@@ -88,3 +88,30 @@ def test_outside_an_atomic_block_it_is_whole_or_nothing(
     assert bound.enqueue(2).status == "available"
     assert connection.get_autocommit()
     assert drain(app) == 1
+
+
+def test_a_run_with_a_key_is_there_if_and_only_if_the_atomic_block_commits(
+    connection: Any, database_url: str, app_on: Callable[..., Penstock]
+) -> None:
+    app = app_on(database_url)
+
+    @app.task
+    def send(order: int) -> int:
+        return order * 2
+
+    @app.pipeline
+    def sending(order: int) -> Any:
+        return send(order)
+
+    app.prepare()
+    bound = sending.options(connection=connection, key="a")
+    with transaction.atomic(using="shop"):
+        bound.trigger(1)
+        transaction.set_rollback(True, using="shop")
+    assert count(app, "runs") == 0
+    with transaction.atomic(using="shop"):
+        run = bound.trigger(2)
+        assert bound.trigger(3) == run
+    drain(app)
+    assert run.result(timeout=0) == 4
+    assert count(app, "runs") == 1

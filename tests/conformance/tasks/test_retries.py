@@ -220,6 +220,26 @@ def test_a_timeout_counts_as_an_error(app: Penstock) -> None:
         job.result(timeout=0)
 
 
+@pytest.mark.parametrize(
+    ("policy", "attempts"),
+    [
+        (Retry(max=1, delay=0, never=(TimeoutError,)), 1),
+        (Retry(max=1, delay=0, on=(ConnectionError,)), 1),
+        (Retry(max=1, delay=0, on=(TimeoutError,)), 2),
+        (Retry(max=1, delay=0, never=(ValueError,)), 2),
+    ],
+)
+def test_to_a_policy_a_timeout_is_a_timeout_error(app: Penstock, policy: Retry, attempts: int) -> None:
+    @app.task(timeout=0.02, retries=policy)
+    def slow() -> None:
+        pass_time(0.03)
+
+    job = slow.enqueue()
+    assert drain(app) == attempts
+    with pytest.raises(JobFailed, match="timed_out"):
+        job.result(timeout=0)
+
+
 def test_a_failing_head_does_not_hold_up_what_is_behind_it(app: Penstock) -> None:
     ran: list[int] = []
 
