@@ -46,10 +46,10 @@ class RowLock:
     def __init__(self, host: LockHost, target: Target, id: Any, timeout: float) -> None:
         self.host = host
         self.target = target
-        self.key = tuple(id) if isinstance(id, tuple) else (id,)
+        self.key = target.key_given(id)
         self.timeout = timeout
         self.me = f"{WRITER}:{new_id()}"
-        self._is = target.among([self.key])
+        self._is = target.is_row(self.key)
         self._announced = False
         self._nudged = threading.Event()
         self._given_up = False
