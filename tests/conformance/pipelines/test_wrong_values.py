@@ -40,6 +40,7 @@ def of_runs(app: Penstock, run: Run, task: Any, one: Any) -> Iterator[Case]:
     yield "context get", run.context.get, (*TEXTS, None)
     yield "context set", lambda v: run.context.set(v, 1), (*TEXTS, None)
     yield "context increment", run.context.increment, (*TEXTS, None)
+    yield "context by", lambda v: run.context.increment("n", v), (math.inf, math.nan, True, None, "x", [])
     yield "context compare", lambda v: run.context.compare_and_set(v, None, 1), (*TEXTS, None)
 
 
