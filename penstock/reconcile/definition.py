@@ -22,6 +22,8 @@ from penstock.values.names import qualified_name
 Handler = Callable[..., Any]
 NAME = re.compile(r"[^:\s]{1,150}")
 SHORT_TEXT = 190
+COMPUTED = ("function", "now", "tuple")
+"""What a partial index does not take; on SQLite a tuple is compared with a subquery."""
 
 
 class Reconciler:
@@ -148,7 +150,7 @@ class Reconciler:
             return False
         elements = list(visitors.iterate(self.where))
         foreign = any(isinstance(e, Column) and not self._is_own(e) for e in elements)
-        looked_up = any(isinstance(e, Select) or e.__visit_name__ in ("function", "now") for e in elements)
+        looked_up = any(isinstance(e, Select) or e.__visit_name__ in COMPUTED for e in elements)
         callables = any(isinstance(e, BindParameter) and e.callable is not None for e in elements)
         return not (foreign or looked_up or callables)
 
