@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from math import isfinite
 from typing import Any, Final, Protocol, TypeVar
 
 from penstock.database.engine import Database
@@ -49,14 +50,15 @@ class RunContext:
 
     def increment(self, key: str, by: int | float = 1) -> Any:
         """Add to a number; the sum. A retried step adds again: increment last, or in `once()`."""
-        return decode(self._database.in_transaction(tuples.increment, self._run, _checked(key), by))
+        amount = checked("by", by, _amount)
+        return decode(self._database.in_transaction(tuples.increment, self._run, _checked(key), amount))
 
     async def increment_async(self, key: str, by: int | float = 1) -> Any:
         return await self._door(lambda: self.increment(key, by))
 
     def compare_and_set(self, key: str, expected: object, value: object) -> bool:
         """Write a key if it has the expected value (None: if it has none); whether that was so."""
-        before = None if expected is None else encode(expected)
+        before = encode(expected, name=f"the context value expected of {key!r}")
         text = encode(value, name=f"the context value {key!r}")
         return self._database.in_transaction(
             tuples.compare_and_set, self._run, _checked(key), before, text, self._setter
@@ -82,8 +84,21 @@ class RunContext:
     def __setitem__(self, key: str, value: object) -> None:
         self.set(key, value)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.all())
+
     def __contains__(self, key: str) -> bool:
         return self.get(key, _MISSING) is not _MISSING
+
+
+def _amount(by: object) -> int | float:
+    if (
+        isinstance(by, bool)
+        or not isinstance(by, int | float)
+        or (isinstance(by, float) and not isfinite(by))
+    ):
+        raise ValueError("give a number")
+    return by
 
 
 def _checked(key: object) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import Boolean, Column, ColumnElement, Enum, Integer, String, Uu
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.sql.visitors import InternalTraversal
 
 
@@ -41,6 +42,10 @@ class _Among(ColumnElement[bool]):
     def __init__(self, listed: ColumnElement[bool], together: ColumnElement[bool]) -> None:
         self.listed = listed
         self.together = together
+
+    def self_group(self, against: OperatorType | None = None) -> _Among:
+        """As it is. A truth value would be compared with 1 where there are none, and no index be used for that."""
+        return self
 
 
 @compiles(_Among)

@@ -170,6 +170,9 @@ class Dialect(Protocol):
         In a transaction that presumes, all of them or the transaction fails; what is returned says nothing then.
         """
 
+    def lock_patience(self, seconds: float) -> str | None:
+        """The statement after which a transaction waits so long for a lock; it is said again when that is over."""
+
     def is_transient(self, error: BaseException) -> bool:
         """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""
 

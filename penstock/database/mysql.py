@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pymysql
@@ -131,6 +132,9 @@ class MySql(ByCursor):
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
             for part in _parts(rows):
                 _insert(tx, renderer, write, ending, part, shared)
+
+    def lock_patience(self, seconds: float) -> str | None:
+        return f"SET SESSION innodb_lock_wait_timeout = {max(1, ceil(seconds))}"
 
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, MySQLError) and _code(error) in TRANSIENT_ERRORS

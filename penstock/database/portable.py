@@ -76,6 +76,10 @@ class ByCursor:
     def wait(self, opened: object) -> None:
         """Every statement is waited for."""
 
+    def lock_patience(self, seconds: float) -> str | None:
+        """Rows have no locks of their own."""
+        return None
+
     def is_presumption(self, error: BaseException) -> bool:
         """Every statement is waited for: there is nothing to presume."""
         return False

@@ -250,6 +250,9 @@ class Postgres:
         batch = to_json(rows).decode()
         return tx.ahead(template, batch=batch, process=process, tokens=tokens, **expected)
 
+    def lock_patience(self, seconds: float) -> str | None:
+        return f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"
+
     def is_transient(self, error: BaseException) -> bool:
         return isinstance(error, psycopg.Error) and error.sqlstate in TRANSIENT_STATES
 

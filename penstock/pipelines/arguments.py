@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from penstock.errors import DefinitionError, PenstockError, SerializationError
 from penstock.pipelines.blueprint import Callee
@@ -11,6 +11,7 @@ from penstock.pipelines.draft import short_name
 from penstock.pipelines.expressions import Const, DictOf, Expr, ListOf
 from penstock.pipelines.handles import Handle, expression
 from penstock.values.codec import Signature, encode
+from penstock.values.jsontext import dumps, loads
 
 
 def argument(callee: Callee, where: int | str, value: object) -> Expr:
@@ -22,6 +23,22 @@ def argument(callee: Callee, where: int | str, value: object) -> Expr:
         return Const(codec.encode_value_for(where, value))
     except PenstockError as error:
         raise DefinitionError(f"step {step!r}: {error}") from error
+
+
+def elements(callee: Callee, value: object) -> Expr:
+    """The expression for what an expand runs over; constants in it are written as the step's annotation says."""
+    step = short_name(callee.name)
+    if isinstance(value, Handle | Mapping | Set):
+        return expression_of(step, value)
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise DefinitionError(
+            f"{step}.map({value!r}): a value of type {type(value).__name__} cannot be expanded over. "
+            "Give a list or a dict, or a step that returns one"
+        )
+    items = [argument(callee, 0, item) for item in value]
+    if all(isinstance(item, Const) for item in items):
+        return Const(dumps([loads(item.text) for item in items if isinstance(item, Const)]))
+    return ListOf(tuple(items))
 
 
 def expression_of(step: str, value: object) -> Expr:

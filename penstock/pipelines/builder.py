@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.errors import DefinitionError
-from penstock.pipelines.arguments import argument, check_call, expression_of, handles_in
+from penstock.pipelines.arguments import argument, check_call, elements, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import Kind, Node, StepOptions
 from penstock.pipelines.draft import Arm, Draft, Scope, assign_keys, finished, short_name
@@ -75,7 +75,7 @@ class Builder(Drafting):
             )
         after = [*self._after(step, settings), *after]
         scope = self._place(step, [*handles_in(args), *handles_in(kwargs), *after])
-        over = self._add(Kind.EXPAND, step, args=(expression_of(step, args[0]),), scope=scope)
+        over = self._add(Kind.EXPAND, step, args=(elements(callee, args[0]),), scope=scope)
         over.after, over.after_keys = _nodes(after), _keys(settings)
         own = settings.options
         over.options = StepOptions(on_failure=own.on_failure, max_fanout=own.max_fanout)

@@ -62,6 +62,10 @@ def define(
     if inspect.iscoroutine(result):
         result.close()
         raise DefinitionError(f"pipeline {name!r} is an async def; it only describes steps: use def")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise DefinitionError(
+            f"pipeline {name!r} is a generator; it only describes steps: use return, not yield"
+        )
     for handle in handles_in(result):
         if scope_of(handle):
             raise DefinitionError(

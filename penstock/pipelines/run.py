@@ -228,7 +228,7 @@ class Run(Steerable, Redefinable):
             return decode(standing.result or "null")
         desk = self._host.engine.desk
         run = view or self._view(tx, Origin(standing.pipeline, standing.definition, standing.args))
-        return results.natural_result(desk, run, results.raw_result(desk, tx, run, early and early()))
+        return results.natural_result(desk, tx, run, early and early())
 
     def _steps(self, tx: Transaction) -> list[Step]:
         attempts: dict[str, list[Sequence[Any]]] = {}

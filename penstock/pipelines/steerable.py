@@ -17,6 +17,7 @@ from penstock.pipelines.trigger import NewRun, is_written
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.ids import new_id
+from penstock.values.lengths import NAME_LENGTH
 
 if TYPE_CHECKING:
     from penstock.pipelines.run import Run
@@ -114,6 +115,7 @@ class Steerable(Traceable):
 
     def retry_step(self, key: str, duplicate_context: bool = True) -> Run:
         """Like `revive`, but of all that failed only this step is done again, and what depends on it."""
+        checked("key", key, lambda given: checks.text(given, NAME_LENGTH))
         return self._revived(duplicate_context, None, key, False)
 
     async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:

@@ -17,6 +17,7 @@ def check(definition: Definition) -> Wiring:
             raise DefinitionError("it has no steps. Call at least one task in it")
         for node in definition.nodes:
             _check_after(definition, node)
+            _check_ends(definition, node)
             if node.depth > DEEPEST:
                 raise DefinitionError(f"step {node.key!r} is inside more than {DEEPEST} expands")
         wiring = wire(definition)
@@ -45,6 +46,16 @@ def _check_steps(wiring: Wiring) -> None:
     most, least = wiring.definition.max_steps, wiring.inside(None)
     if most is not None and least > most:
         raise DefinitionError(f"it has {least} steps outside of expands alone; max_steps is {most}")
+
+
+def _check_ends(definition: Definition, node: Node) -> None:
+    """A pipeline may be a child of itself, but not of every run."""
+    always = node.arm is None and not node.scope
+    if node.kind is Kind.CHILD and node.target == definition.name and always:
+        raise DefinitionError(
+            f"step {node.key!r} starts the same pipeline again, in every run: that never ends. "
+            "Call it in an arm of a switch"
+        )
 
 
 def _check_after(definition: Definition, node: Node) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 from penstock.database.transaction import Transaction
 from penstock.errors import OverwriteError, PenstockError
 from penstock.values.jsontext import dumps, loads
@@ -31,8 +33,10 @@ def put(tx: Transaction, run: str, key: str, value: str, setter: str | None, ove
     """Set a key. The same value again, or the same step again, is no second writing."""
     before, first = _locked(tx, run, key)
     mine = setter is not None and first == setter
-    if before is not None and not overwrite and not mine and before != value:
-        raise OverwriteError(key)
+    if before is not None and not overwrite and not mine:
+        if loads(before) != loads(value):
+            raise OverwriteError(key)
+        return  # it stays the key of who has set it first
     tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
 
 
@@ -42,17 +46,20 @@ def increment(tx: Transaction, run: str, key: str, by: int | float) -> str:
     number = 0 if before is None else loads(before)
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise PenstockError(f"{key!r} is not a number, so it cannot be incremented")
-    value = dumps(number + by)
+    total = number + by
+    if isinstance(total, float) and not isfinite(total):
+        raise PenstockError(f"{key!r} is {number}: with {by} more it would be too large for a number")
+    value = dumps(total)
     tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
     return value
 
 
 def compare_and_set(
-    tx: Transaction, run: str, key: str, expected: str | None, value: str, setter: str | None
+    tx: Transaction, run: str, key: str, expected: str, value: str, setter: str | None
 ) -> bool:
-    """Set a key if it has the expected value; None expects that it is not set."""
+    """Set a key if it has the expected value, as equal as values are; a key that is not set has None."""
     before, _ = _locked(tx, run, key)
-    if before != expected:
+    if (None if before is None else loads(before)) != loads(expected):
         if before is None:
             tx.run(REMOVE, run=run, key=key)
         return False

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Column, DateTime, Integer, String, text
 from sqlalchemy.dialects import mysql
@@ -82,14 +82,20 @@ def reconcilable_columns() -> list[Column[Any]]:
 
 
 class Reconcilable:
-    """A mixin for declarative models: `class Volume(Base, Reconcilable)`."""
+    """A mixin for declarative models: `class Volume(Base, Reconcilable)`, also where Base makes them dataclasses."""
 
-    lock_expires_at: Mapped[datetime | None] = _column("lock_expires_at")
-    lock_token: Mapped[int | None] = _column("lock_token")
-    lock_owner: Mapped[str | None] = _column("lock_owner")
-    last_processed_at: Mapped[datetime | None] = _column("last_processed_at")
-    next_process_at: Mapped[datetime] = _column("next_process_at")
-    process_attempts: Mapped[int] = _column("process_attempts")
-    process_crashes: Mapped[int] = _column("process_crashes")
-    lock_wanted_by: Mapped[str | None] = _column("lock_wanted_by")
-    lock_wanted_until: Mapped[datetime | None] = _column("lock_wanted_until")
+    if TYPE_CHECKING:
+        lock_expires_at: Mapped[datetime | None]
+        lock_token: Mapped[int | None]
+        lock_owner: Mapped[str | None]
+        last_processed_at: Mapped[datetime | None]
+        next_process_at: Mapped[datetime]
+        process_attempts: Mapped[int]
+        process_crashes: Mapped[int]
+        lock_wanted_by: Mapped[str | None]
+        lock_wanted_until: Mapped[datetime | None]
+
+
+# Not annotated: that would make them fields of a dataclass, and SQLAlchemy refuses fields from a class that is none.
+for _name in NAMES:
+    setattr(Reconcilable, _name, _column(_name))

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String
-from sqlalchemy.exc import ArgumentError
-from sqlalchemy.sql import Select, coercions, roles, visitors
+from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String, and_
+from sqlalchemy.sql import Select, visitors
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
+from penstock.reconcile.conditions import check_tables, condition
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
 from penstock.values.names import qualified_name
@@ -22,6 +22,8 @@ from penstock.values.names import qualified_name
 Handler = Callable[..., Any]
 NAME = re.compile(r"[^:\s]{1,150}")
 SHORT_TEXT = 190
+COMPUTED = ("function", "now", "tuple")
+"""What a partial index does not take; on SQLite a tuple is compared with a subquery."""
 
 
 class Reconciler:
@@ -47,11 +49,12 @@ class Reconciler:
                 f"{self.name!r} is not a name for a reconciler: no spaces, no colons, at most 150"
             )
         self.target = target_of(entity)
-        self.where = None if where is None else self._condition(where)
+        self.where = self._condition(where)
         self.locks = related.checked(locks)
-        if any(lock.target().table is self.target.table for lock in self.locks):
+        self._check_locks()
+        if on_lost is not None and not callable(on_lost):
             raise DefinitionError(
-                f"{self.name} locks related rows of its own table {self.target.name}; only other tables can be locked"
+                f"{self.name}: on_lost={on_lost!r} must be a function of the item and its values"
             )
         self.on_lost = on_lost
         self.policy = Policy.of(options)
@@ -72,14 +75,25 @@ class Reconciler:
         """From now on this process takes no more rows; what it has, it finishes."""
         self.enabled = False
 
-    def _condition(self, where: object) -> ColumnElement[bool]:
-        try:
-            return coercions.expect(roles.WhereHavingRole, where)
-        except ArgumentError:
-            model = getattr(self.target.entity, "__name__", self.target.name)
-            raise DefinitionError(
-                f'{self.name}: where={where!r} is not a condition; give one such as {model}.status == "submitted"'
-            ) from None
+    def _condition(self, where: object) -> ColumnElement[bool] | None:
+        """Which rows: those of the model, if others are in its table too, of which the condition is true."""
+        only = self.target.only
+        if where is None:
+            return only
+        model = getattr(self.target.entity, "__name__", self.target.name)
+        found = condition(f"{self.name}: where", where, model)
+        check_tables(f"{self.name}: where=", found, [self.target.table])
+        return found if only is None else and_(only, found)
+
+    def _check_locks(self) -> None:
+        for lock in self.locks:
+            table = lock.target().table
+            if table is self.target.table:
+                raise DefinitionError(
+                    f"{self.name} locks related rows of its own table {self.target.name}; "
+                    "only other tables can be locked"
+                )
+            check_tables(f"{self.name}: locks=[{lock.said}]", lock.on, [self.target.table, table])
 
     @cached_property
     def watched(self) -> frozenset[str]:
@@ -93,6 +107,8 @@ class Reconciler:
         return getattr(column.table, "fullname", None) == self.target.table.fullname
 
     def _check_names(self) -> None:
+        if self.policy.by is not None:
+            self.target.column(self.policy.by)
         exhausted = self.policy.on_exhausted
         if isinstance(exhausted, Mapping):
             for name in exhausted:
@@ -134,7 +150,7 @@ class Reconciler:
             return False
         elements = list(visitors.iterate(self.where))
         foreign = any(isinstance(e, Column) and not self._is_own(e) for e in elements)
-        looked_up = any(isinstance(e, Select) or e.__visit_name__ in ("function", "now") for e in elements)
+        looked_up = any(isinstance(e, Select) or e.__visit_name__ in COMPUTED for e in elements)
         callables = any(isinstance(e, BindParameter) and e.callable is not None for e in elements)
         return not (foreign or looked_up or callables)
 
@@ -151,6 +167,9 @@ def declaration(
     known: dict[str, Reconciler], model: Any, options: Mapping[str, Any]
 ) -> Callable[[Handler], Reconciler]:
     """The decorator: makes a reconciler of a function and adds it to those that are known."""
+    if inspect.isfunction(model):
+        raise DefinitionError("say which rows it is for: @app.reconciler(Model, where=...)")
+    target_of(model)
 
     def declare(function: Handler) -> Reconciler:
         made = Reconciler(function, model, **options)

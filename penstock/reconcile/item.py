@@ -28,6 +28,12 @@ class Held:
     target: Target
     key: Key
     row: Any
+    kept: Mapping[str, Any]
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """What was read, whatever has become of it in the handler's hands."""
+        return self.target.as_read(self.row, self.kept)
 
 
 @dataclass(slots=True)
@@ -73,6 +79,7 @@ class Item:
         self.reconciler = reconciler
         self.target = target
         self.row = row
+        self.kept = target.kept(row)
         self.claim = claim
         self.held = held
         self.trusted_until = trusted_until
@@ -92,6 +99,11 @@ class Item:
     def token(self) -> int:
         """With the id, this names one claim, which nobody else has or ever will."""
         return self.claim.token
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """What was read, whatever has become of it in the handler's hands."""
+        return self.target.as_read(self.row, self.kept)
 
     @property
     def recovered(self) -> bool:

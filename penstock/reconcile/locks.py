@@ -16,6 +16,8 @@ from sqlalchemy import ColumnElement
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import columns
+from penstock.reconcile.conditions import condition
+from penstock.reconcile.policy import at_least
 from penstock.reconcile.target import Entity, Target, target_of
 
 PATIENCE = 120.0
@@ -31,6 +33,17 @@ class Related:
     """Lock them only for rows of which this is true: what is not needed is better left to others."""
     patience: float = PATIENCE
     """How long others are kept from taking these rows anew while we wait for the last of them."""
+
+    def __post_init__(self) -> None:
+        condition(f"{self.said}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
+        if self.when is not None and not callable(self.when):
+            raise DefinitionError(f"{self.said}: when={self.when!r} must be a function of the row")
+        object.__setattr__(self, "patience", at_least("patience", self.patience))
+
+    @property
+    def said(self) -> str:
+        """How messages call it."""
+        return f"{type(self).__name__}({getattr(self.entity, '__name__', self.entity)}, ...)"
 
     def target(self) -> Target:
         return target_of(self.entity, columns.HOLDING)

@@ -51,11 +51,13 @@ class Policy:
 
     def __post_init__(self) -> None:
         _whole("workers", self.workers, 1)
-        if not isinstance(self.every, Mapping) and not callable(self.every):
-            object.__setattr__(self, "every", _seconds("every", self.every))
-        object.__setattr__(self, "lease", _seconds("lease", self.lease, least=0.1))
+        object.__setattr__(self, "every", _intervals(self.every))
+        object.__setattr__(self, "lease", at_least("lease", self.lease, least=0.1))
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", _seconds("timeout", self.timeout, least=0.001))
+            object.__setattr__(self, "timeout", at_least("timeout", self.timeout, least=0.001))
+        if not isinstance(self.backoff, Retry):
+            raise DefinitionError(f"backoff={self.backoff!r}: give a Retry(delay=5, factor=2)")
+        object.__setattr__(self, "overwrite", _names("overwrite", self.overwrite))
         if self.max_attempts is not None:
             _whole("max_attempts", self.max_attempts, 1)
         if self.max_crashes is not None:
@@ -65,6 +67,12 @@ class Policy:
             raise DefinitionError(
                 "max_attempts= and on_exhausted= belong together: say what a row becomes after its last attempt, "
                 'such as max_attempts=5, on_exhausted={"status": "failed"}'
+            )
+        if not (
+            self.on_exhausted is None or isinstance(self.on_exhausted, Mapping) or callable(self.on_exhausted)
+        ):
+            raise DefinitionError(
+                f"on_exhausted={self.on_exhausted!r}: give a dict, or a function of the item"
             )
         if self.prefetch is not None:
             _whole("prefetch", self.prefetch, 0)
@@ -111,14 +119,36 @@ class Policy:
         return self.overwrite if isinstance(self.overwrite, bool) else name in self.overwrite
 
 
-def _seconds(name: str, value: Any, least: float = 0.0) -> float:
+def at_least(name: str, value: Any, least: float = 0.0) -> float:
+    """Seconds, as people write them."""
     try:
         seconds = parse_seconds(value)
-    except (ValueError, TypeError, AttributeError) as error:
+    except (TypeError, AttributeError):
+        raise DefinitionError(f"{name}={value!r}: give a number of seconds") from None
+    except ValueError as error:
         raise DefinitionError(f"{name}={value!r}: {error}") from None
     if not math.isfinite(seconds) or seconds < least:
         raise DefinitionError(f"{name}={value!r}: give at least {least:g} seconds")
     return seconds
+
+
+def _intervals(every: Any) -> Every:
+    if callable(every):
+        return every  # type: ignore[no-any-return]  # what it gives is seen when it is called
+    if not isinstance(every, Mapping):
+        return at_least("every", every)
+    if not every:
+        raise DefinitionError('every={}: give seconds by state, such as {"active": 300, None: 15}')
+    return {state: at_least(f"every[{state!r}]", seconds) for state, seconds in every.items()}
+
+
+def _names(option: str, given: Any) -> bool | tuple[str, ...]:
+    if isinstance(given, bool):
+        return given
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, tuple | list | set | frozenset):
+        raise DefinitionError(f"{option}={given!r}: give names of columns, or True for all")
+    return tuple(names)
 
 
 def _whole(name: str, value: object, least: int) -> TypeGuard[int]:

@@ -78,6 +78,8 @@ def _wanted(
         return {}
     main, other = reconciler.target, lock.target()
     joined = select(*main.key, *other.key).where(lock.on, main.among(keys))
+    if other.only is not None:
+        joined = joined.where(other.only)
     size = len(main.key)
     needs: Wanted = defaultdict(list)
     for row in statements.rows(joined):
@@ -173,7 +175,8 @@ def _held(found: dict[Related, dict[Key, Any]], place: Place) -> Held:
     lock, key = place
     target = lock.target()
     row = found[lock][key]
-    return Held(lock, target, key, target.made(row))
+    made = target.made(row)
+    return Held(lock, target, key, made, target.kept(made))
 
 
 def _state(target: Target, row: Any) -> dict[str, Any]:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Table, bindparam, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Table, and_, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import NoInspectionAvailable
 from sqlalchemy.orm import Mapper, make_transient_to_detached
+from sqlalchemy.types import Enum, TypeDecorator
 
 from penstock.database.among import among
-from penstock.errors import DefinitionError
+from penstock.errors import ConfigurationError, DefinitionError
 from penstock.reconcile import columns
 
 Key = tuple[Any, ...]
 Entity = type[Any] | Table
+FIXED = frozenset({bool, bytes, date, datetime, Decimal, float, int, str, time, timedelta, UUID})
+"""What cannot be changed in place."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,6 +41,10 @@ class Target:
     key_names: tuple[str, ...]
     key_places: tuple[int, ...]
     """Where the key is among the columns."""
+    only: ColumnElement[bool] | None
+    """Of a model that shares its table with others: the rows that are its own."""
+    changeable: tuple[str, ...]
+    """Columns whose values a handler might change in place, such as JSON."""
 
     @property
     def name(self) -> str:
@@ -65,8 +76,25 @@ class Target:
     def listed(self, keys: Sequence[Key]) -> list[Any]:
         return [key[0] for key in keys] if len(self.key) == 1 else list(keys)
 
+    def is_row(self, key: Key) -> ColumnElement[bool]:
+        """It is the row with this key, and one of the model's own."""
+        return self.among([key]) if self.only is None else and_(self.among([key]), self.only)
+
+    def key_given(self, id: Any) -> Key:
+        """The key a user means: a value or, where it has several columns, a tuple or a dict of them."""
+        if isinstance(id, Mapping) and set(id) == set(self.key_names):
+            return tuple(id[name] for name in self.key_names)
+        key = tuple(id) if isinstance(id, tuple | list) else (id,)
+        if len(key) != len(self.key):
+            names = ", ".join(self.key_names)
+            wanted = f"its key is {names}" if len(self.key) == 1 else f"its key is ({names}), a tuple"
+            raise ConfigurationError(f"{id!r} is not the key of a row of {self.name}: {wanted}")
+        return key
+
     def column(self, name: str) -> Column[Any]:
         """The column a user means by this name."""
+        if not isinstance(name, str):
+            raise DefinitionError(f"{self.name}: columns are given by their names, not as {name!r}")
         found = self.columns.get(name)
         if found is None:
             close = difflib.get_close_matches(name, self.columns, 1)
@@ -94,6 +122,17 @@ class Target:
         """The same for a row that `made` has made, at no cost; perhaps with more in it."""
         return vars(row) if self.mapper is not None else row._mapping  # type: ignore[no-any-return]
 
+    def kept(self, row: Any) -> Mapping[str, Any]:
+        """Copies of what could be changed in place: a list or a dict in the row is the handler's from now on."""
+        if not self.changeable:
+            return {}
+        values = self.read(row)
+        return {name: deepcopy(values[name]) for name in self.changeable if values.get(name) is not None}
+
+    def as_read(self, row: Any, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What was in the row before a handler had it."""
+        return {**self.read(row), **kept} if kept else self.read(row)
+
     def owns(self, row: object) -> bool:
         """Whether this is a row of this model. Rows of Core tables do not say."""
         return self.mapper is not None and isinstance(row, self.mapper.class_)
@@ -107,7 +146,10 @@ class Target:
         if self.mapper is None:
             return row
         values = dict(zip(self.columns, row, strict=True))
-        instance = self._mapper_for(values).class_manager.new_instance()
+        mapper = self._mapper_for(values)
+        if mapper is not self.mapper or mapper.polymorphic_on is not None:
+            values = {name: value for name, value in values.items() if mapper.has_property(name)}
+        instance = mapper.class_manager.new_instance()
         # Straight into the instance, as loading does: nothing of it counts as changed.
         vars(instance).update(values)
         make_transient_to_detached(instance)
@@ -156,11 +198,42 @@ def recognize(entity: Any) -> Target:
         raise DefinitionError(
             f"{mapper.class_.__name__} is spread over several tables; reconcile the base model"
         )
-    named = {attribute.key: attribute.columns[0] for attribute in mapper.column_attrs}
-    own: dict[str, Column[Any]] = {
-        name: column for name, column in named.items() if isinstance(column, Column)
-    }
-    return _target(mapper.class_, table, mapper, own)
+    return _target(mapper.class_, table, mapper, _named(mapper))
+
+
+def _named(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    """The columns of the model, and those that its kinds have beside them in the same table."""
+    named = _own(mapper)
+    others: dict[str, Column[Any]] = {}
+    doubtful: set[str] = set()
+    for kind in mapper.self_and_descendants:
+        if kind.local_table is mapper.local_table:
+            for name, column in _own(kind).items():
+                if others.setdefault(name, column) is not column:
+                    doubtful.add(name)
+    return named | {name: others[name] for name in others if name not in named and name not in doubtful}
+
+
+def _own(mapper: Mapper[Any]) -> dict[str, Column[Any]]:
+    found = {attribute.key: attribute.columns[0] for attribute in mapper.column_attrs}
+    return {name: column for name, column in found.items() if isinstance(column, Column)}
+
+
+def _only(mapper: Mapper[Any] | None) -> ColumnElement[bool] | None:
+    if mapper is None or not mapper.single or mapper.polymorphic_on is None:
+        return None
+    kinds = [kind.polymorphic_identity for kind in mapper.self_and_descendants]
+    return mapper.polymorphic_on.in_([kind for kind in kinds if kind is not None])
+
+
+def _is_changeable(column: Column[Any]) -> bool:
+    kind = column.type
+    if isinstance(kind, TypeDecorator):
+        return not isinstance(kind, columns.Instant)
+    try:
+        return not isinstance(kind, Enum) and kind.python_type not in FIXED
+    except NotImplementedError:
+        return True
 
 
 def _target(
@@ -170,4 +243,5 @@ def _target(
     names = {column: name for name, column in named.items()}
     key_names = tuple(names[column] for column in key)
     places = tuple(list(named).index(name) for name in key_names)
-    return Target(entity, table, mapper, named, key, key_names, places)
+    changeable = tuple(name for name, column in named.items() if _is_changeable(column))
+    return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable)

@@ -36,7 +36,7 @@ def hint(host: HintHost, model: Any, ids: Sequence[Any]) -> None:
         log.warning("a hint leads nowhere: %s", error)
         return
     if ids:
-        keys = [id if isinstance(id, tuple) else (id,) for id in ids]
+        keys = [target.key_given(id) for id in ids]
         host.database.in_transaction(request, host.database, target, keys)
     host.wakeups.tell(stirred(target.name))
 

@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, RowMapping, select, update
+from sqlalchemy.exc import DBAPIError
 
 from penstock.async_connection import AsyncConnection
 from penstock.database.engine import Database
@@ -46,10 +47,11 @@ class RowLock:
     def __init__(self, host: LockHost, target: Target, id: Any, timeout: float) -> None:
         self.host = host
         self.target = target
-        self.key = tuple(id) if isinstance(id, tuple) else (id,)
+        self.key = target.key_given(id)
         self.timeout = timeout
         self.me = f"{WRITER}:{new_id()}"
-        self._is = target.among([self.key])
+        self._is = target.is_row(self.key)
+        self._deadline = 0.0
         self._announced = False
         self._nudged = threading.Event()
         self._given_up = False
@@ -60,7 +62,7 @@ class RowLock:
 
     def __enter__(self) -> Connection:
         self.host.prepare()
-        deadline = time.monotonic() + self.timeout
+        deadline = self._deadline = time.monotonic() + self.timeout
         deafen = self.host.wakeups.listen(self._hear)
         pause = POLL[0]
         try:
@@ -95,7 +97,9 @@ class RowLock:
             got = self._take(connection, tx)
         except BaseException as error:
             shared.__exit__(type(error), error, error.__traceback__)
-            raise
+            if not self._is_busy(error):
+                raise
+            return False
         if got:
             self._shared, self._connection = shared, connection
         else:
@@ -106,9 +110,9 @@ class RowLock:
         row = tx.row("SELECT {now}")
         assert row is not None
         now = from_micros(int(row[0]))
-        columns = [self.target[name] for name in OURS]
-        locked = select(*columns).where(self._is).with_for_update(key_share=True)
-        state = connection.execute(locked).mappings().first()
+        state = self._locked(connection, skip_locked=True)
+        if state is None:
+            state = self._locked_in_time(connection)
         if state is None:
             raise RowNotFound(self.target.name, self.key)
         held = state["lock_expires_at"] is not None and state["lock_expires_at"] > now
@@ -123,6 +127,31 @@ class RowLock:
             # Its holder is gone. Should it wake up, it must not overwrite us; its row still waits to be recovered.
             connection.execute(self._change(lock_token=new_token()))
         return True
+
+    def _locked(self, connection: Connection, skip_locked: bool = False) -> RowMapping | None:
+        columns = [self.target[name] for name in OURS]
+        locked = select(*columns).where(self._is).with_for_update(key_share=True, skip_locked=skip_locked)
+        return connection.execute(locked).mappings().first()
+
+    def _locked_in_time(self, connection: Connection) -> RowMapping | None:
+        """Another transaction has it, perhaps another writer's: in line for it, no longer than there is time."""
+        database = self.host.database
+        usual, left = database.settings.lock_timeout, self._deadline - time.monotonic()
+        briefly, again = [database.dialect.lock_patience(seconds) for seconds in (min(usual, left), usual)]
+        if briefly is None or again is None:
+            return self._locked(connection)
+        connection.exec_driver_sql(briefly)
+        try:
+            return self._locked(connection)
+        finally:
+            with suppress(
+                DBAPIError
+            ):  # after an error PostgreSQL takes nothing more, and forgets it by itself
+                connection.exec_driver_sql(again)
+
+    def _is_busy(self, error: BaseException) -> bool:
+        dialect = self.host.database.dialect
+        return isinstance(error, DBAPIError) and error.orig is not None and dialect.is_transient(error.orig)
 
     def _announce(self, connection: Connection, now: datetime) -> None:
         until = now + timedelta(seconds=self.timeout) + EXTRA

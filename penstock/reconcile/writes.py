@@ -96,7 +96,9 @@ class Writes:
         same: dict[Any, tuple[Target, list[Key], dict[str, Any]]] = {}
         for (target, key), values in self.updates.items():
             try:
-                found = same.setdefault((target, frozenset(values.items())), (target, [], values))
+                # With its type: True and 1.0 equal 1, and are something else in JSON.
+                what = frozenset([(name, type(value), value) for name, value in values.items()])
+                found = same.setdefault((target, what), (target, [], values))
             except TypeError:
                 found = same.setdefault((target, key), (target, [], values))
             found[1].append(key)

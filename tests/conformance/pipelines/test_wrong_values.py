@@ -37,9 +37,11 @@ def of_runs(app: Penstock, run: Run, task: Any, one: Any) -> Iterator[Case]:
     yield "signal", run.signal, TEXTS
     yield "signal path", lambda v: run.signal("go", 1, path=v), (3, "x", [-1], [True], [1.5], [[]])
     yield "token expires", lambda v: run.token("go", expires=v), SECONDS
+    yield "retry_step", run.retry_step, (*TEXTS, None)
     yield "context get", run.context.get, (*TEXTS, None)
     yield "context set", lambda v: run.context.set(v, 1), (*TEXTS, None)
     yield "context increment", run.context.increment, (*TEXTS, None)
+    yield "context by", lambda v: run.context.increment("n", v), (math.inf, math.nan, True, None, "x", [])
     yield "context compare", lambda v: run.context.compare_and_set(v, None, 1), (*TEXTS, None)
 
 

@@ -275,6 +275,39 @@ def test_limits_of_width_and_number_hold_for_what_is_defined() -> None:
         graph(divided, halt_running="stop")
 
 
+def test_a_pipeline_does_not_start_itself_in_every_run() -> None:
+    with Penstock("sqlite://") as app:
+
+        @app.pipeline(name="endless")
+        def endless(x: int) -> Any:
+            return endless(x)
+
+        with pytest.raises(
+            DefinitionError, match="step 'endless' starts the same pipeline again, in every run"
+        ):
+            _ = endless.definition
+
+        @app.pipeline(name="ending")
+        def ending(x: int) -> Any:
+            return switch(x, {0: None}, otherwise=ending)
+
+        assert ending.definition.name == "ending"
+
+
+@pytest.mark.parametrize("value", [5, None, "abc", b"abc", 1.5])
+def test_what_cannot_be_expanded_is_not_given_to_map(value: Any) -> None:
+    with pytest.raises(DefinitionError, match=rf"a\.map\(.*type {type(value).__name__} cannot be expanded"):
+        graph(lambda x: A.map(value).collect())
+
+
+def test_a_pipeline_returns() -> None:
+    def yielding(x: Any) -> Any:
+        yield A(x)
+
+    with pytest.raises(DefinitionError, match="is a generator"):
+        graph(yielding)
+
+
 def test_what_is_not_used_does_not_change_a_hash() -> None:
     a = task("a")
     plain = graph(lambda x: a(x))

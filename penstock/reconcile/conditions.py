@@ -1,0 +1,45 @@
+"""Conditions that users write, checked where they are declared: later a mistake would be an error of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sqlalchemy import ClauseElement, Column, ColumnElement, Table
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.sql import coercions, roles
+from sqlalchemy.sql.selectable import SelectBase
+
+from penstock.errors import DefinitionError
+
+
+def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
+    """What was given, if it can be asked of a row."""
+    try:
+        return coercions.expect(roles.WhereHavingRole, given)
+    except ArgumentError:
+        raise DefinitionError(
+            f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
+        ) from None
+
+
+def check_tables(said: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:
+    """Whether a condition reads columns of these tables only, but for what its subqueries look up elsewhere."""
+    known = {table.fullname for table in tables}
+    for column in _read_by(given):
+        if getattr(column.table, "fullname", None) not in known:
+            raise DefinitionError(
+                f"{said} reads {column}, which is not a column of {' or '.join(sorted(known))}. "
+                "What is in another table can be asked with exists() or in_(select(...))"
+            )
+
+
+def _read_by(given: ClauseElement) -> Iterator[Column[Any]]:
+    left: list[Any] = [given]
+    while left:
+        element = left.pop()
+        if isinstance(element, SelectBase):
+            continue
+        if isinstance(element, Column) and element.table is not None:
+            yield element
+        left += element.get_children()

@@ -1,0 +1,74 @@
+"""Two who write through `app.lock()` at once: one after the other, and nobody waits longer than it said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import update
+
+from penstock import Penstock
+from penstock.errors import LockTimeout
+from tests.conformance.reconcile.cloud import Cloud, Volume
+from tests.waiting import eventually
+
+SOON = 6.0
+"""Well before the `lock_timeout` of statements, and long after any timeout here."""
+
+
+@pytest.fixture(autouse=True)
+def rows_have_locks(database_kind: str) -> None:
+    if database_kind == "sqlite":
+        pytest.skip("SQLite has one writer at a time, for the whole file")
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def write(app: Penstock, ip: str, timeout: float) -> float:
+    began = time.monotonic()
+    with app.lock(Volume, 1, timeout=timeout) as connection:
+        connection.execute(update(Volume).where(Volume.id == 1).values(ip=ip))
+    return time.monotonic() - began
+
+
+def test_who_waits_for_another_writer_gives_up_in_time(app: Penstock, cloud: Cloud) -> None:
+    cloud.volumes(1)
+    with app.lock(Volume, 1):
+        for timeout in (0, 0.2, 1):
+            began = time.monotonic()
+            with pytest.raises(LockTimeout):
+                write(app, "late", timeout)
+            assert time.monotonic() - began < SOON
+    write(app, "10.0.0.2", 0)
+    assert cloud.get(Volume, 1).ip == "10.0.0.2"
+
+
+def test_who_waits_for_another_writer_comes_next(
+    app: Penstock, cloud: Cloud, threads: ThreadPoolExecutor
+) -> None:
+    cloud.volumes(1)
+    with app.lock(Volume, 1) as connection:
+        connection.execute(update(Volume).where(Volume.id == 1).values(ip="10.0.0.1"))
+        second = threads.submit(write, app, "10.0.0.2", 30)
+        eventually(second.running)
+    assert second.result(timeout=30) < SOON
+    assert cloud.get(Volume, 1).ip == "10.0.0.2"
+
+
+def test_the_block_has_the_usual_patience(app: Penstock, cloud: Cloud, database_kind: str) -> None:
+    """What was said for the wait is not said for the statements of the block, nor of who has the connection next."""
+    asks = {"postgres": "SHOW lock_timeout", "mariadb": "SELECT @@innodb_lock_wait_timeout"}
+    with app.database.engine.connect() as connection:
+        usual = connection.exec_driver_sql(asks[database_kind]).scalar_one()
+    cloud.volumes(1)
+    with app.lock(Volume, 1), pytest.raises(LockTimeout):
+        write(app, "late", 0.5)
+    for _ in range(3):
+        with app.lock(Volume, 1, timeout=0.5) as connection:
+            assert connection.exec_driver_sql(asks[database_kind]).scalar_one() == usual
