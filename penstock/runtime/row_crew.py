@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, released, returned
+from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
 from penstock.runtime.work import Interruption
@@ -207,7 +207,7 @@ class RowCrew:
         return returned(self.policy, item, value)
 
     def _raised(self, item: Item, error: BaseException) -> Ended:
-        return self._failed(item, Failure.of(error), Kind.ERRORED)
+        return self._failed(item, raised(item, error), Kind.ERRORED)
 
     def _timed_out(self, item: Item) -> Ended:
         seconds = self.policy.timeout_seconds or 0.0
