@@ -66,9 +66,9 @@ class _Natural:
     generation: int = 0
 
     def read(self, expr: Expr, path: Path, raw: object) -> object:
-        """None is the value of a step that has failed, and may: whatever its annotation says."""
+        """What is missing is None, whatever is annotated: a step has failed, and may."""
         match expr:
-            case Output(key) if raw is not None:
+            case Output(key) if raw is not None and not tags.is_missing(raw):
                 node = self.wiring.places[key].node
                 return self._output(node, path[: node.depth], raw)
             case Param(name):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.reconcile.item import Item
 from penstock.reconcile.policy import LONGEST_BACKOFF, Policy
-from penstock.reconcile.target import is_modified
+from penstock.reconcile.target import attributes_set, is_plain
 from penstock.values.failure import Failure
 from penstock.values.outcome import Snooze, decide_crash
 from penstock.values.status import JobStatus
@@ -28,6 +28,8 @@ OURS = frozenset(
     | {"lock_wanted_by", "lock_wanted_until"}
 )
 
+INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
+CANNOT_SET = "can't set attribute"
 CRASHED = "Crashed"
 """The type of the failure that is noted for a row whose holders died."""
 
@@ -71,11 +73,8 @@ class Ended:
 
 def returned(policy: Policy, item: Item, value: object) -> Ended:
     """The handler returned: an update map, nothing, or a snooze."""
-    if is_modified(item.row) or any(is_modified(held.row) for held in item.held):
-        raise DefinitionError(
-            "attributes of a row were set, and nobody would have written them: return what is to be written as a "
-            "dict, or use item.update(row, name=value)"
-        )
+    if names := _set_by_hand(item):
+        raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
     if isinstance(value, Snooze):
         values = checked_values(item, item.changes.main)
         return _ended(item, Kind.SNOOZED, values, item.attempts, float(value.seconds))
@@ -85,6 +84,21 @@ def returned(policy: Policy, item: Item, value: object) -> Ended:
         )
     values = checked_values(item, {**item.changes.main, **(value or {})})
     return _ended(item, Kind.APPLIED, values, 0, _interval(policy, item, values))
+
+
+def _set_by_hand(item: Item) -> list[str]:
+    """The attributes that were set on the rows of an item, each with its table."""
+    rows = [(item.target, item.row), *((held.target, held.row) for held in item.held)]
+    return [f"{target.name}.{name}" for target, row in rows for name in attributes_set(row)]
+
+
+def raised(item: Item, error: BaseException) -> Failure:
+    """What a handler raised. Who tried to set something of a Core table's row hears what to do instead."""
+    failure = Failure.of(error)
+    rows = [item.row, *(held.row for held in item.held)]
+    if isinstance(error, AttributeError) and CANNOT_SET in failure.message and any(map(is_plain, rows)):
+        return replace(failure, message=f"{failure.message}: rows are not written like this. {INSTEAD}")
+    return failure
 
 
 def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: float) -> Ended:
@@ -148,10 +162,18 @@ def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
 def _given_up(policy: Policy, item: Item, failure: Failure) -> Ended:
     given = policy.on_exhausted
     try:
-        values = checked_values(item, (given(item) if callable(given) else given) or {})
+        values = checked_values(item, (_asked(given, item) if callable(given) else given) or {})
         return _ended(item, Kind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
     except Exception as error:
         return _not_given_up(policy, item, Failure.of(error))
+
+
+def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
+    before = _set_by_hand(item)  # by the handler, perhaps, which has failed since
+    values = given(item)
+    if names := [name for name in _set_by_hand(item) if name not in before]:
+        raise DefinitionError(f"on_exhausted has set {', '.join(names)} on a row. {INSTEAD}")
+    return values
 
 
 def _not_given_up(policy: Policy, item: Item, failure: Failure) -> Ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -14,8 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Table, and_, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
-from sqlalchemy.exc import NoInspectionAvailable
-from sqlalchemy.orm import Mapper, make_transient_to_detached
+from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, make_transient_to_detached
 from sqlalchemy.types import Enum, TypeDecorator
 
 from penstock.database.among import among
@@ -127,7 +127,12 @@ class Target:
         if not self.changeable:
             return {}
         values = self.read(row)
-        return {name: deepcopy(values[name]) for name in self.changeable if values.get(name) is not None}
+        copies = {}
+        for name in self.changeable:
+            if values.get(name) is not None:
+                with suppress(Exception):  # of somebody's own type, which cannot be copied
+                    copies[name] = deepcopy(values[name])
+        return copies
 
     def as_read(self, row: Any, kept: Mapping[str, Any]) -> Mapping[str, Any]:
         """What was in the row before a handler had it."""
@@ -177,13 +182,24 @@ def table_of(entity: Any) -> Table:
     return recognize(entity).table
 
 
-def is_modified(row: object) -> bool:
-    """Whether somebody has set an attribute of this row, which nobody would ever write."""
-    try:
-        state = inspect(row)
-    except NoInspectionAvailable:
-        return False
-    return bool(getattr(state, "modified", False))
+def attributes_set(row: object) -> list[str]:
+    """What somebody has changed of a row by setting its attributes, which nobody would ever write.
+
+    Not what another object says about its own place beside it, such as a new one that refers to it, nor a value that
+    is what it was. The plain rows of Core tables cannot be set.
+    """
+    state = None if is_plain(row) else inspect(row, raiseerr=False)
+    if not isinstance(state, InstanceState) or not state.modified:
+        return []
+    mapper = state.mapper
+    own = {each.key for each in mapper.relationships if each.direction is RelationshipDirection.MANYTOONE}
+    own.update(mapper.column_attrs.keys())
+    return [key for key in state.committed_state if key in own and state.attrs[key].history.has_changes()]
+
+
+def is_plain(row: object) -> bool:
+    """A row of a Core table: nobody can set anything of it."""
+    return isinstance(row, Row)
 
 
 @lru_cache(maxsize=1000)

@@ -25,7 +25,7 @@ from penstock.runtime.lanes import Lanes
 from penstock.runtime.pump import Pump
 from penstock.runtime.service import Turn
 from penstock.runtime.waker import Waker
-from penstock.runtime.work import Work
+from penstock.runtime.work import Work, unfit
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost
 from penstock.testing.rows import Rounds
@@ -53,7 +53,9 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> 
     hand = Hand(app, queues)
     with hand, Rounds(app, queues is None) as rounds, asyncio.Runner() as runner:
         while True:
-            while (left := _left(limit, hand, rounds)) != 0 and (work := hand.take()) is not None:
+            while (left := _left(limit, hand, rounds)) != 0 and (claim := hand.take()) is not None:
+                if (work := hand.begin(claim)) is None:
+                    continue
                 if work.executor == "async":
                     event = runner.run(call_async(work, hand.around))
                 else:
@@ -82,7 +84,9 @@ async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None
 
 
 async def _drain_jobs_async(hand: Hand, rounds: Rounds, limit: int | None) -> None:
-    while _left(limit, hand, rounds) != 0 and (work := await asyncio.to_thread(hand.take)) is not None:
+    while _left(limit, hand, rounds) != 0 and (claim := await asyncio.to_thread(hand.take)) is not None:
+        if (work := hand.begin(claim)) is None:
+            continue
         if work.executor == "async":
             event = await asyncio.create_task(call_async(work, hand.around))
         else:
@@ -154,16 +158,25 @@ class Hand:
             self.pump.link.put_by()
             self.waker.close()
 
-    def take(self) -> Work | None:
+    def take(self) -> Claim | None:
         """Settle what is finished and claim the next job that is due; None when there is none."""
         while True:
             self.source.lanes.force_sweep()
             worked = self._turn()
             if self._taken:
-                claim = self._taken.pop()
-                return Work.of(claim, self.app.find_task(claim.task))
+                return self._taken.pop()
             if not worked and not self._look_after():
                 return None
+
+    def begin(self, claim: Claim) -> Work | None:
+        """The work that it is. None: none can be made of it, and that is what came of it, as with any worker."""
+        task = self.app.find_task(claim.task)
+        try:
+            return Work.of(claim, task)
+        except Exception as error:
+            self.attempts += 1
+            self.pump.finished(unfit(claim, task, error, random.random))
+            return None
 
     def finish(self, work: Work, event: Event | None) -> None:
         """What came of the job; it is settled with the next turn."""

@@ -13,13 +13,12 @@ from penstock.database.ears import DeafEar
 from penstock.database.statements import Statements
 from penstock.reconcile import renew
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, released, returned
+from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.reconcile.source import RowSource
 from penstock.runtime.pump import Pump
 from penstock.runtime.waker import Waker
 from penstock.telemetry.points import SimulatedCrash
-from penstock.values.failure import Failure
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -179,7 +178,7 @@ class RowHand:
             return self._failed(item, error, Kind.TIMED_OUT if limit.expired() else Kind.ERRORED)
 
     def _failed(self, item: Item, error: BaseException, kind: Kind = Kind.ERRORED) -> Ended:
-        return failed(self.reconciler.policy, item, Failure.of(error), kind, 0.0)
+        return failed(self.reconciler.policy, item, raised(item, error), kind, 0.0)
 
     def end(self, item: Item, value: object = None) -> Ended:
         """As if the handler had returned this."""

@@ -94,6 +94,8 @@ def _looks_once(app: Penstock, run: Run, at: int | None = None, strike: Strike =
             run.cancel()
         else:
             other.join()
-        while (work := hand.take()) is not None:
+        while (claim := hand.take()) is not None:
+            work = hand.begin(claim)
+            assert work is not None
             hand.finish(work, call_sync(work, hand.around))
     return reached
