@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 
 from penstock.errors import ArgumentError, SerializationError
 from penstock.values.jsontext import dumps, limited, loads
@@ -157,8 +158,8 @@ class Signature:
         for name, raw in named.items():
             shape = layout.shapes[name]
             values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged, holes)
-        by_position = layout.positional_names if rest else layout.positional_only_names
-        args = [values.pop(name) for name in by_position if name in values]
+        by_position = layout.positional_names if rest else layout.by_position
+        args = [values.pop(name) for name in takewhile(values.__contains__, by_position)]
         if rest:
             args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged, holes) for raw in rest]
         for name in extra:
