@@ -170,7 +170,7 @@ def test_a_reason_to_cancel_may_be_anything(app: Penstock, reason: Any, says: st
 def test_a_snooze_may_be_a_timedelta(app: Penstock) -> None:
     @app.task
     def look() -> Snooze:
-        return Snooze(timedelta(minutes=1))  # type: ignore[arg-type]
+        return Snooze(timedelta(minutes=1))
 
     job = look.enqueue()
     assert drain(app) == 1
