@@ -32,6 +32,8 @@ class Layout:
     names: tuple[str, ...]
     positional_names: tuple[str, ...]
     positional_only_names: tuple[str, ...]
+    by_position: tuple[str, ...]
+    """Names of the parameters that the function cannot be given by name, or whose decorator cannot."""
     keyword_names: frozenset[str]
     required: tuple[str, ...]
     whole: frozenset[str] | None
@@ -51,14 +53,16 @@ class Layout:
         variadic = {*kinds[Parameter.VAR_POSITIONAL], *kinds[Parameter.VAR_KEYWORD]}
         named = [parameter for parameter in parameters if parameter.name not in variadic]
         positional = kinds[Parameter.POSITIONAL_ONLY] + kinds[Parameter.POSITIONAL_OR_KEYWORD]
+        by_position = positional if _wants_positions(function, named) else kinds[Parameter.POSITIONAL_ONLY]
         return cls(
             task=task,
             names=tuple(parameter.name for parameter in named),
             positional_names=tuple(positional),
             positional_only_names=tuple(kinds[Parameter.POSITIONAL_ONLY]),
+            by_position=tuple(by_position),
             keyword_names=frozenset(kinds[Parameter.POSITIONAL_OR_KEYWORD] + kinds[Parameter.KEYWORD_ONLY]),
             required=tuple(parameter.name for parameter in named if parameter.default is Parameter.empty),
-            whole=None if kinds[Parameter.POSITIONAL_ONLY] else frozenset(p.name for p in named),
+            whole=None if by_position else frozenset(p.name for p in named),
             simple=len(positional) if len(positional) == len(parameters) else -1,
             rest_name=next(iter(kinds[Parameter.VAR_POSITIONAL]), ""),
             shapes={_key(parameter): _shape(parameter, hints, task) for parameter in parameters},
@@ -144,6 +148,25 @@ def _parameters(function: Callable[..., object], task: str) -> list[Parameter]:
         return list(inspect.signature(function).parameters.values())
     except ValueError as error:
         raise DefinitionError(f"{task}: {error}. Wrap it in a function of your own") from None
+
+
+def _wants_positions(function: Callable[..., object], named: Sequence[Parameter]) -> bool:
+    """A decorator may show the signature of what it wraps, and itself take `*args` only, or names of its own."""
+    if not inspect.isfunction(function) or not hasattr(function, "__wrapped__"):
+        return False
+    own = list(inspect.signature(function, follow_wrapped=False).parameters.values())
+    names = {parameter.name for parameter in named}
+    taken = {p.name for p in own if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)}
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in own)
+    takes_more = any(
+        p.kind is Parameter.POSITIONAL_ONLY or p.name not in names for p in own if _is_required(p)
+    )
+    return takes_more or not (takes_any or names <= taken)
+
+
+def _is_required(parameter: Parameter) -> bool:
+    variadic = parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return parameter.default is Parameter.empty and not variadic
 
 
 def _key(parameter: Parameter) -> str:

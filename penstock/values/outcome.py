@@ -18,32 +18,30 @@ from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Snooze:
     """Returned by a handler: run this job again after `seconds`. No budget is spent."""
 
     seconds: float
 
-    def __post_init__(self) -> None:
-        said: object = self.seconds
-        if isinstance(said, timedelta):
-            object.__setattr__(self, "seconds", said.total_seconds())
-        if isinstance(self.seconds, bool) or not isinstance(self.seconds, (int, float)):
-            raise ConfigurationError(f"Snooze({self.seconds!r}): give a number of seconds, or a timedelta")
-        if not 0 <= self.seconds < float("inf"):
-            raise ConfigurationError(f"Snooze({self.seconds!r}): give 0 or more seconds")
+    def __init__(self, seconds: float | timedelta) -> None:
+        given = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if isinstance(given, bool) or not isinstance(given, (int, float)):
+            raise ConfigurationError(f"Snooze({given!r}): give a number of seconds, or a timedelta")
+        if not 0 <= given < float("inf"):
+            raise ConfigurationError(f"Snooze({given!r}): give 0 or more seconds")
+        object.__setattr__(self, "seconds", given)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Cancel:
     """Returned by a handler: end this job as cancelled, without a result. It is not an error."""
 
-    reason: str = ""
+    reason: str
 
-    def __post_init__(self) -> None:
+    def __init__(self, reason: object = "") -> None:
         # An exception is as good a reason as its text; the text is what can be stored.
-        said: object = self.reason
-        object.__setattr__(self, "reason", "" if said is None else str(said))
+        object.__setattr__(self, "reason", "" if reason is None else str(reason))
 
 
 class StopRun(BaseException):

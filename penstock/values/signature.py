@@ -7,6 +7,7 @@ is kept under "*" and "**". Defaults are not stored: a job enqueued before a def
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from penstock.errors import ArgumentError, SerializationError
 from penstock.values.cached import cached_property
@@ -163,8 +164,8 @@ class Signature:
         for name, raw in named.items():
             shape = layout.shapes[name]
             values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged)
-        by_position = layout.positional_names if rest else layout.positional_only_names
-        args = [values.pop(name) for name in by_position if name in values]
+        by_position = layout.positional_names if rest else layout.by_position
+        args = [values.pop(name) for name in takewhile(values.__contains__, by_position)]
         if rest:
             args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged) for raw in rest]
         for name in extra:

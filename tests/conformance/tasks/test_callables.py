@@ -81,6 +81,41 @@ def test_other_callables(app: Penstock, made: Callable[..., Any], executor: str)
     assert task.executor == executor
 
 
+def by_position(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        return function(*args)
+
+    return call
+
+
+def under_its_own_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(first: str, *args: Any, **kwargs: Any) -> Any:
+        return function(first, *args, **kwargs)
+
+    return call
+
+
+def by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(**kwargs: Any) -> Any:
+        return function(**kwargs)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "decorator", [by_position, under_its_own_name, by_name, functools.lru_cache, staticmethod]
+)
+def test_a_decorator_is_called_as_it_can_be(app: Penstock, decorator: Callable[..., Any]) -> None:
+    """Whatever it takes itself, it shows the signature of what it wraps: by that, arguments went by name to all."""
+    task: Any = app.task(name="red", retries=0)(decorator(paint))
+    jobs = [task.enqueue("wall", ID), task.enqueue(thing="wall", shade=ID, twice=False)]
+    drain(app)
+    assert [job.result(timeout=0) for job in jobs] == [("wall", ID, False)] * 2
+
+
 def test_what_has_no_signature_is_refused(app: Penstock) -> None:
     task: Any = app.task(name="whole")(int)
     with pytest.raises(DefinitionError, match="Wrap it in a function"):
@@ -135,7 +170,7 @@ def test_a_reason_to_cancel_may_be_anything(app: Penstock, reason: Any, says: st
 def test_a_snooze_may_be_a_timedelta(app: Penstock) -> None:
     @app.task
     def look() -> Snooze:
-        return Snooze(timedelta(minutes=1))  # type: ignore[arg-type]
+        return Snooze(timedelta(minutes=1))
 
     job = look.enqueue()
     assert drain(app) == 1
