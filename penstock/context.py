@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 from penstock.effects import TransactionScope
-from penstock.errors import PenstockError
+from penstock.errors import DefinitionError, PenstockError
 from penstock.queue import markers
 from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
@@ -38,6 +38,14 @@ class Builder(Protocol):
 
 building: ContextVar[Builder | None] = ContextVar("penstock_building", default=None)
 running = cast("ContextVar[CurrentJob | None]", at_work)
+
+
+def refuse_to_act(name: str, verb: str) -> None:
+    """What describes a pipeline is called whenever somebody asks for the definition: it must not do anything."""
+    if building.get() is not None:
+        raise DefinitionError(
+            f"{name}.{verb}(...) inside a pipeline, which only describes its steps: call {name}(...) for a step"
+        )
 
 
 class CurrentJob:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
-from penstock.context import building
+from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
@@ -215,6 +215,7 @@ class Task(Generic[P, R]):
         return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)
 
     def _job(self, id: str, payload: str) -> NewJob:
+        refuse_to_act(self.name, "enqueue")
         settings = self.settings
         return NewJob(
             id,

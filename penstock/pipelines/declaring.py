@@ -13,7 +13,7 @@ from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipel
 from penstock.pipelines.resuming import Use
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
-from penstock.task import Task
+from penstock.task import Task, same
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import encode
@@ -143,6 +143,5 @@ def check_name(name: object) -> None:
 def _may_replace(new: Pipeline, known: Pipeline) -> bool:
     """A flow grows verb by verb; a function may be defined anew, as by a reload of its module."""
     if isinstance(new, GraphPipeline) and isinstance(known, GraphPipeline):
-        old, other = known.function, new.function
-        return (old.__module__, old.__qualname__) == (other.__module__, other.__qualname__)
+        return same(known.function, new.function)
     return isinstance(new, FlowPipeline) and isinstance(known, FlowPipeline)

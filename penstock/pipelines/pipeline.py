@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, cast
 
+from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.options import read_options
 from penstock.pipelines.blueprint import Blueprint
@@ -140,6 +141,7 @@ class Pipeline(Blueprint):
         return self._stored(self.codec.restated(args, kwargs))
 
     def _new_run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[NewRun, object | None]:
+        refuse_to_act(self.name, "trigger")
         for name in self.overrides:
             if name not in TRIGGER_OPTIONS:
                 raise ConfigurationError(

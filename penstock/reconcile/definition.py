@@ -174,7 +174,7 @@ def declaration(
     def declare(function: Handler) -> Reconciler:
         made = Reconciler(function, model, **options)
         other = known.get(made.name)
-        if other is not None and other.function.__qualname__ != function.__qualname__:
+        if other is not None and _name(other.function) != _name(function):
             raise DefinitionError(
                 f"there are two reconcilers named {made.name!r}; give one of them another name="
             )
@@ -182,6 +182,10 @@ def declaration(
         return made
 
     return declare
+
+
+def _name(function: Handler) -> object:
+    return getattr(function, "__qualname__", function)
 
 
 def _check_function(function: object) -> None:

@@ -92,7 +92,12 @@ class RowLock:
     def _try(self) -> bool:
         """Begin the transaction; end it again, with an announcement, if somebody holds the row."""
         shared = self.host.database.sqlalchemy()
-        connection, tx = shared.__enter__()
+        try:
+            connection, tx = shared.__enter__()
+        except Exception as error:
+            if not self._is_busy(error):
+                raise
+            return False
         try:
             got = self._take(connection, tx)
         except BaseException as error:
@@ -150,8 +155,8 @@ class RowLock:
                 connection.exec_driver_sql(again)
 
     def _is_busy(self, error: BaseException) -> bool:
-        dialect = self.host.database.dialect
-        return isinstance(error, DBAPIError) and error.orig is not None and dialect.is_transient(error.orig)
+        """Somebody else has the row or, where there is one writer, the file."""
+        return self.host.database.dialect.is_transient(getattr(error, "orig", None) or error)
 
     def _announce(self, connection: Connection, now: datetime) -> None:
         until = now + timedelta(seconds=self.timeout) + EXTRA

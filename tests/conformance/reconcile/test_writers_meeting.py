@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,7 +19,7 @@ SOON = 6.0
 """Well before the `lock_timeout` of statements, and long after any timeout here."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def rows_have_locks(database_kind: str) -> None:
     if database_kind == "sqlite":
         pytest.skip("SQLite has one writer at a time, for the whole file")
@@ -37,6 +38,27 @@ def write(app: Penstock, ip: str, timeout: float) -> float:
     return time.monotonic() - began
 
 
+def test_who_waited_in_vain_is_told_so(
+    make_app: Callable[..., Penstock], threads: ThreadPoolExecutor
+) -> None:
+    app = make_app(lock_timeout=1)
+    Cloud(app).volumes(1)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with app.lock(Volume, 1):
+            inside.set()
+            leave.wait(30)
+
+    holder = threads.submit(hold)
+    assert inside.wait(30)
+    with pytest.raises(LockTimeout):
+        write(app, "late", 0.2)
+    leave.set()
+    holder.result(timeout=30)
+
+
+@pytest.mark.usefixtures("rows_have_locks")
 def test_who_waits_for_another_writer_gives_up_in_time(app: Penstock, cloud: Cloud) -> None:
     cloud.volumes(1)
     with app.lock(Volume, 1):
@@ -49,6 +71,7 @@ def test_who_waits_for_another_writer_gives_up_in_time(app: Penstock, cloud: Clo
     assert cloud.get(Volume, 1).ip == "10.0.0.2"
 
 
+@pytest.mark.usefixtures("rows_have_locks")
 def test_who_waits_for_another_writer_comes_next(
     app: Penstock, cloud: Cloud, threads: ThreadPoolExecutor
 ) -> None:
@@ -61,6 +84,7 @@ def test_who_waits_for_another_writer_comes_next(
     assert cloud.get(Volume, 1).ip == "10.0.0.2"
 
 
+@pytest.mark.usefixtures("rows_have_locks")
 def test_the_block_has_the_usual_patience(app: Penstock, cloud: Cloud, database_kind: str) -> None:
     """What was said for the wait is not said for the statements of the block, nor of who has the connection next."""
     asks = {"postgres": "SHOW lock_timeout", "mariadb": "SELECT @@innodb_lock_wait_timeout"}
