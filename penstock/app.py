@@ -276,12 +276,12 @@ class Penstock(Pipelines, Operating):
                 self._relay.start()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections. What is under way ends first; who waits hears of it; the next call opens it again."""
         relay, self._relay = self._relay, None
         if relay is not None:
-            relay.stop()
-            relay.join(5)
+            relay.end()
         self.doors.close()
+        self.wakeups.relay(ENDED)
         self.database.close()
 
     async def close_async(self) -> None:

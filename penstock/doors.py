@@ -11,6 +11,7 @@ from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 from penstock.database.forks import forget_after_fork
+from penstock.errors import AppClosed
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,19 +21,35 @@ class Doors:
     """A few threads in which async callers' database work is done; the event loop never waits for it."""
 
     def __init__(self, threads: int) -> None:
-        self._threads = threads
+        self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
+        self.closings = 0
+        """How often they were closed: whoever waits for longer than a call can tell."""
         forget_after_fork(self)
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         call = functools.partial(copy_context().run, work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._opened(), call)
+        return await asyncio.wrap_future(self._submitted(call))
+
+    def _submitted(self, call: Callable[[], R]) -> Future[R]:
+        """What will come of it. Also if the doors are closed before it has begun: nobody is cancelled by that."""
+        promise: Future[R] = Future()
+        while True:
+            pool = self._opened()
+            try:
+                begun = pool.submit(_fulfil, promise, call)
+            except RuntimeError:
+                if pool is self._pool:  # not closed meanwhile: the interpreter ends
+                    raise
+            else:
+                begun.add_done_callback(functools.partial(_give_up, promise))
+                return promise
 
     def _opened(self) -> ThreadPoolExecutor:
         """Two loops that come first at the same time may make one each: the one too many ends by itself."""
         pool = self._pool
         if pool is None:
-            pool = self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="penstock-door")
+            pool = self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="penstock-door")
         return pool
 
     def forget(self) -> None:
@@ -47,9 +64,26 @@ class Doors:
         return await ended(working)
 
     def close(self) -> None:
+        """What has begun goes on to its end; what has not is told that it never will."""
+        self.closings += 1
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _fulfil(promise: Future[R], call: Callable[[], R]) -> None:
+    if not promise.set_running_or_notify_cancel():
+        return  # whoever wanted it has been cancelled
+    try:
+        promise.set_result(call())
+    except BaseException as error:
+        promise.set_exception(error)
+        del promise  # which holds the error, which holds this frame
+
+
+def _give_up(promise: Future[R], begun: Future[None]) -> None:
+    if begun.cancelled() and promise.set_running_or_notify_cancel():
+        promise.set_exception(AppClosed("before a call had begun"))
 
 
 async def ended(future: Future[R]) -> R:

@@ -14,6 +14,7 @@ PenstockError
 ├── StaleClaimError               this process no longer holds the claim it tried to write under
 │   ├── CommitFailed              ... noticed when a result was settled: the result is dropped
 │   └── LeaseLost                 ... noticed while the handler was still running
+├── AppClosed                     app.close() came before the call had begun, or while it waited
 ├── LockTimeout (TimeoutError)    a row stayed locked for longer than the caller would wait
 ├── RowNotFound (LookupError)     there is no row with that key to lock
 ├── OverwriteError                a write-once key was written a second time
@@ -149,6 +150,17 @@ class ResultTimeout(PenstockError, TimeoutError):
         super().__init__(
             f"{what} had no result after {seconds:g} s{now}. The work goes on: ask again later, "
             "and check that a worker is running (penstock status)."
+        )
+
+
+class AppClosed(PenstockError):
+    """The app was closed before a call had begun, or while it waited for a result; it has written nothing."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"the app was closed {what}. This call has written nothing: make it again, which opens the app again, or "
+            "call close() when nobody uses the app any more."
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.errors import JobFailed, PenstockError, ResultTimeout
+from penstock.errors import AppClosed, JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, read
 from penstock.queue.read import Standing
 from penstock.queue.wakeups import ENDED
@@ -194,6 +194,7 @@ class Patience:
         self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
         self.heard = threading.Event()
         self.waker: Callable[[], object] | None = None
+        self.since = host.doors.closings
         self.stop: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Patience:
@@ -213,12 +214,13 @@ class Patience:
         self.stop()
 
     def wait(self) -> bool:
-        """Wait a little. False: the time is up."""
+        """Wait a little. False: the time is up. Raises `AppClosed` if the app is closed meanwhile."""
         pause = self._pause()
         if pause is None:
             return False
         self.heard.wait(pause)
         self.heard.clear()
+        self._check_open()
         return True
 
     async def wait_async(self) -> bool:
@@ -233,7 +235,13 @@ class Patience:
             await asyncio.wait_for(event.wait(), pause)
         self.waker = None
         self.heard.clear()
+        self._check_open()
         return True
+
+    def _check_open(self) -> None:
+        """To ask again would open what somebody has closed."""
+        if self.host.doors.closings != self.since:
+            raise AppClosed("while somebody waited for a result")
 
     def _pause(self) -> float | None:
         pause = self.delay

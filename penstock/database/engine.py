@@ -66,6 +66,8 @@ class Database:
         self._spares = Spares(0 if self.dialect.in_memory else settings.pool_size // 2)
         self.put_by = Spares(1)
         """A dedicated connection that nobody uses just now."""
+        self.era = 0
+        """How often this was closed."""
         self._lock = threading.Lock()
         forget_after_fork(self)
 
@@ -229,8 +231,11 @@ class Database:
             raise
         return opened
 
-    def give_back(self, fairy: Any) -> None:
-        """It is in order, and nothing is open on it."""
+    def give_back(self, fairy: Any, era: int) -> None:
+        """It is in order, and nothing is open on it. What was closed meanwhile does not come to life again."""
+        if era != self.era:
+            trouble.quietly(fairy.invalidate)
+            return
         outdated = not self._bare and isinstance(fairy, Opened)
         if outdated or not self._spares.keep(fairy):
             fairy.close()
@@ -243,6 +248,7 @@ class Database:
             self._engine.dispose()
 
     def close(self) -> None:
+        self.era += 1
         self._spares.close()
         self.put_by.close()
         with self._lock:

@@ -80,10 +80,12 @@ class Link:
         self.kept: Any = None
         self._driver: Any = None
         self._unfit = False
+        self._era = 0
 
     def take(self) -> Any:
         """The driver's connection, until it is let go."""
         if self.kept is None:
+            self._era = self.database.era
             usual = self.dedicated and self.patience is None
             fairy = self.database.put_by.take() if usual else None
             self._unfit = fairy is not None
@@ -105,7 +107,7 @@ class Link:
         """Everything is in order."""
         if self.brief:
             fairy, self.kept = self.kept, None
-            self.database.give_back(fairy)
+            self.database.give_back(fairy, self._era)
 
     def let_go_after(self, error: BaseException) -> None:
         dialect, fairy = self.database.dialect, self.kept
@@ -127,7 +129,7 @@ class Link:
 
     def put_by(self) -> None:
         """Everything is in order, and somebody like us will soon want the like: a new one costs the server the most."""
-        usual = self._unfit and self.patience is None
+        usual = self._unfit and self.patience is None and self._era == self.database.era
         if self.kept is not None and usual and self.database.put_by.keep(self.kept):
             self.kept = None
         self.close()

@@ -21,7 +21,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.inputs import arguments
 from penstock.pipelines.paths import Path, path_of
 from penstock.pipelines.runs import RunView
-from penstock.pipelines.stored import Values, fetch, has_holes
+from penstock.pipelines.stored import Values, fetch
 from penstock.pipelines.trigger import open_runs
 from penstock.queue.jobs import Claim, Ended
 from penstock.values.jsontext import loads
@@ -139,13 +139,11 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
     fetch(desk, tx, values, wanted)
     ready = []
     at = iter(places)
-    needed = iter(wanted)
     for claim in claims:
         if claim.run_id is None:
             ready.append(claim)
             continue
         run, node, path = next(at)
-        _, needs = next(needed)
         try:
             call = _call(desk, run, node, path, values, claim, lazy[run.definition, node])
         except Exception as error:
@@ -153,8 +151,7 @@ def gather(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Seque
             ready.append(claim._replace(fault=_fault(desk, run.id, error), call=((), {})))
             continue
         spreads = run.wiring.places[node].spreads
-        holes = bool(lazy[run.definition, node]) or has_holes(values, run.id, needs, call)
-        ready.append(claim._replace(call=call, spreads=spreads, definition=run.definition, holes=holes))
+        ready.append(claim._replace(call=call, spreads=spreads, definition=run.definition))
     return ready
 
 

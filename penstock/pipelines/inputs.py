@@ -16,6 +16,7 @@ from penstock.pipelines.paths import TOP, Path
 from penstock.pipelines.tokens import winners
 from penstock.pipelines.wiring import Wiring
 from penstock.values.layout import KEYWORDS, REST
+from penstock.values.tags import MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Needs:
 
 
 class Stored(Protocol):
-    """What was fetched. None is the value of what is not there: skipped, or failed and ignored."""
+    """What was fetched. The value of what is not there, skipped or failed and ignored, is `MISSING`."""
 
     def param(self, name: str) -> object: ...
 
@@ -113,15 +114,15 @@ def _node_value(wiring: Wiring, node: Node, path: Path, stored: Stored) -> objec
         case Kind.COLLECT:
             width = stored.width(node.key, path)
             if width is None:
-                return None
+                return MISSING
             return [value_of(wiring, node.args[0], (*path, index), stored) for index in range(width)]
         case Kind.FIRST | Kind.MERGE:
             winner = stored.winner(node.key, path)
             if winner is not None and node.quorum > 1:
                 chosen = [node.reads[number] for number in winners(winner, node.quorum)]
                 enough = len(chosen) == node.quorum
-                return [value_of(wiring, Output(key), path, stored) for key in chosen] if enough else None
-            return None if winner is None else value_of(wiring, Output(winner), path, stored)
+                return [value_of(wiring, Output(key), path, stored) for key in chosen] if enough else MISSING
+            return MISSING if winner is None else value_of(wiring, Output(winner), path, stored)
         case Kind.PASS:
             return value_of(wiring, node.args[0], path, stored)
         case Kind.BARRIER:

@@ -114,7 +114,9 @@ class Pipeline(Blueprint):
 
     def encode(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         """The arguments of a run as stored: every parameter by name, defaults included."""
-        given = cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs)))
+        return self._stored(cast("dict[str, object]", loads(self.codec.encode_arguments(args, kwargs))))
+
+    def _stored(self, given: Mapping[str, object]) -> str:
         raw = {**given, **{name: value for name, value in self.defaults().items() if name not in given}}
         return limited(dumps(raw), self.host.settings.payload_limit, f"the argument list of {self.name}")
 
@@ -135,7 +137,7 @@ class Pipeline(Blueprint):
 
     def encode_raw(self, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
         """The same from raw values, such as outputs of other steps."""
-        return self.encode(*self.codec.decode_call(args, kwargs))
+        return self._stored(self.codec.restated(args, kwargs))
 
     def _new_run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[NewRun, object | None]:
         for name in self.overrides:

@@ -41,9 +41,9 @@ def natural_result(desk: Desk, run: RunView, raw: object) -> Any:
 
 
 def _natural(desk: Desk, wiring: Wiring, expr: Expr, raw: object) -> object:
-    """None is the value of a step that has failed, and may: whatever its annotation says."""
+    """What is missing is None, whatever is annotated: a step has failed, and may."""
     match expr:
-        case Output(key) if raw is not None:
+        case Output(key) if raw is not None and not tags.is_missing(raw):
             node = wiring.places[key].node
             if node.kind is Kind.TASK:
                 return _decoded(desk, node.target, raw)

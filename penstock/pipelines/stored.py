@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
@@ -12,6 +12,7 @@ from penstock.pipelines.inputs import Cell, Needs
 from penstock.pipelines.paths import Path, path_of, path_text
 from penstock.pipelines.runs import RunView
 from penstock.values.jsontext import loads
+from penstock.values.tags import MISSING
 
 OUTPUTS = """
 SELECT j.run_id, j.node, j.path, e.output FROM {jobs} j
@@ -42,7 +43,7 @@ Where = tuple[str, str, Path]
 
 @dataclass(slots=True)
 class Values:
-    """What is known of outputs and joins. None is the output of what did not succeed."""
+    """What is known of outputs and joins. None is the output of what did not succeed; its value is missing."""
 
     outputs: dict[Where, str | None] = field(default_factory=dict)
     marks: dict[Where, tuple[str | None, int | None]] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class Values:
     def output(self, where: Where) -> object:
         text = self.outputs.get(where)
         if text is None:
-            return None
+            return MISSING
         if where not in self._parsed:
             self._parsed[where] = loads(text)
         return self._parsed[where]
@@ -159,20 +160,3 @@ def _blocks(places: Sequence[Where]) -> list[tuple[list[str], list[str], list[Pa
         for paths, runs in kinds.items():
             blocks[tuple(runs), paths].append(node)
     return [(list(runs), nodes, list(paths)) for (runs, paths), nodes in blocks.items()]
-
-
-def has_holes(
-    values: Values, run: str, needs: Needs, call: tuple[Sequence[object], Mapping[str, object]]
-) -> bool:
-    """Whether something in a call is None because a step before it has failed, and that is ignored."""
-    args, kwargs = call
-    return any(
-        _lacks_elements([*args, *kwargs.values()])
-        if cell.below
-        else values.outputs.get((run, cell.node, cell.path)) is None
-        for cell in needs.outputs
-    )
-
-
-def _lacks_elements(raw: Sequence[object]) -> bool:
-    return any(item is None or (isinstance(item, list) and _lacks_elements(item)) for item in raw)

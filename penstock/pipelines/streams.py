@@ -20,6 +20,7 @@ from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import OUTPUTS_BELOW
 from penstock.values.jsontext import loads
 from penstock.values.streams import RawStream
+from penstock.values.tags import MISSING
 
 CHUNK = 1000
 
@@ -32,7 +33,7 @@ class Streamed(NamedTuple):
 
 
 class StepStream(RawStream):
-    """The outputs of one step for all elements; None for those that have none."""
+    """The outputs of one step for all elements; missing where there is none."""
 
     def __init__(self, database: Database, run: str, step: str, path: Path, width: int) -> None:
         self.database = database
@@ -47,7 +48,7 @@ class StepStream(RawStream):
             found = self.database.read(self._chunk, start, stop)
             for index in range(start, stop):
                 text = found.get(index)
-                yield None if text is None else loads(text)
+                yield MISSING if text is None else loads(text)
 
     def _chunk(self, tx: Transaction, start: int, stop: int) -> dict[int, str]:
         first, last = path_text((*self.path, start)), path_text((*self.path, stop))

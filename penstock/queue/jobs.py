@@ -116,8 +116,6 @@ class Claim(NamedTuple):
     """The keys of limits against which it counts."""
     fault: Exception | None = None
     """Why it cannot be run, although it is held: that is the error of this attempt."""
-    holes: bool = False
-    """Values in its call are missing, because steps before it have failed and that is ignored."""
 
 
 class Attempt(NamedTuple):

@@ -25,6 +25,10 @@ class Listener(Service):
         super().join(timeout)
         self.waker.close()
 
+    def end(self) -> None:
+        self.stop()
+        self.join(5)
+
 
 class Relay(Listener):
     """Tells those who wait for results that something has ended."""

@@ -97,7 +97,7 @@ class Work:
         if self.claim.fault is not None:
             raise self.claim.fault
         if self.claim.call is not None:
-            return self.task.codec.decode_call(*self.claim.call, holes=self.claim.holes)  # type: ignore[no-any-return]
+            return self.task.codec.decode_call(*self.claim.call)  # type: ignore[no-any-return]
         return self.task.codec.decode_arguments(self.claim.payload)  # type: ignore[no-any-return]
 
     def end_once(self) -> bool:

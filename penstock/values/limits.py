@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigurationError, DefinitionError
+from penstock.values import tags
 from penstock.values.jsontext import loads
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
@@ -144,15 +145,11 @@ class TaskLimits:
         if isinstance(key, str):
             raw = self.codec.raw_arguments(payload, call)
             if key in raw:
-                return _text(raw[key])
+                return _text(None if tags.is_missing(raw[key]) else raw[key])
             default = self.signature.parameters[key].default
             return _text(loads(self.codec.encode_value_for(key, default)))
         assert key is not None
-        read = (
-            self.codec.decode_arguments(payload)
-            if call is None
-            else self.codec.decode_call(*call, holes=True)
-        )
+        read = self.codec.decode_arguments(payload) if call is None else self.codec.decode_call(*call)
         bound = self.signature.bind(*read[0], **read[1])
         bound.apply_defaults()
         return _text(key(bound.arguments))

@@ -87,7 +87,7 @@ class Shape:
     def read(self, raw: object, tagged: bool = True) -> object:
         """The value behind a raw form; raises `Mismatch`. `tagged=False`: there are no tags to look for."""
         if isinstance(raw, RawStream):
-            reading = Reading(raw, Shape(self._element).read)
+            reading = Reading(raw, Shape(self._element).read_argument)
             return reading if self._origin is Iterable else iter(reading)
         try:
             value = tags.read(raw) if tagged else raw
@@ -100,19 +100,17 @@ class Shape:
         except Exception as error:
             raise Mismatch(self._explain(error, value)) from None
 
-    def read_argument(self, raw: object, tagged: bool = True, holes: bool = False) -> object:
+    def read_argument(self, raw: object, tagged: bool = True) -> object:
         """Likewise, for a handler: where it asks for an iterator, it gets one.
 
-        `holes`: None, also as an element, stands for a value that is missing, and is passed on.
+        A value that is missing, also as an element, is None, and passed on although that does not fit.
         """
-        if holes and isinstance(raw, RawStream):
-            return Shape(with_holes(self._annotation)).read(raw)
         try:
             value = self.read(raw, tagged)
         except Mismatch:
-            if not holes:
+            if not tags.has_missing(raw):
                 raise
-            value = None if raw is None else Shape(with_holes(self._annotation)).read(raw, tagged)
+            value = None if tags.is_missing(raw) else Shape(with_holes(self._annotation)).read(raw)
         return iter(value) if self._origin is Iterator and isinstance(value, list) else value
 
     def _write_checked(self, adapter: TypeAdapter[object], value: object) -> object:

@@ -13,7 +13,7 @@ from penstock.errors import ArgumentError, SerializationError
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.layout import KEYWORDS, REST, Layout
 from penstock.values.shape import Mismatch, Shape
-from penstock.values.tags import TAG_START
+from penstock.values.tags import TAG_START, has_missing
 
 Arguments = tuple[list[object], dict[str, object]]
 
@@ -70,15 +70,22 @@ class Signature:
         layout.check_stored(raw.keys())
         return self._read_call(raw, rest, extra, tagged=TAG_START in text)
 
-    def decode_call(
-        self, args: Sequence[object], kwargs: Mapping[str, object], *, holes: bool = False
-    ) -> Arguments:
-        """Arguments for a call from raw values (`loads` of stored outputs), each by its parameter.
-
-        `holes`: None may stand where a value is missing, whatever the annotation says.
-        """
+    def decode_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Arguments:
+        """Arguments for a call from raw values (`loads` of stored outputs), each by its parameter."""
         named, rest, extra = self._layout.bind(args, kwargs)
-        return self._read_call(named, rest, extra, tagged=True, holes=holes)
+        return self._read_call(named, rest, extra, tagged=True)
+
+    def restated(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """Raw values for a call as `encode_arguments` stores them: by parameter, each as its annotation writes it."""
+        layout = self._layout
+        named, rest, extra = layout.bind(args, kwargs)
+        raw = {name: self._restate(name, layout.shapes[name], value) for name, value in named.items()}
+        if rest:
+            raw[REST] = [self._restate(layout.rest_name, layout.shapes[REST], value) for value in rest]
+        if extra:
+            shape = layout.shapes[KEYWORDS]
+            raw[KEYWORDS] = {name: self._restate(name, shape, value) for name, value in extra.items()}
+        return raw
 
     def raw_arguments(
         self, text: str, call: tuple[Sequence[object], Mapping[str, object]] | None = None
@@ -150,19 +157,18 @@ class Signature:
         extra: Mapping[str, object],
         *,
         tagged: bool,
-        holes: bool = False,
     ) -> Arguments:
         layout = self._layout
         values: dict[str, object] = {}
         for name, raw in named.items():
             shape = layout.shapes[name]
-            values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged, holes)
+            values[name] = raw if type(raw) in shape.as_is else self._read(name, shape, raw, tagged)
         by_position = layout.positional_names if rest else layout.positional_only_names
         args = [values.pop(name) for name in by_position if name in values]
         if rest:
-            args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged, holes) for raw in rest]
+            args += [self._read(layout.rest_name, layout.shapes[REST], raw, tagged) for raw in rest]
         for name in extra:
-            values[name] = self._read(name, layout.shapes[KEYWORDS], extra[name], tagged, holes)
+            values[name] = self._read(name, layout.shapes[KEYWORDS], extra[name], tagged)
         return args, values
 
     def _write(self, name: str, shape: Shape, value: object) -> object:
@@ -171,9 +177,14 @@ class Signature:
         except Mismatch as error:
             raise ArgumentError(self.name, self._advise(name, str(error)), name) from None
 
-    def _read(self, name: str, shape: Shape, raw: object, tagged: bool, holes: bool = False) -> object:
+    def _restate(self, name: str, shape: Shape, raw: object) -> object:
+        value = self._read(name, shape, raw, tagged=True)
+        # What is missing stays missing; its annotation would not have it written.
+        return raw if has_missing(raw) else self._write(name, shape, value)
+
+    def _read(self, name: str, shape: Shape, raw: object, tagged: bool) -> object:
         try:
-            return shape.read_argument(raw, tagged, holes)
+            return shape.read_argument(raw, tagged)
         except Mismatch as error:
             raise ArgumentError(self.name, str(error), name) from None
 

@@ -3,6 +3,9 @@
 JSON has no times, UUIDs, decimals or bytes, so these are written as objects with one key, `{"$uuid": "..."}`,
 and come back as what they were, whoever reads them. A user's dict that looks like that gets one more `$` and
 loses it again. Tuples come back as lists. `write` is given `other`, which knows what to do with other types.
+
+What a step that failed would have returned, where that is ignored, is `{"$missing": null}`: it comes back as None
+wherever it gets to, whatever is annotated there.
 """
 
 from __future__ import annotations
@@ -27,6 +30,9 @@ TAG_START = '{"$'
 
 NATIVE = frozenset({str, int, bool, type(None)})
 _PAIRS = "$pairs"
+_MISSING = "$missing"
+MISSING: dict[str, object] = {_MISSING: None}
+"""The raw form of a value that is not there; never changed."""
 _MICROSECOND = timedelta(microseconds=1)
 
 Other = Callable[[object, int], object]
@@ -131,11 +137,24 @@ def raw_elements(raw: object) -> list[object] | str:
         ((key, inner),) = raw.items()
         if key == _PAIRS:
             return list(inner)
+        if key == _MISSING:
+            return type(None).__name__
         if key.startswith(MARK * 2):
             return [[key.removeprefix(MARK), inner]]
         if key.startswith(MARK):
             return str(key.removeprefix(MARK))
     return [[key, item] for key, item in raw.items()]
+
+
+def is_missing(raw: object) -> bool:
+    return type(raw) is dict and raw.keys() == MISSING.keys()
+
+
+def has_missing(raw: object) -> bool:
+    """Whether it is a value that is not there, or one of those inside it is."""
+    if type(raw) is dict:
+        return is_missing(raw) or any(map(has_missing, raw.values()))
+    return type(raw) is list and any(map(has_missing, raw))
 
 
 def _write_list(values: list[object] | tuple[object, ...], other: Other, depth: int) -> object:
@@ -171,6 +190,8 @@ def _write_dict(value: dict[object, object], other: Other, depth: int) -> object
 def _read_marked(key: str, inner: object) -> object:
     if key.startswith(MARK * 2):
         return {key.removeprefix(MARK): read(inner)}
+    if key == _MISSING:
+        return None
     try:
         if key == _PAIRS:
             return {_hashable(read(name)): read(item) for name, item in inner}  # type: ignore[attr-defined]

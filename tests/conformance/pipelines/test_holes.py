@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, first, switch
 from penstock.testing import drain
 
 
@@ -110,3 +110,134 @@ def test_a_result_made_from_several_steps_has_their_types(app: Penstock, seen: l
 
     two = Price(Decimal(2))
     assert run(app, describe, [1, 2]).result(0) == {"two": two, "all": [None, [None, two]], "count": 5}
+
+
+def child_of(app: Penstock, kind: str) -> Any:
+    """A pipeline that hands what it is given to a task which says that it takes a price."""
+    one, listed = app.tasks["one"], app.tasks["listed"]
+
+    def annotated(price: Price) -> Any:
+        return one(price)
+
+    def open_to_all(price):  # type: ignore[no-untyped-def]
+        return one(price)
+
+    def deep(price: Price) -> Any:
+        return app.pipeline(name="inner")(annotated)(price)
+
+    def of_list(prices: list[Price]) -> Any:
+        return listed(prices)
+
+    def over_list(prices: list[Price]) -> Any:
+        return one.map(prices).collect()
+
+    def chosen(price: Price) -> Any:
+        return switch(price, {"None": one}, otherwise=app.tasks["nothing"])
+
+    if kind == "flow":
+        return app.flow("child").start(one)
+    of = {
+        "annotated": annotated,
+        "open": open_to_all,
+        "deep": deep,
+        "list": of_list,
+        "expand": over_list,
+        "switch": chosen,
+    }
+    return app.pipeline(name="child")(of[kind])
+
+
+@pytest.mark.parametrize("how", [{"on_failure": "ignore"}, {"optional": True}])
+@pytest.mark.parametrize("kind", ["annotated", "open", "deep", "flow", "switch"])
+def test_a_child_run_behind_one_that_failed_is_given_none(
+    app: Penstock, seen: list[Any], kind: str, how: dict[str, Any]
+) -> None:
+    """It was refused its arguments, or the first step in it was."""
+    look_up, child = app.tasks["look_up"].options(**how), child_of(app, kind)
+    ended = run(app, lambda number: child(look_up(number)), 1)
+    assert ended.status == ("succeeded" if "optional" in how else "failed")
+    assert seen == [(None, 3)]
+
+
+@pytest.mark.parametrize("kind", ["list", "expand"])
+def test_a_child_run_is_given_lists_with_none_in_them(app: Penstock, seen: list[Any], kind: str) -> None:
+    look_up, child = app.tasks["look_up"].options(optional=True), child_of(app, kind)
+    ended = run(app, lambda numbers: child(look_up.map(numbers).collect()), [1, 2])
+    assert ended.status == "succeeded"
+    two = Price(Decimal(2))
+    assert seen in ([[None, two]], [(None, 3), (two, 3)])
+
+
+WAYS: dict[str, Any] = {
+    "map": lambda take, look_up, numbers: take(look_up.map(numbers)).collect(),
+    "map of a list": lambda take, look_up, numbers: take.map(look_up.map(numbers).collect()).collect(),
+    "first": lambda take, look_up, _: take(first(look_up(1), look_up.options(key="again")(1))),
+    "switch": lambda take, look_up, _: switch(look_up(1), {"None": take}, otherwise=take),
+    "converge": lambda take, look_up, numbers: take(
+        switch(numbers, {"[1]": lambda: look_up(1)}, otherwise=lambda: look_up.options(key="other")(2))
+    ),
+    "empty arm": lambda take, look_up, _: take(switch(look_up(1), {"x": take}, otherwise=None)),
+    "by name": lambda take, look_up, _: take(price=look_up(1)),
+}
+
+
+@pytest.mark.parametrize("kind", ["task", "annotated", "flow"])
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_none_whichever_way_it_comes(app: Penstock, seen: list[Any], way: str, kind: str) -> None:
+    look_up = app.tasks["look_up"].options(optional=True)
+    take = app.tasks["one"] if kind == "task" else child_of(app, kind)
+    ended = run(app, lambda numbers: WAYS[way](take, look_up, numbers), [1])
+    assert (ended.status, ended.reasons) == ("succeeded", [])
+    assert seen == [(None, 3)]
+
+
+def test_what_comes_out_of_a_child_run_is_none_as_well(app: Penstock, seen: list[Any]) -> None:
+    look_up, one = app.tasks["look_up"].options(optional=True), app.tasks["one"]
+    child = app.pipeline(name="child")(look_up)
+    ended = run(app, lambda number: one(child(number)), 1)
+    assert ended.status == "succeeded"
+    assert seen == [(None, 3)]
+    (inner,) = app.runs(pipeline="child")
+    assert inner.result(0) is None
+
+
+@pytest.mark.parametrize("kind", ["annotated", "flow"])
+def test_a_child_run_is_not_given_a_none_that_does_not_fit(app: Penstock, seen: list[Any], kind: str) -> None:
+    """Nor beside one that is missing."""
+    look_up, nothing, child = (
+        app.tasks["look_up"].options(optional=True),
+        app.tasks["nothing"],
+        child_of(app, kind),
+    )
+    ended = run(app, lambda number: child(nothing.options(after=[look_up(number)])(number)), 1)
+    assert (ended.status, ended.reasons) == ("halted", ["arguments_invalid"])
+    assert seen == []
+
+
+@pytest.mark.parametrize("definition", ["own", "current"])
+def test_a_revived_child_run_has_it_still(app: Penstock, seen: list[Any], definition: str) -> None:
+    broken = [True]
+
+    @app.task(name="fragile", retries=0)
+    def fragile(price: Price) -> None:
+        if broken[0]:
+            raise LookupError(price)
+        seen.append(price)
+
+    look_up = app.tasks["look_up"].options(optional=True)
+
+    @app.pipeline(name="child")
+    def child(price: Price):  # type: ignore[no-untyped-def]
+        return fragile(price)
+
+    before = run(app, lambda number: child(look_up(number)), 1)
+    assert before.status == "halted"
+    broken[0] = False
+    (inner,) = app.runs(pipeline="child")
+    assert inner.args == {"price": None}
+    revived = before.revive(definition=definition)
+    drain(app)
+    assert (revived.status, seen) == ("succeeded", [None])
+    inner.rerun()
+    drain(app)
+    assert seen == [None, None]

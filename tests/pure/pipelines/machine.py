@@ -19,6 +19,7 @@ from penstock.pipelines.paths import Path
 from penstock.pipelines.plan import RunFacts, advance, begin, elements, fire, resolve
 from penstock.pipelines.tokens import JoinState, Tally, due
 from penstock.pipelines.validate import check
+from penstock.values.codec import natural
 from penstock.values.status import JobStatus, Reason, RunStatus
 from penstock.values.tags import raw_elements
 
@@ -92,7 +93,8 @@ class Machine:
         step = self.steps[node, path]
         assert step.status in (JobStatus.AVAILABLE, JobStatus.RUNNING, JobStatus.WAITING), (node, path, step)
         self._check_needs(node, path)
-        args, kwargs = arguments(self.wiring, node, path, self, step.element)
+        raw = arguments(self.wiring, node, path, self, step.element)
+        args, kwargs = [natural(value) for value in raw[0]], {name: natural(raw[1][name]) for name in raw[1]}
         self.order.append((node, path))
         step.status, stops = JobStatus.RUNNING, False
         try:
@@ -236,7 +238,7 @@ class Machine:
         if self.mode is RunMode.STOPPED:
             return self.stop_value
         self._allowed = result_of(self.wiring)
-        return value_of(self.wiring, self.wiring.definition.result, (), self)
+        return natural(value_of(self.wiring, self.wiring.definition.result, (), self))
 
     @property
     def status(self) -> RunStatus:
