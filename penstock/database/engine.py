@@ -231,9 +231,9 @@ class Database:
             raise
         return opened
 
-    def give_back(self, fairy: Any, era: int) -> None:
+    def give_back(self, fairy: Any, era: int | None = None) -> None:
         """It is in order, and nothing is open on it. What was closed meanwhile does not come to life again."""
-        if era != self.era:
+        if era is not None and era != self.era:
             trouble.quietly(fairy.invalidate)
             return
         outdated = not self._bare and isinstance(fairy, Opened)

@@ -18,6 +18,7 @@ from penstock.runtime.executors import Executor, event_for
 from penstock.runtime.executors.loop import LoopExecutor
 from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.executors.threads import ThreadExecutor
+from penstock.runtime.hop import hop
 from penstock.runtime.work import Died, Interruption, Key, Work, unfit
 from penstock.surroundings import Surroundings
 from penstock.telemetry.events import ClaimLost, Stream
@@ -74,7 +75,7 @@ class Crew:
 
     def room(self) -> int:
         """How many claims the pump may bring: free places, and what will be done within a turn."""
-        if time.monotonic() < self._hindered_until:
+        if time.monotonic() < self._hindered_until or self.loop.is_closed():
             return 0
         ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
         return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - self.overdue
@@ -82,7 +83,9 @@ class Crew:
     def hand_over(self, claims: Sequence[Claim]) -> None:
         """From the pump's thread to the loop's, in one hop."""
         self._handed += len(claims)
-        self.loop.call_soon_threadsafe(self._accept, claims)
+        if not hop(self.loop, self._accept, claims):
+            self.leaving = True
+            self._accept(claims)
 
     def _accept(self, claims: Sequence[Claim]) -> None:
         for claim in claims:
@@ -135,7 +138,7 @@ class Crew:
 
     def _done_elsewhere(self, work: Work, event: Event | Died | None) -> None:
         """From a thread: settle at once, but have the loop tidy up first, or the job may be back before."""
-        self._on_loop(self._tidy, work, event is None)
+        hop(self.loop, self._tidy, work, event is None)
         if event is not None:
             self.finished(work.attempt(event, random.random))
 
@@ -150,15 +153,11 @@ class Crew:
         self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
 
     def _vacated(self, work: Work) -> None:
-        self._on_loop(self._free)
+        hop(self.loop, self._free)
 
     def _free(self) -> None:
         self.overdue -= 1
         self._start_waiting()
-
-    def _on_loop(self, action: Callable[..., None], *args: Any) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(action, *args)
 
     # from outside, on the loop's thread
 
@@ -203,6 +202,16 @@ class Crew:
         """Time is up: stop the handlers and give their claims back."""
         for work in list(self.active.values()):
             self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+
+    def give_back_deserted(self) -> None:
+        """The loop was closed under us, so this is another thread: nothing on it goes on, and nobody else is here."""
+        self.give_back_waiting()
+        for work in list(self.active.values()):
+            if work.executor != "async":
+                self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+            elif work.end_once():
+                self.finished(work.attempt(Released(), random.random))
+        self.active.clear()
 
     @property
     def _accepted(self) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.database.transaction import Transaction
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.runtime.worker import Worker
 
 LEAVE_AGAIN = 0.5
+SETTLE_FOR = 5.0
+DESERTED = "its event loop was closed under it: what it holds is given back, and it ends. Stop a worker first"
 
 
 class Departure:
@@ -33,6 +37,7 @@ class Departure:
         self.worker = worker
         self.by = 0.0
         self.leaving: Future[None] | None = None
+        self._lock = threading.Lock()
 
     async def go(self, limit: float) -> None:
         """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
@@ -47,9 +52,25 @@ class Departure:
 
     def begin(self, thread: ThreadPoolExecutor) -> Future[None]:
         """The end, once the thread has done what it was given before."""
-        self.leaving = thread.submit(self._leave)
+        with self._lock:
+            if self.leaving is None:
+                self.leaving = thread.submit(self._leave)
         thread.shutdown(wait=False)
         return self.leaving
+
+    def go_if_deserted(self) -> None:
+        """From the heartbeat's thread: the loop may have been closed under us, with all that was on it.
+
+        Nobody will ever stop this worker then. While it beats, nobody else takes what it holds.
+        """
+        worker = self.worker
+        if not worker.loop.is_closed() or self.leaving is not None:
+            return
+        worker.hurry()
+        self.begin(ThreadPoolExecutor(1, thread_name_prefix="penstock-leave"))
+        for over in (worker.stopping, worker.stopped):
+            with suppress(RuntimeError):  # whoever waited for that did so on the loop
+                over.set()
 
     async def _wind_up(self, limit: float) -> None:
         try:
@@ -89,6 +110,8 @@ class Departure:
     def _leave(self) -> None:
         worker = self.worker
         if worker.services:
+            if worker.loop.is_closed():
+                self._take_back_deserted()
             self._end_threads()
         if not worker.identity.id:
             return  # it never got as far as having a name
@@ -98,6 +121,17 @@ class Departure:
             if worker.services:
                 worker.close_links()
         worker.app.events.emit(ProcessStopped(worker.identity.id))
+
+    def _take_back_deserted(self) -> None:
+        worker = self.worker
+        worker.app.events.emit(TroubleBegan("worker", DESERTED))
+        worker.pump.claiming = False
+        worker.crew.give_back_deserted()
+        worker.rows.give_back_waiting()
+        worker.rows.give_up_running()
+        deadline = time.monotonic() + SETTLE_FOR
+        while not worker.at_rest and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
 
     def _end_threads(self) -> None:
         worker = self.worker

@@ -45,13 +45,14 @@ class Heartbeat(Service):
         identity: Identity,
         stream: Stream,
         busy: Callable[[], bool],
-        cancelled: Callable[[Set[tuple[str, int]]], None],
+        cancelled: Callable[[Set[tuple[str, int]]], object],
         declared_dead: Callable[[], None],
         knows: Callable[[Set[int]], bool],
         in_doubt: Callable[[], None],
         rest: Rest | None = None,
         wanted: Callable[[], Wanted] | None = None,
         seen: Callable[[Seen], None] = lambda _: None,
+        look_up: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(stream)
         self.database = database
@@ -66,6 +67,8 @@ class Heartbeat(Service):
         self.rest = rest or Rest()
         self.wanted = wanted
         self.seen = seen
+        self.look_up = look_up
+        """Called every turn: nobody else is sure to be there when the event loop is not."""
         self.interval = database.settings.heartbeat_interval
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
@@ -81,6 +84,7 @@ class Heartbeat(Service):
         self.reports[job_id] = (fraction, message)
 
     def turn(self) -> Turn:
+        self.look_up()
         if self.wanted is not None and self.rest.is_wanted():
             if self.rest.is_due():
                 self._glance(self.wanted())

@@ -21,6 +21,7 @@ from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
+from penstock.runtime.hop import hop
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
@@ -55,7 +56,7 @@ class RowCrew:
 
     def room(self) -> int:
         """How many rows the pump may bring now: none while enough wait, all that fit once half of those are gone."""
-        if not self.reconciler.enabled:
+        if not self.reconciler.enabled or self.loop.is_closed():
             return 0
         workers, ahead = self.policy.workers, self._ahead()
         waiting = len(self.waiting) + self.accepted
@@ -79,16 +80,16 @@ class RowCrew:
 
     def hand_over(self, items: Sequence[Item]) -> None:
         """From the pump's thread to the loop's, in one hop."""
-        if self.closing:  # whoever ends the threads does not wait for the loop any more
-            for item in items:
-                self.finished(released(item))
-            return
         if self._asked:
             took = min(time.monotonic() - self._asked, 1.0)
             # Quick to believe in slow turns: it is those that let handlers run dry.
             self._turn += (took - self._turn) * (0.5 if took > self._turn else 0.05)
         self.accepted += len(items)
-        self.loop.call_soon_threadsafe(self._accept, items)
+        # Whoever ends the threads does not wait for the loop any more.
+        if self.closing or not hop(self.loop, self._accept, items):
+            self.accepted -= len(items)
+            for item in items:
+                self.finished(released(item))
 
     def _accept(self, items: Sequence[Item]) -> None:
         self.accepted -= len(items)
@@ -178,7 +179,7 @@ class RowCrew:
             end = self._raised(item, error)
         if self._ends(item):
             self.finished(end)
-        self._on_loop(self._vacate, item)
+        hop(self.loop, self._vacate, item)
 
     def _overdue(self, item: Item, seconds: float) -> None:
         """A thread cannot be ended, nor a task that will not hear of it: its row goes on, its place stays taken."""
@@ -233,7 +234,7 @@ class RowCrew:
 
     def lose(self, item: Item) -> None:
         """From any thread: the claim is gone, there is nothing left to do for it."""
-        self._on_loop(self._lose, item)
+        hop(self.loop, self._lose, item)
 
     def _lose(self, item: Item) -> None:
         if item in self.waiting:
@@ -248,7 +249,7 @@ class RowCrew:
         """What the handler did outside the database may have to be undone; only the user knows how."""
         hook = self.reconciler.on_lost
         if hook is not None:
-            self._on_loop(self._call_hook, hook, item, None if end is None else dict(end.values))
+            hop(self.loop, self._call_hook, hook, item, None if end is None else dict(end.values))
 
     def _call_hook(self, hook: Callable[..., Any], item: Item, values: Any) -> None:
         async def call() -> None:
@@ -259,10 +260,6 @@ class RowCrew:
 
         task = self.loop.create_task(call())
         task.add_done_callback(lambda done: done.exception())
-
-    def _on_loop(self, action: Callable[..., None], *args: Any) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(action, *args)
 
     @property
     def busy(self) -> int:

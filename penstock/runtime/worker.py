@@ -18,6 +18,7 @@ from penstock.runtime import dwelling
 from penstock.runtime.crew import Crew
 from penstock.runtime.departure import Departure
 from penstock.runtime.heartbeat import Heartbeat
+from penstock.runtime.hop import hop
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.identity import Identity
 from penstock.runtime.job_source import JobSource
@@ -51,7 +52,7 @@ class Worker:
         self.settings = app.settings
         self.role = options.role or app.settings.role
         self.stopping = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self.stopped = asyncio.Event()
         who = (self.role, options.supervisor_id, dict(options.details))
         self.identity = Identity(app.database, app.events, *who, self._tasks, dwelling.here)
         self.hurried = False
@@ -81,7 +82,7 @@ class Worker:
             self.stopping.set()
             self.hurry()
             leaving = self._departure.begin(thread)
-            self._stopped.set()
+            self.stopped.set()
             if arriving.done():
                 await ended(leaving)
             raise
@@ -135,13 +136,14 @@ class Worker:
             self.identity,
             self.app.events,
             busy=lambda: self.crew.busy > 0,
-            cancelled=lambda claims: self._on_loop(self.crew.interrupt, claims, Interruption.CANCELLED),
+            cancelled=lambda claims: hop(self.loop, self.crew.interrupt, claims, Interruption.CANCELLED),
             declared_dead=self._declared_dead,
             knows=self.source.holdings.knows,
             in_doubt=lambda: self.pump.doubt(),  # noqa: PLW0108 - it is made later
             rest=self.rest,
             wanted=self._wanted,
             seen=self._seen,
+            look_up=self._departure.go_if_deserted,
         )
 
     def _make_source(self) -> JobSource:
@@ -212,14 +214,11 @@ class Worker:
     def _declared_dead(self) -> None:
         """Nothing that we hold is ours any more."""
         self.source.holdings.clear()
-        done = asyncio.run_coroutine_threadsafe(self._abandon(), self.loop)
-        done.result(5)
+        if not self.loop.is_closed():
+            asyncio.run_coroutine_threadsafe(self._abandon(), self.loop).result(5)
 
     async def _abandon(self) -> None:
         self.crew.abandon_all()
-
-    def _on_loop(self, action: object, *args: object) -> None:
-        self.loop.call_soon_threadsafe(action, *args)  # type: ignore[arg-type]
 
     async def _watch_services(self) -> None:
         """A thread that died is started again: nothing here may end silently, nor outlive the loop."""
@@ -257,7 +256,7 @@ class Worker:
         Who is cancelled meanwhile has no more patience: what still runs is given back at once.
         """
         if self.stopping.is_set():
-            await self._stopped.wait()  # somebody else's stop is under way: it is over when that is
+            await self.stopped.wait()  # somebody else's stop is under way: it is over when that is
             if self._departure.leaving is not None:
                 await ended(self._departure.leaving)
             return
@@ -266,7 +265,7 @@ class Worker:
             if self.services:
                 await self._departure.go(self.settings.shutdown_timeout if timeout is None else timeout)
         finally:
-            self._stopped.set()
+            self.stopped.set()
             if self._watch is not None:
                 self._watch.cancel()
 

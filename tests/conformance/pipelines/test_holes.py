@@ -136,7 +136,7 @@ def child_of(app: Penstock, kind: str) -> Any:
 
     if kind == "flow":
         return app.flow("child").start(one)
-    of = {
+    of: dict[str, Any] = {
         "annotated": annotated,
         "open": open_to_all,
         "deep": deep,
