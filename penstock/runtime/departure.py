@@ -20,14 +20,13 @@ from penstock.doors import ended
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import family
 from penstock.queue.wakeups import READY
-from penstock.telemetry.events import ProcessStopped, TroubleBegan
+from penstock.telemetry.events import ProcessDeserted, ProcessStopped, TroubleBegan
 
 if TYPE_CHECKING:
     from penstock.runtime.worker import Worker
 
 LEAVE_AGAIN = 0.5
 SETTLE_FOR = 5.0
-DESERTED = "its event loop was closed under it: what it holds is given back, and it ends. Stop a worker first"
 
 
 class Departure:
@@ -124,7 +123,7 @@ class Departure:
 
     def _take_back_deserted(self) -> None:
         worker = self.worker
-        worker.app.events.emit(TroubleBegan("worker", DESERTED))
+        worker.app.events.emit(ProcessDeserted(worker.identity.id))
         worker.pump.claiming = False
         worker.crew.give_back_deserted()
         worker.rows.give_back_waiting()

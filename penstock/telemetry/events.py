@@ -98,6 +98,13 @@ class ProcessStopped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessDeserted(Event):
+    """The event loop of a worker was closed under it."""
+
+    process: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessReaped(Event):
     process: str
 

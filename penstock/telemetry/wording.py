@@ -79,6 +79,13 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
         lambda e: f"process {e.process} ({e.role}) started, pid {e.pid} on {e.host}",
     ),
     events.ProcessStopped: (INFO, lambda e: f"process {e.process} stopped"),
+    events.ProcessDeserted: (
+        ERROR,
+        lambda e: (
+            f"the event loop of process {e.process} was closed under its worker, which gives back what it holds and "
+            "ends. Stop a worker before its loop: await worker.stop()"
+        ),
+    ),
     events.ProcessReaped: (WARNING, lambda e: f"process {e.process} is dead; its work is taken back"),
     events.ProcessDeclaredDead: (
         WARNING,

@@ -11,7 +11,7 @@ import pytest
 from penstock import Penstock
 from penstock.runtime.worker import Worker
 from penstock.task import Task
-from penstock.telemetry.events import TroubleBegan
+from penstock.telemetry.events import Event, ProcessDeserted, TroubleBegan
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.tasks.looking import count
 from tests.conformance.tasks.test_cancelled_workers import has_left, untouched
@@ -56,8 +56,9 @@ class Deserted:
         self.app = app
         self.loop = asyncio.new_event_loop()
         self.kept: list[Any] = []
-        self.troubles: list[TroubleBegan] = []
-        app.events.on(TroubleBegan, self.troubles.append)
+        self.noticed: list[Event] = []
+        for kind in (ProcessDeserted, TroubleBegan):
+            app.events.on(kind, self.noticed.append)
 
     def run(self, main: Coroutine[Any, Any, Worker], *, kept: bool) -> Worker:
         worker = self.loop.run_until_complete(main)
@@ -97,7 +98,7 @@ def test_what_it_holds_goes_back(
     eventually(lambda: has_left(app))
     assert all(untouched(app, job.id) for job in jobs)
     assert count(app, "claims") == 0
-    assert len(deserted.troubles) == 1
+    assert [type(event) for event in deserted.noticed] == [ProcessDeserted]
     assert worker.stopping.is_set()
 
 
