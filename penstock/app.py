@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from penstock.database import foreign
 from penstock.database.ears import ear_for
 from penstock.database.engine import Database
-from penstock.database.forks import forget_after_fork
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
@@ -36,7 +34,9 @@ from penstock.task import Task, same
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import checks, limits
 from penstock.values.acting import said
+from penstock.values.cached import cached_property
 from penstock.values.checks import checked
+from penstock.values.forks import forget_after_fork
 from penstock.values.ids import checked_id
 from penstock.values.units import QueueLimit, read_queues
 
@@ -83,7 +83,7 @@ class Penstock(Pipelines, Operating):
     def forget(self) -> None:
         """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
         self._lock = threading.Lock()
-        self._relay = None
+        self._inherited, self._relay = self._relay, None
 
     @cached_property
     def metadata(self) -> MetaData:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
-from penstock.database.forks import forget_after_fork
 from penstock.errors import AppClosed
+from penstock.values.forks import forget_after_fork
 
 P = ParamSpec("P")
 R = TypeVar("R")

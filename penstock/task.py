@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.context import building
@@ -12,6 +12,7 @@ from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
 from penstock.options import TaskOptions, read_options
 from penstock.queue.jobs import NewJob, Payloads, Series
+from penstock.values.cached import cached_property
 from penstock.values.ids import new_id, new_ids
 from penstock.values.jsontext import dumps
 from penstock.values.later import Later

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from penstock.database import trouble
 from penstock.database.blocks import Reading, Writing
 from penstock.database.dialect import Dialect
-from penstock.database.forks import forget_after_fork
 from penstock.database.links import Link, Opened, Spares
 from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
@@ -26,6 +25,7 @@ from penstock.database.url import dialect_for, parse
 from penstock.errors import DatabaseUnavailable
 from penstock.later import Later
 from penstock.settings import Settings
+from penstock.values.forks import forget_after_fork
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -26,6 +26,7 @@ from penstock.database.patient import Patient
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.url import for_libpq
 from penstock.database.wire import IdLoader, Wire, array_text
+from penstock.values.forks import forget_after_fork
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -65,13 +66,18 @@ class Postgres:
         pooled = settings.pooler == "transaction"
         self.own_style: ParamStyle = "pyformat" if pooled else "numbered"
         self._wires: WeakKeyDictionary[Any, Wire] = WeakKeyDictionary()
-        self._lock = threading.Lock()
+        self.forget()
+        forget_after_fork(self)
         # Behind a transaction pooler nothing outlives a transaction: each one sets its own timeouts.
         timeouts = "; ".join(f"SET LOCAL {name} = {value}" for name, value in _timeouts(settings).items())
         self.pooled_begin = f"BEGIN; {timeouts}" if pooled else ""
         self._dedicated: WeakSet[Any] = WeakSet()
         self._longest = settings.statement_timeout * 4
         """A transaction of several statements in one journey, each of which has its own timeout, takes no longer."""
+
+    def forget(self) -> None:
+        """In a forked child the lock may be held, in a thread that is the parent's."""
+        self._lock = threading.Lock()
 
     def open(self, url: Url, settings: Settings) -> Any:
         return Patient.connect(**for_libpq(url), **self.engine_options(url, settings)["connect_args"])

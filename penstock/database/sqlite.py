@@ -20,10 +20,10 @@ from pydantic_core import to_json
 
 from penstock.database import portable
 from penstock.database.dialect import Farewell, Parameters, Writes
-from penstock.database.forks import forget_after_fork
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
+from penstock.values.forks import forget_after_fork
 
 try:
     import fcntl
@@ -142,6 +142,12 @@ class Sqlite(ByCursor):
         """Connections that have passed the gate."""
         self.files: dict[int, File] = {}
         """Which file each connection has open."""
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child: nobody is at the gate, and of the parent's connections none is ever used."""
+        self.inside = set()
+        self.files = {}
 
     def open(self, url: Url, settings: Settings) -> Any:
         if self.in_memory or url.query or url.database is None:

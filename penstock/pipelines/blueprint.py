@@ -6,11 +6,11 @@ import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from penstock.context import building
 from penstock.errors import DefinitionError
+from penstock.values.cached import cached_property
 
 if TYPE_CHECKING:
     from penstock.pipelines.builder import Builder

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import cast
 
 from penstock.pipelines.callback import Callback
@@ -26,6 +25,7 @@ from penstock.pipelines.expressions import (
     to_json,
 )
 from penstock.pipelines.wait import Wait
+from penstock.values.cached import cached_property
 
 FORMAT = 2
 RESERVED = "@"

@@ -24,6 +24,7 @@ from penstock.queue.jobs import Offer
 from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
+from penstock.values.forks import forget_after_fork
 from penstock.values.jsontext import dumps
 
 USUAL = TaskOptions()
@@ -145,8 +146,13 @@ class Desk:
         self.troubles = Troubles()
         self._origins: OrderedDict[str, Origin] = OrderedDict()
         self._moulds: dict[tuple[str, str], Mould] = {}
-        self._lock = threading.Lock()
         self._here = threading.local()
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child the lock may be held, in a thread that is the parent's."""
+        self._lock = threading.Lock()
 
     # runs
 

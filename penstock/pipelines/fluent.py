@@ -10,7 +10,6 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 from penstock.errors import DefinitionError
@@ -24,6 +23,7 @@ from penstock.pipelines.growth import Growth, Tip
 from penstock.pipelines.handles import Handle
 from penstock.pipelines.neighbours import check_reach
 from penstock.pipelines.settings import PipelineSettings, finish, stored_name
+from penstock.values.cached import cached_property
 
 
 @dataclass(frozen=True, slots=True)

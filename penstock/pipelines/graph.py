@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from functools import cached_property
 from typing import Any, Final
 
 from penstock.context import building
@@ -22,6 +21,7 @@ from penstock.pipelines.reminding import read_reminder
 from penstock.pipelines.settings import PipelineSettings, finish, plain_parameters
 from penstock.pipelines.wait import Wait
 from penstock.values import checks
+from penstock.values.cached import cached_property
 
 
 class Missing:

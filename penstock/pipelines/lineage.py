@@ -10,7 +10,6 @@ runs before that one made of it does not count, neither then nor when that run i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -19,6 +18,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.moving import stable_nodes
 from penstock.pipelines.paths import path_of, path_text
 from penstock.pipelines.runs import RunView, wiring_for
+from penstock.values.cached import cached_property
 from penstock.values.status import JobStatus, Reason
 
 ANCESTOR = "SELECT revived_from, definition, only_step FROM {runs} WHERE id = :id"

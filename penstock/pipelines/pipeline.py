@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from typing import Any, Protocol, Self, cast
 
 from penstock.errors import ConfigurationError, DefinitionError
@@ -24,6 +23,7 @@ from penstock.pipelines.trigger import NewRun
 from penstock.pipelines.validate import check_widths
 from penstock.pipelines.wiring import wiring_of
 from penstock.task import Calls, listed, split
+from penstock.values.cached import cached_property
 from penstock.values.codec import decode as natural_value
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps, limited, loads

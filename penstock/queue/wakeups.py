@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from penstock.database.engine import Database
-from penstock.database.forks import forget_after_fork
 from penstock.database.transaction import Transaction
+from penstock.values.forks import forget_after_fork
 
 NOTIFY = "SELECT pg_notify(:channel, :subject)"
 NOTIFY_ALONE = "SELECT set_config('synchronous_commit', 'off', true), pg_notify(:channel, :subject)"

@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String
@@ -17,6 +16,7 @@ from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
+from penstock.values.cached import cached_property
 from penstock.values.names import qualified_name
 
 Handler = Callable[..., Any]

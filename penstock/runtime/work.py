@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -141,6 +142,16 @@ def unfit(claim: Claim, task: Any, error: Exception, random: Callable[[], float]
     reason = Reason.UNKNOWN_TASK if isinstance(error, UnknownTask) else None
     event = outcomes.Raised(Failure.of(error), reason)
     return Attempt(claim, outcomes.decide(event, policy, claim.retry_count, random()))
+
+
+def _restart() -> None:
+    # In a forked child the lock may be held, by a thread that is the parent's.
+    global _ENDING  # noqa: PLW0603 - one for all works of a process
+    _ENDING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart)
 
 
 def _override(work: Work, stored: Any) -> None:

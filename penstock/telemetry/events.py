@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock.values.forks import forget_after_fork
+
 log = logging.getLogger("penstock")
 
 
@@ -222,6 +224,11 @@ class Stream:
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Event], Listener]] = []
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child the lock may be held, in a thread that is the parent's. Who listens there listens here."""
         self._lock = threading.Lock()
 
     def on(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:

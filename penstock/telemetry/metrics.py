@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from penstock.telemetry import events
 from penstock.telemetry.events import Event, Stream
 from penstock.telemetry.exposition import Family, Labels, expose, labelled
+from penstock.values.forks import forget_after_fork
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 PREFIX = "penstock_"
@@ -54,12 +55,17 @@ class Metrics:
     """Counters and histograms over the events of one app, in one process."""
 
     def __init__(self, stream: Stream) -> None:
-        self._lock = threading.Lock()
+        self.forget()
         self._counters: dict[str, dict[Labels, float]] = {name: defaultdict(float) for name in COUNTERS}
         self._histograms: dict[str, dict[Labels, Histogram]] = {
             name: defaultdict(Histogram) for name in HISTOGRAMS
         }
         self._stops = [stream.on(kind, self._heard(count)) for kind, count in COUNTING.items()]
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child the lock may be held, in a thread that is the parent's."""
+        self._lock = threading.Lock()
 
     def text(self) -> str:
         """Everything counted so far."""

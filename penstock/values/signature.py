@@ -7,9 +7,9 @@ is kept under "*" and "**". Defaults are not stored: a job enqueued before a def
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 
 from penstock.errors import ArgumentError, SerializationError
+from penstock.values.cached import cached_property
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.layout import KEYWORDS, REST, Layout
 from penstock.values.shape import Mismatch, Shape

@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.later import Later
@@ -16,6 +15,7 @@ from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Home, Message, serve
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
+from penstock.values.cached import cached_property
 from penstock.values.outcome import Event, TimedOut, raised
 
 if TYPE_CHECKING:

@@ -5,9 +5,12 @@ A web server that loads the application and then forks its workers is the usual 
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Protocol
 from weakref import WeakSet
+
+log = logging.getLogger("penstock")
 
 
 class Forgetful(Protocol):
@@ -25,7 +28,11 @@ def forget_after_fork(owner: Forgetful) -> None:
 
 def _forget() -> None:
     for owner in list(_alive):
-        owner.forget()
+        try:
+            owner.forget()
+        except Exception:
+            # The others must not keep what is not theirs because of it, and nobody is there to hear of it but the log.
+            log.exception("%s could not begin anew in a forked process", type(owner).__name__)
 
 
 if hasattr(os, "register_at_fork"):
