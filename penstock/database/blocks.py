@@ -36,6 +36,17 @@ class Block(ABC):
         """What the dialect opens on it."""
 
     def __enter__(self) -> Transaction:
+        crossing = self.database.crossing
+        if crossing is None:
+            return self._enter()
+        crossing.enter()
+        try:
+            return self._enter()
+        except BaseException:
+            crossing.leave()
+            raise
+
+    def _enter(self) -> Transaction:
         driver = self.link.take()
         try:
             tx = self.tx = self.database.on(driver, own=True)
@@ -44,6 +55,19 @@ class Block(ABC):
             self.link.let_go_after(error)
             raise
         return tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.leave(error)
+        finally:
+            if self.database.crossing is not None:
+                self.database.crossing.leave()
+
+    @abstractmethod
+    def leave(self, error: BaseException | None) -> None:
+        """The end of the block, and perhaps why."""
 
     def rollback(self) -> None:
         trouble.quietly(self.database.dialect.rollback, self.tx.driver, self.tx.opened)
@@ -58,9 +82,7 @@ class Writing(Block):
         dialect = self.database.dialect
         return dialect.begin_single(driver) if self.single else dialect.begin(driver)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self, error: BaseException | None) -> None:
         tx = self.tx
         if error is not None:
             self.rollback()
@@ -88,9 +110,7 @@ class Reading(Block):
     def begin(self, driver: object) -> object:
         return self.database.dialect.begin_reading(driver)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self, error: BaseException | None) -> None:
         self.rollback()
         if error is None:
             self.link.let_go()

@@ -11,12 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from penstock.database import trouble
 from penstock.database.blocks import Reading, Writing
+from penstock.database.crossing import Crossing
 from penstock.database.dialect import Dialect
 from penstock.database.links import Link, Opened, Spares
 from penstock.database.template import ParamStyle, Renderer
@@ -66,6 +68,10 @@ class Database:
         self._spares = Spares(0 if self.dialect.in_memory else settings.pool_size // 2)
         self.put_by = Spares(1)
         """A dedicated connection that nobody uses just now."""
+        self.kept: WeakSet[Link] = WeakSet()
+        """The links of loops, each of which keeps its connection."""
+        file = self.dialect.one_writer and not self.dialect.in_memory
+        self.crossing = Crossing(self._close_all) if file else None
         self.era = 0
         """How often this was closed."""
         self._lock = threading.Lock()
@@ -149,7 +155,7 @@ class Database:
     @contextmanager
     def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
         """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
-        with self.engine.begin() as connection:
+        with self.crossing or nullcontext(), self.engine.begin() as connection:
             driver = connection.connection.driver_connection
             yield connection, self.on(driver)
 
@@ -246,6 +252,12 @@ class Database:
         self.put_by.close()
         if self._engine is not None and not self.dialect.in_memory:
             self._engine.dispose()
+
+    def _close_all(self) -> None:
+        """Nobody uses any of them just now."""
+        for link in list(self.kept):
+            link.close()
+        self.drop_connections()
 
     def close(self) -> None:
         self.era += 1

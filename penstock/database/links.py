@@ -81,6 +81,8 @@ class Link:
         self._driver: Any = None
         self._unfit = False
         self._era = 0
+        if not brief:
+            database.kept.add(self)
 
     def take(self) -> Any:
         """The driver's connection, until it is let go."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
@@ -18,7 +19,17 @@ class Forgetful(Protocol):
         """In a forked child: begin anew, and leave alone what is the parent's."""
 
 
+class Careful(Protocol):
+    def make_way(self) -> None:
+        """This process is about to be forked, by the thread that calls this."""
+
+    def go_on(self) -> None:
+        """It was, and this is the parent."""
+
+
 _alive: WeakSet[Forgetful] = WeakSet()
+_careful: WeakSet[Careful] = WeakSet()
+_making_way: list[Careful] = []
 
 
 def forget_after_fork(owner: Forgetful) -> None:
@@ -26,14 +37,36 @@ def forget_after_fork(owner: Forgetful) -> None:
     _alive.add(owner)
 
 
+def make_way_for_forks(owner: Careful) -> None:
+    """Have it prepare for every fork of this process, for as long as it lives."""
+    _careful.add(owner)
+
+
+def _make_way() -> None:
+    _making_way[:] = _careful
+    for owner in _making_way:
+        _each(owner, owner.make_way)
+
+
+def _go_on() -> None:
+    for owner in _making_way:
+        _each(owner, owner.go_on)
+    _making_way.clear()
+
+
 def _forget() -> None:
+    _making_way.clear()
     for owner in list(_alive):
-        try:
-            owner.forget()
-        except Exception:
-            # The others must not keep what is not theirs because of it, and nobody is there to hear of it but the log.
-            log.exception("%s could not begin anew in a forked process", type(owner).__name__)
+        _each(owner, owner.forget)
+
+
+def _each(owner: object, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception:
+        # The others must not be left out because of it, and nobody is there to hear of it but the log.
+        log.exception("%s was hindered by a fork of this process", type(owner).__name__)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_make_way, after_in_parent=_go_on, after_in_child=_forget)
