@@ -155,7 +155,7 @@ def _merged(
     item: Item, values: Mapping[str, Any], row: Mapping[str, Any], reconciler: Reconciler, now: datetime
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The update map by column, without what somebody else has written since the claim."""
-    seen = item.target.read(item.row)
+    seen = item.seen
     merged: dict[str, Any] = {}
     kept: list[str] = []
     for name, value in values.items():
@@ -176,7 +176,7 @@ def _written_meanwhile(name: str, value: object, seen: Mapping[str, Any], row: M
 
 def _plan_changes(writes: Writes, end: Ended, current: Current, now: datetime, applied: Applied) -> None:
     changes = end.item.changes
-    seen = {(held.target, held.key): held.target.values_of(held.row) for held in end.item.held}
+    seen = {(held.target, held.key): held.seen for held in end.item.held}
     for target, key, values in changes.updates:
         if (target, key) in seen:
             before, row = seen[target, key], current[target, key]

@@ -28,6 +28,12 @@ class Held:
     target: Target
     key: Key
     row: Any
+    keepsakes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """The row as it was read."""
+        return {**self.target.values_of(self.row), **self.keepsakes}
 
 
 @dataclass(slots=True)
@@ -78,6 +84,7 @@ class Item:
         self.trusted_until = trusted_until
         """By this process's own monotonic clock, which trusts the lease less long than the database does."""
         self.changes = Changes()
+        self._keepsakes = target.keepsakes(row)
         self.began = time.monotonic()
         self.tried: set[datetime] = set()
         """The times of applies under way: the answer to one may get lost, and then it is found done already."""
@@ -120,6 +127,12 @@ class Item:
         """Raise `LeaseLost` if there is no point in going on; for handlers in threads."""
         if self.lease_lost:
             raise LeaseLost(f"{self.target.name} {self.id}")
+
+    @property
+    def seen(self) -> Mapping[str, Any]:
+        """The row as it was read; perhaps with more in it."""
+        read = self.target.read(self.row)
+        return {**read, **self._keepsakes} if self._keepsakes else read
 
     # related rows
 

@@ -173,7 +173,8 @@ def _held(found: dict[Related, dict[Key, Any]], place: Place) -> Held:
     lock, key = place
     target = lock.target()
     row = found[lock][key]
-    return Held(lock, target, key, target.made(row))
+    made = target.made(row)
+    return Held(lock, target, key, made, target.keepsakes(made))
 
 
 def _state(target: Target, row: Any) -> dict[str, Any]:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from functools import lru_cache
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Table, bindparam, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Table, bindparam, inspect, tuple_, types
 from sqlalchemy.engine import Row
 from sqlalchemy.orm import (
     InstanceState,
@@ -23,6 +29,20 @@ from penstock.reconcile import columns
 
 Key = tuple[Any, ...]
 Entity = type[Any] | Table
+LASTING = (str, bytes, int, float, Decimal, date, time, timedelta, UUID, Enum, type(None))
+"""Nobody can change values of these types."""
+LASTING_TYPES = (
+    types.String,
+    types.Integer,
+    types.Numeric,
+    types.Boolean,
+    types.DateTime,
+    types.Date,
+    types.Time,
+    types.Interval,
+    types.Uuid,
+    types.LargeBinary,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +58,8 @@ class Target:
     key_names: tuple[str, ...]
     key_places: tuple[int, ...]
     """Where the key is among the columns."""
+    changeable: tuple[str, ...] = ()
+    """The columns whose values may be such that they can be changed where they are, as lists and dicts can."""
 
     @property
     def name(self) -> str:
@@ -97,6 +119,18 @@ class Target:
     def read(self, row: Any) -> Mapping[str, Any]:
         """The same for a row that `made` has made, at no cost; perhaps with more in it."""
         return vars(row) if self.mapper is not None else row._mapping  # type: ignore[no-any-return]
+
+    def keepsakes(self, row: Any) -> dict[str, Any]:
+        """What was read, whatever becomes of it in a handler's hands: copies of the values that can be changed."""
+        if not self.changeable:
+            return {}
+        values = self.read(row)
+        copies = {}
+        for name in self.changeable:
+            if not isinstance(values[name], LASTING):
+                with suppress(Exception):  # of somebody's own type, which cannot be copied
+                    copies[name] = deepcopy(values[name])
+        return copies
 
     def owns(self, row: object) -> bool:
         """Whether this is a row of this model. Rows of Core tables do not say."""
@@ -185,4 +219,5 @@ def _target(
     names = {column: name for name, column in named.items()}
     key_names = tuple(names[column] for column in key)
     places = tuple(list(named).index(name) for name in key_names)
-    return Target(entity, table, mapper, named, key, key_names, places)
+    changeable = tuple([name for name, column in named.items() if not isinstance(column.type, LASTING_TYPES)])
+    return Target(entity, table, mapper, named, key, key_names, places, changeable)

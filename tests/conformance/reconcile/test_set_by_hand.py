@@ -187,6 +187,39 @@ def test_no_false_alarm(app: Penstock, trucks: Cloud, hand: Hands, work: Callabl
     assert trucks.get(Truck, 1).process_attempts == 0
 
 
+def changed_in_place(item: Any) -> dict[str, Any]:
+    item.row.load["boxes"] += 1
+    item.row.load["bags"] = 3
+    return {"load": item.row.load}
+
+
+def test_what_is_changed_where_it_is_and_returned_is_written(
+    app: Penstock, trucks: Cloud, hand: Hands
+) -> None:
+    """It was compared with itself, taken for somebody else's, and left alone; and so at every further visit."""
+    assert told(app, hand, Truck, changed_in_place) == ""
+    assert trucks.get(Truck, 1).load == {"boxes": 2, "bags": 3}
+
+
+def test_also_of_core_tables_and_of_related_rows(app: Penstock, trucks: Cloud, hand: Hands) -> None:
+    def work(item: Any) -> None:
+        item.children[0].load["boxes"] += 1
+        item.update(item.children[0], load=item.children[0].load)
+
+    assert told(app, hand, Truck.__table__, changed_in_place) == ""
+    trucks.add(Fleet, {"id": 1})
+    assert told(app, hand, Fleet, work, locks=[Children(Truck, Truck.depot_id == Fleet.id)]) == ""
+    assert trucks.get(Truck, 1).load == {"boxes": 3, "bags": 3}
+
+
+def test_what_somebody_else_has_written_meanwhile_stays(app: Penstock, trucks: Cloud, hand: Hands) -> None:
+    mine = hand(declare(app, Truck, changed_in_place))
+    (item,) = mine.take()
+    trucks.set(Truck, 1, load={"boxes": 100})
+    mine.finish(mine.work(item))
+    assert trucks.get(Truck, 1).load == {"boxes": 100}
+
+
 def test_rows_that_a_handler_makes_may_be_set(app: Penstock, cloud: Cloud, hand: Hands) -> None:
     cloud.volumes(1)
 

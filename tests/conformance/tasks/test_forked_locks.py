@@ -137,7 +137,9 @@ def test_a_property_that_another_thread_works_out(app: Penstock) -> None:
         return number
 
     slow.__annotations__["number"] = Slow
-    tasks = {name: app.task(name=name)(function) for name, function in (("slow", slow), ("quick", quick))}
+    tasks: dict[str, Any] = {
+        name: app.task(name=name)(function) for name, function in (("slow", slow), ("quick", quick))
+    }
     app.prepare()
     thread = threading.Thread(target=tasks["slow"].codec.build)
     thread.start()
