@@ -131,15 +131,13 @@ def test_a_property_that_another_thread_works_out(app: Penstock) -> None:
             assert go_on.wait(60)
             return handler(int)
 
-    def slow(number: Slow) -> int: ...
+    def slow(number: Slow) -> None: ...
 
     def quick(number: int) -> int:
         return number
 
     slow.__annotations__["number"] = Slow
-    tasks: dict[str, Any] = {
-        name: app.task(name=name)(function) for name, function in (("slow", slow), ("quick", quick))
-    }
+    tasks: dict[str, Any] = {each.__name__: app.task(name=each.__name__)(each) for each in (slow, quick)}
     app.prepare()
     thread = threading.Thread(target=tasks["slow"].codec.build)
     thread.start()
