@@ -83,7 +83,14 @@ def _fulfil(promise: Future[R], call: Callable[[], R]) -> None:
 
 def _give_up(promise: Future[R], begun: Future[None]) -> None:
     if begun.cancelled() and promise.set_running_or_notify_cancel():
-        promise.set_exception(AppClosed("before a call had begun"))
+        promise.set_exception(closed("before a call had begun"))
+
+
+def closed(when: str) -> AppClosed:
+    return AppClosed(
+        f"the app was closed {when}. This call has written nothing: make it again, which opens the app again, or call "
+        "close() when nobody uses the app any more."
+    )
 
 
 async def ended(future: Future[R]) -> R:

@@ -156,13 +156,6 @@ class ResultTimeout(PenstockError, TimeoutError):
 class AppClosed(PenstockError):
     """The app was closed before a call had begun, or while it waited for a result; it has written nothing."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(
-            f"the app was closed {what}. This call has written nothing: make it again, which opens the app again, or "
-            "call close() when nobody uses the app any more."
-        )
-
 
 class StaleClaimError(PenstockError):
     """This process no longer holds the claim it tried to write under; nothing was written."""

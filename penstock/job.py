@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.errors import AppClosed, JobFailed, PenstockError, ResultTimeout
+from penstock.doors import closed
+from penstock.errors import JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, read
 from penstock.queue.read import Standing
 from penstock.queue.wakeups import ENDED
@@ -241,7 +242,7 @@ class Patience:
     def _check_open(self) -> None:
         """To ask again would open what somebody has closed."""
         if self.host.doors.closings != self.since:
-            raise AppClosed("while somebody waited for a result")
+            raise closed("while somebody waited for a result")
 
     def _pause(self) -> float | None:
         pause = self.delay

@@ -151,7 +151,7 @@ def test_whoever_waits_for_a_result_is_told_at_once(
         await until(lambda: len(app.wakeups._listeners) == 4)
         await app.close_async()
         for each in waiting:
-            with pytest.raises(AppClosed, match="while somebody waited for a result"):
+            with pytest.raises(AppClosed, match="the app was closed"):
                 await asyncio.wait_for(each, 30)
 
     asyncio.run(main())
