@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.fibers import Fiber
-from tests.simulation.hosts import SETTINGS, Host, WorkerHost
+from tests.simulation.hosts import Host, WorkerHost
 from tests.simulation.interruptions import APART, interrupt
+from tests.simulation.machines import SETTINGS
 from tests.simulation.server import Faults
 from tests.simulation.temper import Temper
 from tests.simulation.wire import Disconnected, Wire
@@ -22,9 +23,12 @@ ENOUGH = 2
 SELDOM_SEEN = 6
 """Places that are not at a statement are come to so much less often."""
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
+LONGEST_SLEEP = 5 * REAP_AFTER
+SOON_AWAKE = 0.3
+"""How likely one that was taken for dead wakes up now."""
 KINDS = (
     *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
-    *("late claim", "interruption"),
+    *("late claim", "interruption", "lease lost"),
     *("statement locked", "statement cut", "statement readonly"),
     *("commit refused", "commit lost", "commit unanswered", "hint", "hint lost"),
 )
@@ -45,12 +49,14 @@ class Fate(Faults):
     away_until: int = 0
     strikes: bool = field(init=False)
     interrupts: bool = field(init=False)
+    loses: bool = field(init=False)
     struck: Counter[str] = field(default_factory=Counter)
     """How often each kind of trouble has really happened."""
 
     def __post_init__(self) -> None:
         self.strikes = self.temper.statement > 0
         self.interrupts = self.temper.interrupt > 0
+        self.loses = self.temper.loss > 0
 
     def act(self, world: World) -> None:
         if not world.steps % LOOKED_AFTER:
@@ -78,8 +84,9 @@ class Fate(Faults):
 
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):
-            if host.frozen and (self.calm or world.now >= host.thaws_at):
+            if host.frozen and self._thaws(world, host):
                 self.struck["thaw"] += 1
+                self._count_loss(world, host)
                 host.thaw()
                 self._come_to(world, host)
             if host.gone and host.alive:
@@ -88,6 +95,21 @@ class Fate(Faults):
             if not host.alive and self._is_missed(world, host) and (new := self.revive(host)) is not None:
                 self.hosts[index] = new
                 self.struck["restart"] += 1
+
+    def _thaws(self, world: World, host: Host) -> bool:
+        """Who is to be taken for dead sleeps until that is done, and wakes up right then or some time later."""
+        if world.now >= host.thaws_at:
+            return True
+        if not host.stopped_at:
+            return self.calm
+        return isinstance(host, WorkerHost) and not host.is_known and world.rng.random() < SOON_AWAKE
+
+    def _count_loss(self, world: World, host: Host) -> None:
+        """Whether it was really taken for dead while it stood still."""
+        if host.stopped_at and isinstance(host, WorkerHost) and not host.is_known:
+            self.struck["lease lost"] += 1
+            world.losses.add(host.stopped_at)
+        host.stopped_at = ""
 
     def _come_to(self, world: World, host: Host) -> None:
         """The threads of a process that was stopped come to one by one: whoever is first knows nothing yet."""
@@ -127,6 +149,21 @@ class Fate(Faults):
             self.struck["freeze"] += 1
             host.freeze(int(REAP_AFTER * world.rng.choice([0.01, 0.3, 1.1, 2.0])))
 
+    def lose(self, world: World, fiber: Fiber, place: Callable[[], str]) -> None:
+        """At an await or a hand-over: its process stands still until others take it for dead, and then goes on."""
+        host = fiber.owner
+        if isinstance(host, WorkerHost) and world.rng.random() < self.temper.loss and self._is_seen(host):
+            self.struck["freeze"] += 1
+            host.stopped_at = place()
+            world.note(host.name, f"stands still at {host.stopped_at}")
+            host.freeze(LONGEST_SLEEP)
+
+    def _is_seen(self, host: WorkerHost) -> bool:
+        """There is somebody who can take it for dead."""
+        awake = [other for other in self.hosts if other.alive and not other.frozen]
+        works = [other for other in awake if isinstance(other, WorkerHost) and other.worker is not None]
+        return host in works and len(works) > 1
+
     def _stall(self, world: World) -> None:
         """One thread does not get on while the others of its process do."""
         if not world.fibers:
@@ -137,6 +174,8 @@ class Fate(Faults):
         """At a place between two things that belong together, such as a commit and what is made of it."""
         if self.calm:
             return
+        if self.loses:
+            self.lose(world, fiber, lambda: point)
         draw, owner = world.rng.random(), fiber.owner
         often = 1 if point.endswith(".committed") else SELDOM_SEEN
         if draw < often * self.temper.crash and isinstance(owner, Host):
@@ -198,7 +237,7 @@ class Fate(Faults):
         self.calm = (
             True  # an outage that is under way lasts as long as it lasts: what comes after it is the point
         )
-        self.strikes = self.interrupts = False
+        self.strikes = self.interrupts = self.loses = False
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:

@@ -53,6 +53,7 @@ def tidying(rng: random.Random) -> Act:
     def act(client: ClientHost) -> None:
         for gap in gaps:
             client.world.sleep(gap)
+            client.world.record("prunes", age)
             try:
                 actions.prune(client.app.database, age)
             except PenstockError as error:
