@@ -1,4 +1,4 @@
-"""Old runs go when nobody who is still there may need them: not before those that continue them, or that they are part of."""
+"""Old runs go when nobody is there any more who may need them: those that continue them, those they are part of."""
 
 from __future__ import annotations
 

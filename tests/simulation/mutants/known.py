@@ -10,8 +10,9 @@ from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
-from tests.simulation.workloads.rows import Rows
+from tests.simulation.workloads.rows import Rows, ask, ask_only, call, write
 from tests.simulation.workloads.runs import Runs
+from tests.simulation.workloads.shape_acts import retry_step, revive
 from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import World
@@ -23,6 +24,12 @@ STAGES = {
     "rows": (Rows(),),
     "limits": (Limits(),),
     "blocks": (Blocks(),),
+    "steering": (Tasks(steers=0.9),),
+    "asking": (Rows(asks=(ask, ask_only, write), most=12),),
+    "writers": (Rows(asks=(write, write, call), most=12),),
+    "families": (Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances"))),),
+    "revivals": (Shapes(again=((revive,), (retry_step,), (revive, revive)), late=0.0),),
+    "signals": (Runs(asked=1.0),),
 }
 KINDS = {
     "tasks": tasks.MUTANTS,
@@ -50,6 +57,12 @@ def caught_by(stage: Stage, mutant: Mutant, most: int = MOST_SEEDS) -> int | Non
     seeds: list[int] = [mutant.seed, *range(most)]
     with mutant.applied():
         for seed in seeds:
-            if stage.play(seed).wrong:
+            if stage.play(seed, mutant.lean).wrong:
                 return seed
     return None
+
+
+def rate(stage: Stage, mutant: Mutant, first: int, count: int) -> float:
+    """How many of these schedules show it."""
+    with mutant.applied():
+        return sum(bool(stage.play(seed, mutant.lean).wrong) for seed in range(first, first + count)) / count

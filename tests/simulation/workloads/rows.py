@@ -42,6 +42,9 @@ VISITED = " + ".join(
     )
 )
 
+Ask = Callable[[str, int], Any]
+"""What API code does to a row of that table."""
+
 
 class Trouble(Exception):
     """What a handler raises on purpose."""
@@ -53,6 +56,13 @@ class Rows:
     name = "rows"
     often = 1
     unfinished = f"SELECT {VISITED}"
+
+    def __init__(
+        self, asks: Sequence[Ask] = (), most: int = 4, casts: Sequence[tuple[str, ...]] = CASTS
+    ) -> None:
+        self.asks = asks or (write, write, ask, ask_only, call, call)
+        self.most = most
+        self.casts = casts
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         row_tables.create(connection)
@@ -72,19 +82,19 @@ class Rows:
     def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
         """Rows to begin with. Says which reconcilers run."""
         row_tables.fill(connection, rng)
-        cast = rng.choice(CASTS)
+        cast = rng.choice(self.casts)
         connection.executemany("INSERT INTO sim_cast VALUES (?)", [(name,) for name in cast])
         return cast
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
-        for _ in range(rng.randint(1, 4)):
+        for _ in range(rng.randint(1, self.most)):
             table, id = rng.choice(list(MODELS)), rng.randint(1, 3)
-            ask = rng.choice([_write, _write, _ask, _ask_only, None, None])
-            if ask is None:
-                acts.append(patiently(rng, _call(table, id)))
+            asked = rng.choice(self.asks)
+            if asked is call:
+                acts.append(patiently(rng, call(table, id)))
             else:
-                acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), ask(table, id)))
+                acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), asked(table, id)))
         return acts
 
     def check(self, story: Story) -> list[str]:
@@ -106,7 +116,7 @@ def _after(gap: float, act: Act) -> Act:
     return later
 
 
-def _write(table: str, id: int) -> Act:
+def write(table: str, id: int) -> Act:
     """API code takes the row's lock, and asks for something."""
 
     def act(client: ClientHost) -> None:
@@ -119,17 +129,17 @@ def _write(table: str, id: int) -> Act:
     return act
 
 
-def _call(table: str, id: int) -> Call:
+def call(table: str, id: int) -> Call:
     """The same on an event loop, by one who may hang up."""
 
-    async def call(client: ClientHost) -> None:
+    async def calls(client: ClientHost) -> None:
         async with lock(client.app, MODELS[table], id, 3.0) as connection:
             await connection.execute(text(f"UPDATE {table} SET requests = requests + 1 WHERE id = {id}"))
 
-    return call
+    return calls
 
 
-def _ask(table: str, id: int) -> Act:
+def ask(table: str, id: int) -> Act:
     """API code that takes no lock: a flag, then a hint."""
 
     def act(client: ClientHost) -> None:
@@ -140,7 +150,7 @@ def _ask(table: str, id: int) -> Act:
     return act
 
 
-def _ask_only(table: str, id: int) -> Act:
+def ask_only(table: str, id: int) -> Act:
     return lambda client: client.app.hint(MODELS[table], id)
 
 
@@ -197,6 +207,3 @@ def _resize(item: Item, luck: float) -> None:
         item.insert(Instance(id=id, fleet_id=item.id, visits=0, requests=0, seen=0))
     elif luck < 0.3 and len(children) > 1:
         item.delete(children[-1])
-
-
-Handler = Callable[[Item], Any]

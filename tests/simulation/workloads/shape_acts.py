@@ -66,6 +66,10 @@ def aside(act: Act) -> Act:
     return begin
 
 
+def waiting(seconds: float) -> Act:
+    return lambda client: client.world.sleep(seconds)
+
+
 def stay(client: ClientHost) -> None:
     """For those beside it."""
     client.world.sleep(client.world.rng.choice([1.0, 5.0]))

@@ -48,6 +48,11 @@ AGAIN: tuple[tuple[Deed, ...], ...] = (
 class Shapes:
     """The workload."""
 
+    def __init__(self, again: Sequence[tuple[Deed, ...]] = AGAIN, late: float = 0.0) -> None:
+        self.again = again
+        self.late = late
+        """Seconds before signals are given."""
+
     name = "shapes"
     often = 3
     unfinished = f"""
@@ -86,8 +91,10 @@ class Shapes:
             acts.append(insisting(shape_acts.trigger, given))
             acts += [aside(act) for act in steering[1:]]
             acts += steering[:1]
+            if self.late:
+                acts.append(shape_acts.waiting(self.late))
             acts.append(insisting(shape_acts.signal_all, given))
-            acts += [insisting(deed, given) for deed in rng.choice(AGAIN)]
+            acts += [insisting(deed, given) for deed in rng.choice(self.again)]
             if steering[1:]:
                 acts.append(shape_acts.stay)
         return acts
