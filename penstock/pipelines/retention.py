@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.database.transaction import Row, Transaction
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
 from penstock.pipelines import revivals
 from penstock.queue.retention import REMOVALS
 

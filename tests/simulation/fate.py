@@ -24,6 +24,7 @@ SELDOM_SEEN = 6
 """Places that are not at a statement are come to so much less often."""
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
 LONGEST_SLEEP = 5 * REAP_AFTER
+IDLE = "await in Worker._watch_services"
 SOON_AWAKE = 0.3
 """How likely one that was taken for dead wakes up now."""
 KINDS = (
@@ -151,10 +152,15 @@ class Fate(Faults):
 
     def lose(self, world: World, fiber: Fiber, place: Callable[[], str]) -> None:
         """At an await or a hand-over: its process stands still until others take it for dead, and then goes on."""
-        host = fiber.owner
-        if isinstance(host, WorkerHost) and world.rng.random() < self.temper.loss and self._is_seen(host):
+        host, draw = fiber.owner, world.rng.random()
+        if not isinstance(host, WorkerHost) or draw >= SELDOM_SEEN * self.temper.loss:
+            return
+        at = place()
+        # There are few awaits beside the one of the worker itself, which waits all the time.
+        seldom = at.startswith("await") and at != IDLE
+        if (draw < self.temper.loss or seldom) and self._is_seen(host):
             self.struck["freeze"] += 1
-            host.stopped_at = place()
+            host.stopped_at = at
             world.note(host.name, f"stands still at {host.stopped_at}")
             host.freeze(LONGEST_SLEEP)
 

@@ -5,38 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, blocks, limits, rows, runs, tasks
+from tests.simulation.mutants import Mutant, blocks, keeping, limits, rows, runs, tasks
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
-from tests.simulation.workloads.rows import Rows, ask, ask_only, call, write
+from tests.simulation.workloads.rows import Rows, ask, ask_only, write
 from tests.simulation.workloads.runs import Runs
-from tests.simulation.workloads.shape_acts import retry_step, revive
+from tests.simulation.workloads.shape_acts import retry_step, revive, revive_child_at_last, then
 from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.world import World
 
-MOST_SEEDS = 1000
+MOST_SEEDS = 300
+AGAIN = ((revive,), (retry_step,), (revive, revive), (revive_child_at_last,))
 STAGES = {
     "tasks": (Tasks(),),
+    "steering": (Tasks(steers=0.9),),
     "runs": (Runs(), Shapes()),
+    "children": (Runs(known=("nested",), most=8),),
+    "signals": (Runs(asked=1.0),),
+    "revivals": (Shapes(steering=((then,), (then, then)), again=AGAIN),),
     "rows": (Rows(),),
+    "asking": (Rows(asks=(ask, ask_only, write), most=12),),
+    "writers": (Rows(asks=(write,), most=6, held=0.2),),
+    "families": (Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances"))),),
     "limits": (Limits(),),
     "blocks": (Blocks(),),
-    "steering": (Tasks(steers=0.9),),
-    "asking": (Rows(asks=(ask, ask_only, write), most=12),),
-    "writers": (Rows(asks=(write, write, call), most=12),),
-    "families": (Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances"))),),
-    "revivals": (Shapes(again=((revive,), (retry_step,), (revive, revive)), late=0.0),),
-    "signals": (Runs(asked=1.0),),
 }
+"""Where each kind of mutant is searched for: a workload, or one with more of what shows it."""
 KINDS = {
-    "tasks": tasks.MUTANTS,
+    "tasks": tasks.MUTANTS | keeping.JOBS,
+    "steering": tasks.STEERING,
     "runs": runs.MUTANTS,
+    "children": runs.CHILDREN | keeping.RUNS,
+    "signals": runs.SIGNALS,
+    "revivals": keeping.KEPT,
     "rows": rows.MUTANTS,
+    "asking": rows.ASKING,
+    "writers": rows.WRITERS,
+    "families": rows.FAMILIES,
     "limits": limits.MUTANTS,
-    "blocks": blocks.MUTANTS,
+    "blocks": blocks.MUTANTS | tasks.BLOCKS,
 }
 MUTANTS: dict[tuple[str, str], Mutant] = {
     (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()

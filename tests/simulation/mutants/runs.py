@@ -41,10 +41,6 @@ MUTANTS: dict[str, Mutant] = {
         2,
         Code(settle._follow, "queue_claim.write_receipt(tx, offer)", "None"),
     ),
-    "an offer that outlives its receipt": Mutant(
-        6,
-        Code(closing.follow, "trace.offer = None", "pass"),
-    ),
     "join counted down twice": Mutant(
         0,
         Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
@@ -57,6 +53,14 @@ MUTANTS: dict[str, Mutant] = {
         44,
         Code(inputs._node_value, "for index in range(width)", "for index in reversed(range(width))"),
     ),
+}
+CHILDREN: dict[str, Mutant] = {
+    "an offer that outlives its receipt": Mutant(
+        6,
+        Code(closing.follow, "trace.offer = None", "pass"),
+    ),
+}
+SIGNALS: dict[str, Mutant] = {
     "signals delivered by their giver only": Mutant(
         57,
         Code(answers.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),

@@ -68,6 +68,10 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
+        loss=0.1,
+        freeze=0.03,
+        linger=0.2,
+        trouble=220,
     ),
     "claim ignores the status": Mutant(
         0,
@@ -80,6 +84,7 @@ MUTANTS: dict[str, Mutant] = {
     "what arrives late is kept": Mutant(
         67,
         Instead(job_source.Holdings, "knows", lambda *_: True),
+        late=0.05,
     ),
     "tokens used again": Mutant(
         0,
@@ -92,6 +97,8 @@ MUTANTS: dict[str, Mutant] = {
     "claims for a process that is gone": Mutant(
         407,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
+        loss=0.3,
+        trouble=220,
     ),
     "a job in the queue twice is claimed twice": Mutant(
         1,
@@ -131,14 +138,12 @@ MUTANTS: dict[str, Mutant] = {
         Sql(
             release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
         ),
+        home=1.0,
     ),
     "a stop counts as an error": Mutant(
         36,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
-    ),
-    "retried with old budgets": Mutant(
-        1,
-        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+        home=1.0,
     ),
     "cancellation ignored by the settle": Mutant(
         8,
@@ -180,20 +185,23 @@ MUTANTS: dict[str, Mutant] = {
     "newcomers judge at once": Mutant(
         68,
         Instead(Contact, "arrive", _nothing),
+        delay=0.05,
+        crash=0.02,
     ),
     "who was cut off judges at once": Mutant(
         43,
         Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(Contact, "_was_stopped", lambda *_: False),
+        outage=0.01,
+        trouble=220,
     ),
     "who was stopped judges at once": Mutant(
         68,
         Instead(Contact, "_was_stopped", lambda *_: False),
-    ),
-    "lost answers not given again": Mutant(
-        53,
-        Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
+        delay=0.05,
+        freeze=0.02,
+        trouble=220,
     ),
     "key not looked up": Mutant(
         3,
@@ -212,13 +220,31 @@ MUTANTS: dict[str, Mutant] = {
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
         Code(Crew._lose, "self.forget([work.claim])", "pass"),
-    ),
-    "a handler that never began does not end": Mutant(
-        36,
-        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
+        loss=0.3,
+        trouble=220,
     ),
     "claims with a lost answer forgotten": Mutant(
         20,
         Instead(job_source.JobSource, "recover", _nothing),
+    ),
+}
+STEERING: dict[str, Mutant] = {
+    "retried with old budgets": Mutant(
+        1,
+        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+    ),
+    "lost answers not given again": Mutant(
+        53,
+        Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
+        commit=0.4,
+    ),
+}
+BLOCKS: dict[str, Mutant] = {
+    "a handler that never began does not end": Mutant(
+        36,
+        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
+        home=1.0,
+        stall=0.04,
+        linger=0.1,
     ),
 }

@@ -1,4 +1,4 @@
-"""Pipelines: a fan that is gathered again, a diamond, and one that waits for a word; with steps that stumble or fail."""
+"""Pipelines: a fan that is gathered again, a diamond, one that waits for a word, one of child runs; some steps fail."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from tests.simulation.story import Story
 
 SOON = Retry(max=2, delay=1, factor=2, jitter=0.5)
+PIPELINES = ("fan", "fan", "diamond", "diamond", "nested")
 WORD = 7
 FATAL = 3
 """The number that no step can double."""
 TERMINAL = ("succeeded", "failed", "halted", "cancelled", "skipped")
-RUNS = "SELECT id, pipeline, args, status, run_key FROM penstock_runs WHERE pipeline IN ('fan', 'diamond', 'asked')"
+RUNS = """
+SELECT id, pipeline, args, status, run_key FROM penstock_runs
+WHERE pipeline IN ('fan', 'diamond', 'asked', 'nested')
+"""
 OPEN_STEPS = """
 SELECT j.run_id, j.node, j.path, s.status FROM penstock_jobs j JOIN penstock_job_states s ON s.job_id = j.id
 WHERE j.run_id IS NOT NULL AND s.status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')
@@ -42,9 +46,11 @@ class Stumbled(Exception):
 class Runs:
     """The workload."""
 
-    def __init__(self, asked: float = 0.3) -> None:
+    def __init__(self, asked: float = 0.3, known: Sequence[str] = PIPELINES, most: int = 3) -> None:
         self.asked = asked
         """How often there is a run that waits for a word."""
+        self.known = known
+        self.most = most
 
     name = "runs"
     often = 2
@@ -70,6 +76,15 @@ class Runs:
         def asked(count: int) -> Any:
             return pair(wait_for("word", after=[same(count)]), same(count))
 
+        def part(number: int) -> Any:
+            return same(number)
+
+        part_of = app.pipeline(name="part")(part)
+
+        def nested(count: int) -> Any:
+            return pair(part_of(same(count)), part_of(same(same(count))))
+
+        app.pipeline(name="nested")(nested)
         app.pipeline(name="asked")(asked)
         app.pipeline(name="fan")(fan)
         app.pipeline(name="diamond")(diamond)
@@ -79,9 +94,9 @@ class Runs:
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
-        for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(1, self.most)):
             key = rng.choice([None, None, "key-a", "key-b"])
-            act = _trigger(rng.choice(["fan", "diamond"]), rng.randint(0, 5), key, rng.random() < 0.2)
+            act = _trigger(rng.choice(self.known), rng.randint(0, 5), key, rng.random() < 0.2)
             acts += [act] * (rng.choice([1, 2]) if key else 1)
         if rng.random() < self.asked:
             acts.append(_ask(rng.randint(0, 5), rng.choice([0.0, 0.5, 3.0])))
@@ -177,7 +192,10 @@ def _check_runs(story: Story) -> Iterator[str]:
     for run_id, pipeline, args, status, key in story.rows(RUNS):
         ids.add(run_id)
         count = from_json(str(args))["count"]
-        fatal = {"fan": count > FATAL, "diamond": count == FATAL, "asked": False}[str(pipeline)]
+        fatal = {
+            "fan": count > FATAL,
+            "diamond": count == FATAL,
+        }.get(str(pipeline), False)
         if run_id not in cancelled and status != ("halted" if fatal else "succeeded"):
             yield f"run {run_id} of {pipeline}({count}) is {status}"
         expected = _expected(str(pipeline), count)
@@ -186,7 +204,7 @@ def _check_runs(story: Story) -> Iterator[str]:
         if key is not None and keys.setdefault((pipeline, key), run_id) != run_id:
             yield f"key {key} of {pipeline} has made two runs"
     for _, who, _, run_id, pipeline, _ in story.facts("triggered"):
-        if run_id not in ids | gone and pipeline in ("fan", "diamond", "asked"):
+        if run_id not in ids | gone and pipeline in (*PIPELINES, "asked"):
             yield f"{who}: run {run_id} was accepted and is not there"
 
 
@@ -196,6 +214,8 @@ def _expected(pipeline: str, count: int) -> object:
             return sum(2 * n * n for n in range(count))
         case "diamond":
             return [2 * count, count]
+        case "nested":
+            return [count, count]
     return [WORD, count]
 
 
