@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.simulation import losses
 from tests.simulation.fibers import Fiber
 from tests.simulation.hosts import Host, WorkerHost
 from tests.simulation.interruptions import APART, interrupt
@@ -23,10 +24,6 @@ ENOUGH = 2
 SELDOM_SEEN = 6
 """Places that are not at a statement are come to so much less often."""
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
-LONGEST_SLEEP = 5 * REAP_AFTER
-IDLE = "await in Worker._watch_services"
-SOON_AWAKE = 0.3
-"""How likely one that was taken for dead wakes up now."""
 KINDS = (
     *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
     *("late claim", "interruption", "lease lost"),
@@ -85,9 +82,10 @@ class Fate(Faults):
 
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):
-            if host.frozen and self._thaws(world, host):
+            if host.frozen and losses.is_over(world, host, self.calm):
                 self.struck["thaw"] += 1
-                self._count_loss(world, host)
+                if losses.was_real(world, host):
+                    self.struck["lease lost"] += 1
                 host.thaw()
                 self._come_to(world, host)
             if host.gone and host.alive:
@@ -96,21 +94,6 @@ class Fate(Faults):
             if not host.alive and self._is_missed(world, host) and (new := self.revive(host)) is not None:
                 self.hosts[index] = new
                 self.struck["restart"] += 1
-
-    def _thaws(self, world: World, host: Host) -> bool:
-        """Who is to be taken for dead sleeps until that is done, and wakes up right then or some time later."""
-        if world.now >= host.thaws_at:
-            return True
-        if not host.stopped_at:
-            return self.calm
-        return isinstance(host, WorkerHost) and not host.is_known and world.rng.random() < SOON_AWAKE
-
-    def _count_loss(self, world: World, host: Host) -> None:
-        """Whether it was really taken for dead while it stood still."""
-        if host.stopped_at and isinstance(host, WorkerHost) and not host.is_known:
-            self.struck["lease lost"] += 1
-            world.losses.add(host.stopped_at)
-        host.stopped_at = ""
 
     def _come_to(self, world: World, host: Host) -> None:
         """The threads of a process that was stopped come to one by one: whoever is first knows nothing yet."""
@@ -152,23 +135,8 @@ class Fate(Faults):
 
     def lose(self, world: World, fiber: Fiber, place: Callable[[], str]) -> None:
         """At an await or a hand-over: its process stands still until others take it for dead, and then goes on."""
-        host, draw = fiber.owner, world.rng.random()
-        if not isinstance(host, WorkerHost) or draw >= SELDOM_SEEN * self.temper.loss:
-            return
-        at = place()
-        # There are few awaits beside the one of the worker itself, which waits all the time.
-        seldom = at.startswith("await") and at != IDLE
-        if (draw < self.temper.loss or seldom) and self._is_seen(host):
+        if losses.stand_still(world, self.hosts, fiber.owner, self.temper.loss, place):
             self.struck["freeze"] += 1
-            host.stopped_at = at
-            world.note(host.name, f"stands still at {host.stopped_at}")
-            host.freeze(LONGEST_SLEEP)
-
-    def _is_seen(self, host: WorkerHost) -> bool:
-        """There is somebody who can take it for dead."""
-        awake = [other for other in self.hosts if other.alive and not other.frozen]
-        works = [other for other in awake if isinstance(other, WorkerHost) and other.worker is not None]
-        return host in works and len(works) > 1
 
     def _stall(self, world: World) -> None:
         """One thread does not get on while the others of its process do."""

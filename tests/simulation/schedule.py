@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
 
 from penstock.pipelines import chores, stuck
@@ -85,6 +86,12 @@ class Stage:
             workload.prepare(self.server.connection)
         self.server.connection.commit()
         self.broom = watching.Broom(self.server.connection)
+
+    def playing(self, *workloads: Workload) -> Stage:
+        """The same stage for workloads that are made of the same tasks."""
+        other = copy(self)
+        other.workloads = workloads
+        return other
 
     def play(self, seed: int, lean: Lean = NO_LEAN) -> Verdict:
         """Run the schedule of a seed and judge it."""

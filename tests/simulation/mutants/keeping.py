@@ -21,14 +21,14 @@ def _jobs(old: str, new: str) -> list[Change]:
 
 
 JOBS: dict[str, Mutant] = {
-    "retention by the local clock": Mutant(0, *_jobs("{now}", LOCAL), **OFTEN),
+    "retention by the local clock": Mutant(1, *_jobs("{now}", LOCAL), **OFTEN),
     "retention of whatever is over": Mutant(
-        0, *_jobs("s.finished_at < {now} - :age", "s.finished_at < {now}"), **OFTEN
+        1, *_jobs("s.finished_at < {now} - :age", "s.finished_at < {now}"), **OFTEN
     ),
 }
 RUNS: dict[str, Mutant] = {
     "steps are removed like jobs": Mutant(0, Sql(retention, "PRUNABLE", "AND j.run_id IS NULL", ""), **OFTEN),
-    "retention of runs by the local clock": Mutant(0, *_runs("{now}", LOCAL), **OFTEN),
+    "retention of runs by the local clock": Mutant(1, *_runs("{now}", LOCAL), **OFTEN),
     "a run goes without its steps": Mutant(
         0, Code(run_retention.prune, "tx.run(removal, ids=ids)", "pass"), **OFTEN
     ),
@@ -39,7 +39,7 @@ RUNS: dict[str, Mutant] = {
 }
 KEPT: dict[str, Mutant] = {
     "retention ignores what was revived": Mutant(
-        0, Instead(run_retention, "_continued", lambda *_: set()), **OFTEN
+        7, Instead(run_retention, "_continued", lambda *_: set()), **OFTEN
     ),
-    "retention ignores those that follow": Mutant(0, *_runs("d.ended_at IS NULL", "1 = 0"), **OFTEN),
+    "retention ignores those that follow": Mutant(19, *_runs("d.ended_at IS NULL", "1 = 0"), **OFTEN),
 }

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from tests.simulation.mutants import Mutant, blocks, keeping, limits, rows, runs, tasks
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
+from tests.simulation.workloads import Workload
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows, ask, ask_only, write
@@ -19,21 +20,23 @@ from tests.simulation.world import World
 
 MOST_SEEDS = 300
 AGAIN = ((revive,), (retry_step,), (revive, revive), (revive_child_at_last,))
-STAGES = {
+STAGES: dict[str, tuple[Workload, ...]] = {
     "tasks": (Tasks(),),
-    "steering": (Tasks(steers=0.9),),
     "runs": (Runs(), Shapes()),
-    "children": (Runs(known=("nested",), most=8),),
-    "signals": (Runs(asked=1.0),),
-    "revivals": (Shapes(steering=((then,), (then, then)), again=AGAIN),),
     "rows": (Rows(),),
-    "asking": (Rows(asks=(ask, ask_only, write), most=12),),
-    "writers": (Rows(asks=(write,), most=6, held=0.2),),
-    "families": (Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances"))),),
     "limits": (Limits(),),
     "blocks": (Blocks(),),
 }
-"""Where each kind of mutant is searched for: a workload, or one with more of what shows it."""
+VARIANTS: dict[str, tuple[str, Workload]] = {
+    "steering": ("tasks", Tasks(steers=0.9)),
+    "children": ("runs", Runs(known=("nested",), most=8)),
+    "signals": ("runs", Runs(asked=1.0)),
+    "revivals": ("runs", Shapes(steering=((then,), (then, then)), again=AGAIN)),
+    "asking": ("rows", Rows(asks=(ask, ask_only, write), most=12)),
+    "writers": ("rows", Rows(asks=(write,), most=6, held=0.2)),
+    "families": ("rows", Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances")))),
+}
+"""Workloads with more of what shows some mutants, and the stage that knows their tasks."""
 KINDS = {
     "tasks": tasks.MUTANTS | keeping.JOBS,
     "steering": tasks.STEERING,
@@ -58,6 +61,7 @@ def stages() -> Iterator[dict[str, Stage]]:
     """One after the other: only one world is virtual at a time."""
     with virtual(), living_in(World(0)):
         made = {about: Stage(workloads) for about, workloads in STAGES.items()}
+        made |= {about: made[stage].playing(workload) for about, (stage, workload) in VARIANTS.items()}
         with quiet_collector():
             yield made
 

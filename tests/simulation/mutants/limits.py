@@ -20,7 +20,7 @@ MUTANTS: dict[str, Mutant] = {
         3, Code(parking.park, 'tx.insert("parked", rows,', 'tx.insert("parked", rows[1:],')
     ),
     "nobody looks after the lines": Mutant(
-        13,
+        1,
         Instead(LimitKeeper, "_sweep", lambda _: False),
         crash=0.02,
     ),
