@@ -212,8 +212,10 @@ MUTANTS: dict[str, Mutant] = {
         Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
     ),
     "outcomes dropped after an error": Mutant(
-        32,
+        2,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
+        commit=0.3,
+        statement=0.03,
     ),
     "lost claims stay in the register": Mutant(
         6,
