@@ -1,6 +1,7 @@
 """Who has revived a run. It is revived once: by somebody, or by the revival of its parent, whichever comes first.
 
-The key that says so is unique, so one of two who come at the same time waits for the other and finds it there.
+The key that says so is unique, so one of two who come at the same time waits for the other and finds it there. A run
+that has taken its own key is being pruned: nobody can go on with it any more.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def take(tx: Transaction, pipeline: str, old: str, new: str) -> str:
 def newest(tx: Transaction, pipeline: str, run: str) -> Revival | None:
     """The last of those by which a run was continued; None: nobody has revived it."""
     found: Revival | None = None
-    while (row := tx.row(NEWEST, pipeline=pipeline, key=key_of(run))) is not None:
+    while (row := tx.row(NEWEST, pipeline=pipeline, key=key_of(run))) is not None and str(row[0]) != run:
         run = str(row[0])
         found = Revival(run, str(row[1]), RunStatus(row[2]))
     return found

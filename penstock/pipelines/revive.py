@@ -83,6 +83,8 @@ def revive(
     if only is not None:
         _check_failed(tx, old, only)
     holder = revivals.take(tx, standing.pipeline, old, new)
+    if holder == old:
+        raise ReviveError(f"run {old} is just being pruned: it cannot be revived any more")
     if holder != new:
         raise ReviveError(f"run {old} was revived already: go on with run {holder}")
     inherit(tx, old, new, duplicate_context)

@@ -45,7 +45,7 @@ WHERE j.run_id = :run AND s.status = 'available'
   AND NOT EXISTS (SELECT 1 FROM {advancements} x WHERE x.run_id = j.run_id) LIMIT 500
 """
 PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
-LOCK = "SELECT id FROM {runs} WHERE id = :id {lock}"
+LOCK = "SELECT ended_at FROM {runs} WHERE id = :id {lock}"
 
 
 class Stuck(NamedTuple):
@@ -76,7 +76,10 @@ def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
         return _repaired(tx, run, f"{len(lost)} available steps had no place in the queue and got one")
     if not is_stuck(tx, run):
         return None
-    tx.row(LOCK, id=run)
+    # It may have ended, or gone on, while nobody had it locked: since it was found, and since it was looked at.
+    standing = tx.row(LOCK, id=run)
+    if standing is None or standing[0] is not None or not is_stuck(tx, run):
+        return None
     found = views(desk, tx, [run]).get(run)
     if found is None:
         return None

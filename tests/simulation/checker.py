@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from penstock.runtime.worker import Worker
-from tests.simulation import run_model
+from tests.simulation import keeping, run_model
 from tests.simulation.hosts import WorkerHost
 from tests.simulation.moves import CHILDREN, TERMINAL
 from tests.simulation.story import Story
@@ -39,6 +39,7 @@ def check(story: Story, stuck: str | None, workloads: Sequence[Workload]) -> lis
     wrong += _end(story, stuck)
     wrong += _accepted(story)
     wrong += run_model.check(story)
+    wrong += keeping.check(story)
     for workload in workloads:
         wrong += workload.check(story)
     return wrong

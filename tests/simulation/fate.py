@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from tests.simulation import losses
 from tests.simulation.fibers import Fiber
-from tests.simulation.hosts import SETTINGS, Host, WorkerHost
+from tests.simulation.hosts import Host, WorkerHost
 from tests.simulation.interruptions import APART, interrupt
+from tests.simulation.machines import SETTINGS
 from tests.simulation.server import Faults
 from tests.simulation.temper import Temper
 from tests.simulation.wire import Disconnected, Wire
@@ -24,7 +26,7 @@ SELDOM_SEEN = 6
 REAP_AFTER = int(SETTINGS["reap_after"] * SECOND)
 KINDS = (
     *("crash", "restart", "freeze", "thaw", "stall", "stop", "hurried stop", "clock jump", "delay", "outage"),
-    *("late claim", "interruption"),
+    *("late claim", "interruption", "lease lost"),
     *("statement locked", "statement cut", "statement readonly"),
     *("commit refused", "commit lost", "commit unanswered", "hint", "hint lost"),
 )
@@ -45,12 +47,14 @@ class Fate(Faults):
     away_until: int = 0
     strikes: bool = field(init=False)
     interrupts: bool = field(init=False)
+    loses: bool = field(init=False)
     struck: Counter[str] = field(default_factory=Counter)
     """How often each kind of trouble has really happened."""
 
     def __post_init__(self) -> None:
         self.strikes = self.temper.statement > 0
         self.interrupts = self.temper.interrupt > 0
+        self.loses = self.temper.loss > 0
 
     def act(self, world: World) -> None:
         if not world.steps % LOOKED_AFTER:
@@ -78,8 +82,10 @@ class Fate(Faults):
 
     def _look_after(self, world: World) -> None:
         for index, host in enumerate(self.hosts):
-            if host.frozen and (self.calm or world.now >= host.thaws_at):
+            if host.frozen and losses.is_over(world, host, self.calm):
                 self.struck["thaw"] += 1
+                if losses.was_real(world, host):
+                    self.struck["lease lost"] += 1
                 host.thaw()
                 self._come_to(world, host)
             if host.gone and host.alive:
@@ -127,6 +133,11 @@ class Fate(Faults):
             self.struck["freeze"] += 1
             host.freeze(int(REAP_AFTER * world.rng.choice([0.01, 0.3, 1.1, 2.0])))
 
+    def lose(self, world: World, fiber: Fiber, place: Callable[[], str]) -> None:
+        """At an await or a hand-over: its process stands still until others take it for dead, and then goes on."""
+        if losses.stand_still(world, self.hosts, fiber.owner, self.temper.loss, place):
+            self.struck["freeze"] += 1
+
     def _stall(self, world: World) -> None:
         """One thread does not get on while the others of its process do."""
         if not world.fibers:
@@ -137,6 +148,8 @@ class Fate(Faults):
         """At a place between two things that belong together, such as a commit and what is made of it."""
         if self.calm:
             return
+        if self.loses:
+            self.lose(world, fiber, lambda: point)
         draw, owner = world.rng.random(), fiber.owner
         often = 1 if point.endswith(".committed") else SELDOM_SEEN
         if draw < often * self.temper.crash and isinstance(owner, Host):
@@ -198,7 +211,7 @@ class Fate(Faults):
         self.calm = (
             True  # an outage that is under way lasts as long as it lasts: what comes after it is the point
         )
-        self.strikes = self.interrupts = False
+        self.strikes = self.interrupts = self.loses = False
         world.calm_at = world.now
         world.stickiness = 1.0
         for fiber in world.fibers:

@@ -9,120 +9,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from types import SimpleNamespace as _Known
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import MetaData
-
-from penstock import app as app_module
-from penstock.app import Penstock
 from penstock.database.dialect import Lane
-from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import processes
 from penstock.queue.claim import claim, discover
-from penstock.reconcile.events import LeaseLost
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.row_pump import RowEar
 from penstock.runtime.worker import Worker
-from penstock.settings import Settings
 from penstock.values.ids import new_token
-from tests.simulation.dialect import WiredSqlite
 from tests.simulation.fibers import Asked, Owner
 from tests.simulation.loops import Loop
-from tests.simulation.server import Server
-from tests.simulation.virtual import here, replaced
 
 if TYPE_CHECKING:
+    from tests.simulation.machines import Machine
     from tests.simulation.world import World
-
-SETTINGS: dict[str, Any] = {
-    "heartbeat_interval": 3.0,
-    "reap_after": 9.0,
-    "poll_interval": 12.0,
-    "sweep_interval": 12.0,
-    "housekeeping_interval": 9.0,
-    "shutdown_timeout": 3.0,
-    "concurrency": 3,
-    "batch": 4,
-    "retention": None,
-    "inline_fanout": 2,
-}
-
 
 LATE = 2
 """So much a late claim takes at most."""
-
-
-class Machine:
-    """What outlives a process and a schedule: settings and schema as read once, and the way to the database."""
-
-    def __init__(self, name: str, server: Server, declare: Sequence[Callable[[Penstock], object]]) -> None:
-        self.name = name
-        self.declare = declare
-        self.app = self.first = Penstock("sqlite://", **SETTINGS)
-        self.dialect = WiredSqlite(server)
-        self.database = self.app.database
-        self.database.dialect = self.dialect
-        self.database.set_clock("sim_now()")
-        self.database.borrow = self.dialect.loan  # type: ignore[method-assign]
-        self.database.drop_connections = self.dialect.empty_pool  # type: ignore[method-assign]
-        self.database.engine.connect().close()
-        self.app._prepared = True
-        for declaration in self.declare:
-            declaration(self.app)
-        self.declared: list[Any] = [*self.app.tasks.values(), *self.app.pipelines.values()]
-        self._know(server)
-
-    def _know(self, server: Server) -> None:
-        """What is the same on every machine is made once, for all lives of all: less memory is walked through."""
-        self.database._renderers = server.renderers
-        for known in self.declared:
-            vars(known)["codec"] = server.codecs.setdefault(known.name, known.codec)
-        for pipeline in self.app.pipelines.values():
-            vars(pipeline)["definition"] = server.definitions.setdefault(pipeline.name, pipeline.definition)
-
-    def boot(self) -> None:
-        """A fresh process: nothing is left of the one before but what is in the database."""
-        self.shut()
-        known = {"Settings": _Known(load=self._settings), "Database": self._database}
-        with replaced(app_module, known | {"catalog": _Known(describe=self._metadata)}):
-            self.app = Penstock("sqlite://")
-        self.app._prepared = True
-        self._belong(self.app)
-        self.app.tasks |= self.first.tasks
-        self.app.limited |= self.first.limited
-        self.app.pipelines |= self.first.pipelines
-        self.app.reconcilers |= self.first.reconcilers
-        self.app.events.on(LeaseLost, lambda event: here().record("lost lease", event.token))
-
-    def _belong(self, app: Penstock) -> None:
-        for declared in self.declared:
-            declared.host = app  # declaring anew takes longer than all that is done in a short life
-
-    def forget(self) -> None:
-        """The schedule is over: nothing here leads to it any more, and what it has left behind can be collected."""
-        self.shut()
-        self.app = self.first
-        self.database.call_keepers = self.first.wakeups.call_keepers
-        self._belong(self.first)
-
-    # What takes long to make and never changes, for every further app of this machine.
-
-    def _settings(self, **_: object) -> Settings:
-        return self.first.settings
-
-    def _database(self, _: Settings) -> Database:
-        return self.database
-
-    def _metadata(self, _: Database) -> MetaData:
-        return self.first.metadata
-
-    def shut(self) -> None:
-        """No connection is left, not even one that an outage has cut and that nobody has noticed yet."""
-        self.dialect.cut_all()
-        self.dialect.empty_pool()
+KNOWN = "SELECT 1 FROM penstock_processes WHERE id = ?"
 
 
 class Host(Owner):
@@ -144,6 +51,8 @@ class Host(Owner):
         self.gone = False
         """It has stopped by itself, in order."""
         self.thaws_at = 0
+        self.stopped_at = ""
+        """The place where it stood still, if that was to last until it is taken for dead."""
         self.skew = int(world.rng.uniform(-3600, 3600)) * 1_000_000
         self.loop = Loop(world, self)
 
@@ -246,6 +155,12 @@ class WorkerHost(Host):
             self.loop.create_task(self._end(hurried))
         else:
             self.loop.call_soon(lambda: self.loop.create_task(self._end(hurried)))
+
+    @property
+    def is_known(self) -> bool:
+        """Its process is there, for all who look at the database."""
+        execute = self.machine.dialect.server.connection.execute
+        return self.worker is not None and bool(execute(KNOWN, [self.worker.identity.id]).fetchone())
 
     async def _end(self, hurried: bool) -> None:
         assert self.worker is not None

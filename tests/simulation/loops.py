@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tests.simulation.fibers import Asked
@@ -52,6 +53,8 @@ class Loop:
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
+                    if (nemesis := world.nemesis) is not None and nemesis.loses:
+                        nemesis.lose(world, world.here(), partial(_awaited, handle))
                     world.give_way("loop")
             else:
                 world.wait(self, timers[0][0] - self.time() if timers else None)
@@ -115,6 +118,18 @@ class Loop:
 
     def _timer_handle_cancelled(self, timer: asyncio.TimerHandle) -> None:
         """It is passed over when its time comes."""
+
+
+def _awaited(handle: asyncio.Handle) -> str:
+    """The await at which a task has come to stand: the innermost that is the package's own."""
+    task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+    coroutine: Any = task.get_coro() if isinstance(task, asyncio.Task) and not task.done() else None
+    place = "between two callbacks"
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        if frame.f_globals.get("__name__", "").startswith("penstock."):
+            place = f"await in {frame.f_code.co_qualname}"
+        coroutine = coroutine.cr_await
+    return place
 
 
 class Pool:

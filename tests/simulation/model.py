@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 
 from tests.simulation import moves
-from tests.simulation.hosts import SETTINGS
+from tests.simulation.machines import SETTINGS
 from tests.simulation.moves import State
 from tests.simulation.world import SECOND, START
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.model import Model
 
 TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
-CHILDREN = ("small", "fragile")
+CHILDREN = ("small", "fragile", "part")
 """Pipelines that are steps of others."""
 
 

@@ -9,19 +9,21 @@ import gc
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
-from penstock.runtime.pump import Pump
-from penstock.runtime.worker import Worker
+from penstock.pipelines import chores, stuck
+from penstock.runtime import housekeeping
 from tests.simulation import checker, watching
+from tests.simulation.deploys import Deploys
 from tests.simulation.fate import Fate
-from tests.simulation.hosts import ClientHost, Host, Machine, WorkerHost
+from tests.simulation.hosts import ClientHost, Host, WorkerHost
+from tests.simulation.machines import Machine
 from tests.simulation.server import Faults, Server
 from tests.simulation.story import Story
-from tests.simulation.temper import Temper
-from tests.simulation.virtual import living_in, virtual
+from tests.simulation.temper import Lean, Temper
+from tests.simulation.virtual import living_in, replaced, virtual
 from tests.simulation.workloads import Act, Workload, row_tables
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.callers import tidying
@@ -39,14 +41,8 @@ CLIENTS = 2
 CALM_STEPS = 6000
 ALONE = 0.85
 """How often a schedule has one workload only, where there are several."""
-CLOSES = 0.15
-"""How often the last workers are stopped in order at the end."""
-GOES_HOME = 0.1
-"""How often all workers are stopped in order in the middle of it, and others come after them."""
-TIDIES = 0.15
-"""How often old work is removed while there is other work to do."""
-MOMENT = 10_000
-"""Microseconds in which a loop is told two things, before it does the first."""
+OFTEN = 3.0
+"""Seconds between two searches for what is old enough to go, and for runs that nothing moves, where that is sought."""
 COLLECT_EVERY = 500
 """Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
@@ -66,6 +62,9 @@ class Verdict:
     @property
     def steps(self) -> int:
         return self.world.steps
+
+
+NO_LEAN: Lean = {}
 
 
 class Stage:
@@ -88,20 +87,27 @@ class Stage:
         self.server.connection.commit()
         self.broom = watching.Broom(self.server.connection)
 
-    def play(self, seed: int) -> Verdict:
+    def playing(self, *workloads: Workload) -> Stage:
+        """The same stage for workloads that are made of the same tasks."""
+        other = copy(self)
+        other.workloads = workloads
+        return other
+
+    def play(self, seed: int, lean: Lean = NO_LEAN) -> Verdict:
         """Run the schedule of a seed and judge it."""
-        verdict = self._play(seed)
+        verdict = self._play(seed, lean)
         self.played += 1
         # What is over is found among the young, and its memory used again at once.
         gc.collect(0 if self.played % COLLECT_EVERY else 2)
         return verdict
 
-    def _play(self, seed: int) -> Verdict:
+    def _play(self, seed: int, lean: Lean) -> Verdict:
         self.broom.sweep()
         world = World(seed)
-        with living_in(world):
+        temper = Temper.of(world.rng, lean)
+        with living_in(world), self._keeping(temper.retention):
             try:
-                play = Play(self, world)
+                play = Play(self, world, temper)
                 stuck = play.run()
                 if self.server.holder is not None:
                     self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
@@ -117,18 +123,33 @@ class Stage:
                 self.server.begin_world(None, Faults())
         return Verdict(seed, wrong, world)
 
+    @contextmanager
+    def _keeping(self, seconds: float) -> Iterator[None]:
+        """For so long workers keep what is over, in this schedule; and they look often."""
+        with ExitStack() as stack:
+            if seconds:
+                for machine in (*self.workers, *self.clients):
+                    stack.enter_context(machine.keeping(seconds))
+                stack.enter_context(replaced(housekeeping, {"RETENTION_INTERVAL": OFTEN}))
+                stack.enter_context(replaced(chores, {"ROUNDS": OFTEN}))
+                stack.enter_context(replaced(stuck, {"OLD_ENOUGH": OFTEN}))
+            yield
+
 
 class Play:
     """One schedule on a stage."""
 
-    def __init__(self, stage: Stage, world: World) -> None:
+    def __init__(self, stage: Stage, world: World, temper: Temper) -> None:
         self.stage = stage
         self.world = world
+        self.temper = temper
         rng = world.rng
-        world.stickiness = rng.choice([0.2, 0.6, 0.85])
+        world.stickiness = temper.sticks
+        world.record("keeps", temper.retention)
         self.reconcilers: list[str] = []
         self.left = [list(acts) for acts in self._scripts(rng)]
-        self.fate = Fate(Temper.of(rng), [], self._revive)
+        self.fate = Fate(temper, [], self._revive)
+        self.deploys = Deploys(world, self.fate)
         world.nemesis = self.fate
         stage.server.begin_world(world, self.fate)
         for machine in stage.workers[: rng.choice([2, 2, WORKERS])]:
@@ -137,7 +158,6 @@ class Play:
             self.fate.hosts.append(self._client(machine, index, 1))
         for host in self.fate.hosts:
             host.start()
-        self.trouble = rng.randint(40, 220)
         self.looked_at = -1
         """How much had been written when it was last found not to be over."""
 
@@ -149,7 +169,7 @@ class Play:
         if self.reconcilers:
             self.world.record("rows", row_tables.all_rows(self.stage.server.connection))
         acts = [act for workload in self.workloads for act in workload.script(rng)]
-        if rng.random() < TIDIES:
+        if rng.random() < self.temper.tidies:
             acts.insert(rng.randint(0, len(acts)), tidying(rng))
         cut = rng.randint(0, len(acts))
         return [acts[:cut], acts[cut:]]
@@ -194,69 +214,21 @@ class Play:
         """Trouble, then calm. What is said is why it did not come to an end."""
         world = self.world
         try:
-            world.run_for(self.trouble)
+            world.run_for(self.temper.trouble)
             self.fate.calm_down(world)
-            if world.rng.random() < GOES_HOME and world.now >= self.fate.away_until:
-                self._go_home()
+            if world.rng.random() < self.temper.home and world.now >= self.fate.away_until:
+                self.deploys.in_the_middle()
             world.run(self._over, CALM_STEPS)
             world.run(self._at_rest, CALM_STEPS)
-            if world.rng.random() < CLOSES:
-                self._close()
+            if world.rng.random() < self.temper.closes:
+                self.deploys.at_the_end()
         except Stuck as stuck:
             return str(stuck)
         return None
 
-    def _go_home(self) -> None:
-        """A deploy while there is work to do, and nothing else goes wrong: nobody keeps anything."""
-        self.world.stickiness = self.world.rng.choice([0.2, 0.6])
-        hurried = self.world.rng.random() < 0.5
-        if (
-            hurried
-        ):  # best when somebody was just handed something, or is about to be, and has not begun with it
-            best = self.world.rng.choice([self._is_handed_over, self._is_about_to_be])
-            enough = self.world.steps + 40
-            self.world.run(lambda: self.world.steps >= enough or best(), 41)
-            for fiber in self.world.fibers:
-                if fiber.loop is not None:  # what its pump has for it comes right behind the stop
-                    fiber.stalled = self.world.now + MOMENT
-        stopped = self._stop_all(hurried=hurried)
-        self.world.record("went home", [host.name for host in stopped if host.gone])
-        self.world.stickiness = 1.0
-        self.fate.closing = False
-
-    def _is_handed_over(self) -> bool:
-        known = self._workers()
-        rows = [runner.crew.accepted for worker in known for runner in worker.rows.runners.values()]
-        return any(worker.crew._accepted for worker in known) or any(rows)
-
-    def _is_about_to_be(self) -> bool:
-        """Somebody has claimed something, and the stop comes before it is on the loop."""
-        known = self._workers()
-        rows = [runner.pump for worker in known for runner in worker.rows.runners.values()]
-        pumps: list[Pump[Any, Any]] = [*rows, *(worker.pump for worker in known)]
-        return any(pump._found and self.world.is_at(pump.thread, "hand_over") for pump in pumps)
-
-    def _workers(self) -> list[Worker]:
-        workers = [host.worker for host in self.fate.hosts if isinstance(host, WorkerHost) and host.alive]
-        return [worker for worker in workers if worker is not None]
-
-    def _close(self) -> None:
-        """All go home in order: nothing of theirs may be left."""
-        self._stop_all(hurried=False)
-        self.world.record("closed", [host.name for host in self.fate.hosts if host.gone])
-
-    def _stop_all(self, *, hurried: bool) -> list[WorkerHost]:
-        self.fate.closing = True
-        workers = [host for host in self.fate.hosts if isinstance(host, WorkerHost)]
-        here = [host for host in workers if host.alive and host.worker is not None and not host.leaving]
-        for host in here:
-            host.stop(hurried)
-        self.world.run(lambda: not any(host.leaving and host.alive for host in self.fate.hosts), CALM_STEPS)
-        return here
-
     def _at_rest(self) -> bool:
         """What was committed has also come to the mind of who did it, and no place stays taken."""
-        return not any(worker.source.holdings.count or worker.crew.busy for worker in self._workers())
+        return not any(worker.source.holdings.count or worker.crew.busy for worker in self.deploys.workers())
 
     def _over(self) -> bool:
         if self.world.steps % 8 or any(self.left) or self.stage.server.holder is not None:
@@ -264,6 +236,8 @@ class Play:
         connection = self.stage.server.connection
         if connection.total_changes == self.looked_at:
             return False  # nothing was written since the last look
+        if any(host.alive and host.stopped_at for host in self.fate.hosts):
+            return False  # whoever was taken for dead is to come back to what others have made of its work
         self.looked_at = connection.total_changes
         execute = connection.execute
         queries = [UNFINISHED, *(workload.unfinished for workload in self.workloads)]

@@ -4,8 +4,26 @@ import pytest
 
 from tests.simulation.fate import KINDS
 from tests.simulation.schedule import Stage
+from tests.simulation.temper import Lean
 
 SEEDS = 100
+
+MOST_SEEDS = 600
+ONLY_LOSSES: Lean = {
+    **dict.fromkeys(
+        ["crash", "freeze", "stall", "linger", "stop", "jump", "delay", "statement", "commit"], 0.0
+    ),
+    "loss": 0.1,
+    "trouble": 220,
+    "outage": 0.0,
+}
+AWAITS = {
+    "await in _awaited": "a handler on the loop, at any await of its own",
+    "await in ended": "a statement in a block on the loop",
+    "await in _in_thread": "once() on the loop",
+    "await in RowCrew._run_async": "a reconciler on the loop",
+    "await in Worker._watch_services": "the worker itself",
+}
 
 pytestmark = pytest.mark.simulation
 
@@ -25,3 +43,15 @@ def test_trouble_comes_at_every_kind_of_place(places: set[str]) -> None:
     """Between two statements, at a commit, after it, at a hand-over, before a handler."""
     for part in ("begin", ".1", "commit", ".committed", "hand_over", "execute.before"):
         assert any(place.endswith(part) for place in places), part
+
+
+def test_processes_are_taken_for_dead_at_every_kind_of_await_and_hand_over(stage: Stage) -> None:
+    """Alive, and then awake again: at whatever they wait for on their loop, between a commit and what follows."""
+    missing = {*AWAITS, "between two callbacks", "hand_over", "execute.before", "claim.committed"}
+    for seed in range(MOST_SEEDS):
+        verdict = stage.play(seed, ONLY_LOSSES)
+        assert not verdict.wrong
+        missing -= verdict.world.losses
+        if not missing:
+            return
+    pytest.fail(f"nobody was taken for dead at {sorted(missing)}")

@@ -29,6 +29,8 @@ TOLD = {
     "processes": ("id", "heartbeat_at"),
     "dead_letters": ("job_id",),
     "advancements": ("id", "run_id"),
+    "runs": ("id", "status", "parent_run_id", "revived_from"),
+    "chains": ("downstream_id", "upstream_id"),
 }
 CHANGES = {
     "processes": ("beat", ("NEW.id", "NEW.heartbeat_at")),

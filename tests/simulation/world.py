@@ -29,11 +29,16 @@ class Nemesis(Protocol):
 
     calm: bool
     """No trouble any more."""
+    loses: bool
+    """Processes stand still at awaits and hand-overs: ask at each."""
 
     def act(self, world: World) -> None: ...
 
     def linger(self, world: World, fiber: Fiber, point: str) -> None:
         """At a named point that is no statement."""
+
+    def lose(self, world: World, fiber: Fiber, place: Callable[[], str]) -> None:
+        """At an await or a hand-over."""
 
 
 class Stuck(Exception):
@@ -62,6 +67,8 @@ class World:
     """The history and more: what somebody who looks for the cause wants to see."""
     places: set[str] = field(default_factory=set)
     """Where somebody was struck down."""
+    losses: set[str] = field(default_factory=set)
+    """Where a process stood still that was taken for dead meanwhile."""
     steps: int = 0
     loops: list[Any] = field(default_factory=list)
     """Every event loop that was ever turned here."""
@@ -209,12 +216,16 @@ class World:
         if fiber is None or not fiber.owner.alive:
             fiber = self.here()
         fiber.point = point
-        if self.stickiness == 1.0 or self.rng.random() < self.stickiness:
+        if (self.stickiness == 1.0 or self.rng.random() < self.stickiness) and not self._is_held(fiber):
             self.now += 50
             return
         self.hub.switch()  # type: ignore[attr-defined]
         if not fiber.owner.alive:
             raise SimulatedCrash(point)
+
+    def _is_held(self, fiber: Fiber) -> bool:
+        """It was held up at this very place."""
+        return fiber.stalled > self.now or fiber.owner.frozen
 
     def here(self) -> Fiber:
         fiber = self.current

@@ -126,12 +126,13 @@ def test_a_child_of_a_run_that_others_still_need_is_not_pruned(app: Penstock) ->
     day = 86_400
     with travel(app, 30 * day):
         app.engine.chores.prune()
-        assert {found.pipeline for found in app.runs(status="halted")} == {"outer", "middle"}
+        assert {found.pipeline for found in app.runs(status="halted")} == {"outer", "middle", "inner"}
         nested.broken = False
         nested.calls.clear()
         again.resume()
         drain(app)
         assert again.result(0) == [32, 90]
+        assert nested.calls == ["fragile"]
 
 
 def test_a_wait_that_has_ended_is_over_in_the_revived_run(app: Penstock) -> None:
@@ -237,22 +238,24 @@ def test_while_the_revival_of_a_child_is_under_way_its_parents_step_fails_and_sa
     assert nested.calls.count("fragile") == 2
 
 
-def test_a_revival_of_a_child_that_was_pruned_is_in_nobodys_way(app: Penstock) -> None:
+def test_a_revival_of_a_child_stays_for_its_parent_and_is_continued_with_it(app: Penstock) -> None:
     nested = Nested(app)
     run = nested.middle.trigger([1, 2])
     drain(app)
     (child,) = app.runs(pipeline="inner")
     nested.broken = False
-    child.revive(duplicate_context=True)
+    revived = child.revive(duplicate_context=True)
     drain(app)
     again = run.revive()
     again.pause()
     with travel(app, 30 * 86_400):
         app.engine.chores.prune()
-        assert app.runs(pipeline="inner") == [child]
+        assert app.runs(pipeline="inner") == [revived, child]
+        nested.calls.clear()
         again.resume()
         drain(app)
         assert again.result(0) == 32
+        assert nested.calls == []
         app.engine.chores.prune(0)
         left = app.database.in_transaction(lambda tx: tx.rows("SELECT run_key FROM {run_keys}"))
         assert list(left) == [], "nor is anything left of who has revived whom"

@@ -1,7 +1,11 @@
 """Runs that nothing would move any more are found and mended; old runs go, but not what others need."""
 
+from functools import partial
+
 from penstock import Penstock
 from penstock.database.transaction import Transaction
+from penstock.pipelines import stuck
+from penstock.queue.retention import FIRST_ID
 from penstock.telemetry.events import RunRepaired
 from penstock.testing import drain, travel
 
@@ -60,6 +64,15 @@ def test_healthy_runs_are_left_alone(app: Penstock) -> None:
     drain(app)
     assert app.engine.chores.repair(age=-1) == []
     assert (waiting.status, running.status, paused.status) == ("pending", "succeeded", "paused")
+
+
+def test_a_run_that_has_ended_since_it_was_looked_for_is_left_alone(app: Penstock) -> None:
+    run = pipeline(app).trigger()  # type: ignore[attr-defined]
+    found = app.database.read(stuck.look, FIRST_ID, 10, -1)
+    drain(app)
+    assert found == [run.id]
+    assert app.database.in_transaction(partial(stuck.repair, app.engine.desk), run.id) is None
+    assert [act.act for act in app.audit()] == []
 
 
 def test_old_runs_go_with_everything_that_is_theirs(app: Penstock) -> None:

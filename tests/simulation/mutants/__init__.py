@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tests.simulation.temper import Lean
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -85,11 +87,15 @@ Change = Code | Sql | Instead
 
 
 class Mutant:
-    """The changes that break one thing, and the seed of a schedule that shows it."""
+    """The changes that break one thing, and the seed of a schedule that shows it.
 
-    def __init__(self, seed: int, *changes: Change) -> None:
+    `leaning`: what there is more of in the schedules of its search, so that one in twenty shows it at least.
+    """
+
+    def __init__(self, seed: int, *changes: Change, **leaning: float) -> None:
         self.seed = seed
         self.changes = changes
+        self.lean: Lean = leaning
 
     @contextmanager
     def applied(self) -> Iterator[None]:

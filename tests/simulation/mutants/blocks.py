@@ -8,11 +8,11 @@ from tests.simulation.mutants import Code, Mutant
 
 MUTANTS: dict[str, Mutant] = {
     "a block that is left on the way in stays open": Mutant(
-        98,
+        5,
         Code(AsyncConnection.enter, "self._end(error)", "pass"),
     ),
     "who is cancelled commits all the same": Mutant(
-        3,
+        26,
         Code(TransactionScope.__exit__, "if error is not None:", "if isinstance(error, Exception):"),
     ),
 }

@@ -19,7 +19,11 @@ MUTANTS: dict[str, Mutant] = {
     "whoever waits is lost": Mutant(
         3, Code(parking.park, 'tx.insert("parked", rows,', 'tx.insert("parked", rows[1:],')
     ),
-    "nobody looks after the lines": Mutant(13, Instead(LimitKeeper, "_sweep", lambda _: False)),
+    "nobody looks after the lines": Mutant(
+        1,
+        Instead(LimitKeeper, "_sweep", lambda _: False),
+        crash=0.02,
+    ),
     "a job that waits spends an attempt": Mutant(
         3, Sql(parking, "PUT_BACK", "generation - 1", "generation + 1")
     ),

@@ -21,29 +21,23 @@ def _only_itself(item: Any, current: Any) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "apply without the token": Mutant(
-        1,
+        36,
         Instead(apply, "_is_held", lambda *_: True),
-    ),
-    "apply without the tokens of related rows": Mutant(
-        18,
-        Instead(apply, "_is_held", _only_itself),
-    ),
-    "rows taken from the living": Mutant(
-        25,
-        Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
     ),
     "children not all or nothing": Mutant(
         2,
         Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
     "lease renewed without the token": Mutant(
-        29,
+        9,
         Code(
             statements.renew,
             'and_(target.among(keys), among(target["lock_token"], tokens))',
             "target.among(keys)",
         ),
         Instead(renew.Holdings, "overdue", lambda *_: []),
+        stall=0.1,
+        linger=0.3,
     ),
     "row tokens used again": Mutant(
         0,
@@ -53,28 +47,50 @@ MUTANTS: dict[str, Mutant] = {
         0,
         Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
     ),
-    "a request for a visit forgotten": Mutant(
-        50,
-        Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
-    ),
     "rows kept by a stop's last turn": Mutant(
-        29,
+        7,
         Instead(Runner, "give_back", lambda _: None),
+        home=1.0,
     ),
     "a row's handler that never began does not end": Mutant(
-        81,
+        2,
         Instead(RowCrew, "_never_began", lambda *_: None),
+        home=1.0,
+        stall=0.04,
+        linger=0.1,
     ),
     "related rows stay locked": Mutant(
         0,
         Code(apply._plan, "writes.unlock(held.target, held.key)", "pass"),
     ),
+}
+ASKING: dict[str, Mutant] = {
+    "rows taken from the living": Mutant(
+        2,
+        Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
+    ),
+    "a request for a visit forgotten": Mutant(
+        4,
+        Code(apply._plan, 'row["x_next_process_at"] if requested else now', "now"),
+    ),
+}
+WRITERS: dict[str, Mutant] = {
     "a writer whose commit fails is waited for": Mutant(
-        2386,
+        12,
         Code(
             RowLock.__exit__,
             "    self._withdraw()\n        raise",
             "    self._announced = False\n        raise",
         ),
+        commit=0.3,
+        statement=0.0,
+        trouble=220,
+    ),
+}
+FAMILIES: dict[str, Mutant] = {
+    "apply without the tokens of related rows": Mutant(
+        10,
+        Instead(apply, "_is_held", _only_itself),
+        freeze=0.04,
     ),
 }

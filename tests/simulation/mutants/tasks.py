@@ -64,13 +64,17 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        421,
+        2,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
+        loss=0.1,
+        freeze=0.03,
+        linger=0.2,
+        trouble=220,
     ),
     "claim ignores the status": Mutant(
-        0,
+        6,
         Sql(portable, "HOLD", " AND status = 'available'", ""),
     ),
     "generation not incremented": Mutant(
@@ -78,8 +82,9 @@ MUTANTS: dict[str, Mutant] = {
         Sql(portable, "HOLD", "generation = generation + 1, ", ""),
     ),
     "what arrives late is kept": Mutant(
-        67,
+        2,
         Instead(job_source.Holdings, "knows", lambda *_: True),
+        late=0.05,
     ),
     "tokens used again": Mutant(
         0,
@@ -90,19 +95,21 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        407,
+        0,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
+        loss=0.3,
+        trouble=220,
     ),
     "a job in the queue twice is claimed twice": Mutant(
-        1,
+        14,
         Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
     "reaper without a second look": Mutant(
-        16,
+        2,
         Instead(Housekeeping, "reap", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
-        5,
+        1,
         Sql(reclaim, "SILENT", "{now}", LOCAL),
         Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
     ),
@@ -115,11 +122,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(reclaim.reclaim, "if tokens - locked:", "if False:"),
     ),
     "crash counted as a retry": Mutant(
-        5,
+        1,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
-        5,
+        1,
         Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),
     ),
     "errors spend nothing": Mutant(
@@ -127,21 +134,19 @@ MUTANTS: dict[str, Mutant] = {
         Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),
     ),
     "release spends a crash": Mutant(
-        18,
+        3,
         Sql(
             release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
         ),
+        home=1.0,
     ),
     "a stop counts as an error": Mutant(
-        36,
+        0,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
-    ),
-    "retried with old budgets": Mutant(
-        1,
-        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+        home=1.0,
     ),
     "cancellation ignored by the settle": Mutant(
-        8,
+        4,
         Code(settle._through_the_fence, "if cancelled:", "if False:"),
     ),
     "settled before the effects": Mutant(
@@ -154,7 +159,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(TransactionScope, "__exit__", _settle_afterwards),
     ),
     "once() forgets": Mutant(
-        162,
+        0,
         Code(markers.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
@@ -162,7 +167,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(schedule.promote, "tx.run(REMOVE, ", "dict(REMOVE=REMOVE, "),
     ),
     "promotion by the local clock": Mutant(
-        3,
+        0,
         Sql(schedule, "DUE", "{now}", LOCAL),
     ),
     "promotion of whatever is there": Mutant(
@@ -174,51 +179,74 @@ MUTANTS: dict[str, Mutant] = {
         Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        7,
+        8,
         Sql(processes, "BEAT", "{now}", LOCAL),
     ),
     "newcomers judge at once": Mutant(
-        68,
+        25,
         Instead(Contact, "arrive", _nothing),
+        delay=0.05,
+        crash=0.02,
     ),
     "who was cut off judges at once": Mutant(
-        43,
+        5,
         Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(Contact, "_was_stopped", lambda *_: False),
+        outage=0.01,
+        trouble=220,
     ),
     "who was stopped judges at once": Mutant(
-        68,
+        12,
         Instead(Contact, "_was_stopped", lambda *_: False),
-    ),
-    "lost answers not given again": Mutant(
-        53,
-        Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
+        delay=0.05,
+        freeze=0.02,
+        trouble=220,
     ),
     "key not looked up": Mutant(
         3,
         Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),
     ),
     "hints instead of polling": Mutant(
-        3,
+        11,
         Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
     ),
     "outcomes dropped after an error": Mutant(
-        18,
+        2,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
+        commit=0.3,
+        statement=0.03,
     ),
     "lost claims stay in the register": Mutant(
-        97,
+        6,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
         Code(Crew._lose, "self.forget([work.claim])", "pass"),
-    ),
-    "a handler that never began does not end": Mutant(
-        36,
-        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
+        loss=0.3,
+        trouble=220,
     ),
     "claims with a lost answer forgotten": Mutant(
-        20,
+        14,
         Instead(job_source.JobSource, "recover", _nothing),
+    ),
+}
+STEERING: dict[str, Mutant] = {
+    "retried with old budgets": Mutant(
+        1,
+        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+    ),
+    "lost answers not given again": Mutant(
+        2,
+        Code(control._counting_earlier_tries, "tried.update(done)", "pass"),
+        commit=0.4,
+    ),
+}
+BLOCKS: dict[str, Mutant] = {
+    "a handler that never began does not end": Mutant(
+        5,
+        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
+        home=1.0,
+        stall=0.04,
+        linger=0.1,
     ),
 }

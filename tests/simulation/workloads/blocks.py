@@ -26,7 +26,7 @@ from tests.simulation import virtual
 from tests.simulation.server import time_text
 from tests.simulation.workloads import Act
 from tests.simulation.workloads.callers import Ids, announced, calling, lock, patiently
-from tests.simulation.workloads.task_checks import effects
+from tests.simulation.workloads.task_checks import effects, markers
 from tests.simulation.workloads.tasks import SOON, Flaky, told_async
 from tests.simulation.world import SECOND, START
 
@@ -115,7 +115,7 @@ class Blocks:
         return [
             *effects(story, "receipts", WRITING),
             *_passages(story),
-            *_markers(story),
+            *markers(story),
             *announced(story, "sim_gates"),
         ]
 
@@ -217,12 +217,3 @@ def _passages(story: Story) -> Iterator[str]:
     for job, attempt in left:
         if written[job, attempt] != 1:
             yield f"attempt {attempt} of {job} has left its block, and has written {written[job, attempt]} times"
-
-
-def _markers(story: Story) -> Iterator[str]:
-    values: dict[str, set[object]] = defaultdict(set)
-    for *_, job, value in story.facts("marked"):
-        values[job].add(value)
-    for job, seen in values.items():
-        if len(seen) > 1:
-            yield f"{job}: once() returned {sorted(map(str, seen))}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError
@@ -53,6 +54,7 @@ def tidying(rng: random.Random) -> Act:
     def act(client: ClientHost) -> None:
         for gap in gaps:
             client.world.sleep(gap)
+            client.world.record("prunes", age)
             try:
                 actions.prune(client.app.database, age)
             except PenstockError as error:
@@ -68,8 +70,33 @@ def lock(app: Penstock, model: Any, id: int, timeout: float) -> RowLock:
     return asked
 
 
+@contextmanager
+def locked(app: Penstock, model: Any, id: int, timeout: float) -> Iterator[Any]:
+    """The same, and the checker is told when the caller is done with it."""
+    asked = lock(app, model, id, timeout)
+    try:
+        with asked as connection:
+            yield connection
+    finally:
+        virtual.here().record("lock over", asked.me, asked._announced)
+
+
+def told_of_writers(connection: sqlite3.Connection, table: str) -> None:
+    """The history hears who wants a row of this table."""
+    connection.execute(
+        f"CREATE TRIGGER {table}_wanted AFTER UPDATE OF lock_wanted_by ON {table} "
+        f"BEGIN SELECT sim_log('wanted', '{table}', NEW.id, NEW.lock_wanted_by); END"
+    )
+
+
 def announced(story: Story, table: str) -> Iterator[str]:
     """Nobody is to wait for one who has gone away, unless it could not say so."""
+    wanted: dict[object, object] = {}
+    for _, who, kind, *facts in story.history:
+        if kind == "commit":
+            wanted.update({row[3]: row[4] for row in facts[1] if row[1:3] == ("wanted", table)})
+        elif kind == "lock over" and not facts[1] and facts[0] in wanted.values():
+            yield f"{who}: {table} is kept for {facts[0]}, who is done with it"
     gone = {asked.me for asked in story.locks if not asked._announced}
     for id, me in story.rows(f"SELECT id, lock_wanted_by FROM {table} WHERE lock_wanted_by IS NOT NULL"):
         if me in gone:

@@ -14,9 +14,11 @@ from penstock import Children, Retry, Shared, Snooze
 from penstock.errors import LockTimeout, PenstockError, RowNotFound
 from penstock.reconcile.item import Item
 from tests.simulation import virtual
+from tests.simulation.server import time_text
 from tests.simulation.workloads import Act, row_checks, row_tables
-from tests.simulation.workloads.callers import Call, announced, lock, patiently
+from tests.simulation.workloads.callers import Call, announced, lock, locked, patiently, told_of_writers
 from tests.simulation.workloads.row_tables import MODELS, Fleet, Instance, Order
+from tests.simulation.world import SECOND, START
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -42,6 +44,9 @@ VISITED = " + ".join(
     )
 )
 
+Ask = Callable[[str, int], Any]
+"""What API code does to a row of that table."""
+
 
 class Trouble(Exception):
     """What a handler raises on purpose."""
@@ -54,8 +59,23 @@ class Rows:
     often = 1
     unfinished = f"SELECT {VISITED}"
 
+    def __init__(
+        self,
+        asks: Sequence[Ask] = (),
+        most: int = 4,
+        casts: Sequence[tuple[str, ...]] = CASTS,
+        held: float = 0.0,
+    ) -> None:
+        self.asks: Sequence[Ask] = asks or (write, write, ask, ask_only, call, call)
+        self.most = most
+        self.casts = casts
+        self.held = held
+        """Seconds for which all rows are held to begin with, by somebody who is not there: writers come at once."""
+
     def prepare(self, connection: sqlite3.Connection) -> None:
         row_tables.create(connection)
+        for table in MODELS:
+            told_of_writers(connection, table)
         connection.execute("CREATE TABLE sim_cast (name TEXT)")
 
     def declare(self, app: Penstock) -> None:
@@ -72,19 +92,24 @@ class Rows:
     def fill(self, connection: sqlite3.Connection, rng: random.Random) -> Sequence[str]:
         """Rows to begin with. Says which reconcilers run."""
         row_tables.fill(connection, rng)
-        cast = rng.choice(CASTS)
+        if self.held:
+            row_tables.hold(connection, time_text(START + int(self.held * SECOND)))
+        cast = rng.choice(self.casts)
         connection.executemany("INSERT INTO sim_cast VALUES (?)", [(name,) for name in cast])
         return cast
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
-        for _ in range(rng.randint(1, 4)):
+        for number in range(rng.randint(1, self.most)):
             table, id = rng.choice(list(MODELS)), rng.randint(1, 3)
-            ask = rng.choice([_write, _write, _ask, _ask_only, None, None])
-            if ask is None:
-                acts.append(patiently(rng, _call(table, id)))
+            if self.held:
+                table, id = list(MODELS)[number % 3], 1
+            asked = rng.choice(self.asks)
+            if asked is call:
+                acts.append(patiently(rng, call(table, id)))
             else:
-                acts.append(_after(rng.choice([0.0, 0.5, 2.0, 5.0]), ask(table, id)))
+                gap = rng.choice([0.0, 0.5, 2.0, 5.0])
+                acts.append(_after(0.0 if self.held else gap, asked(table, id)))
         return acts
 
     def check(self, story: Story) -> list[str]:
@@ -106,12 +131,12 @@ def _after(gap: float, act: Act) -> Act:
     return later
 
 
-def _write(table: str, id: int) -> Act:
+def write(table: str, id: int) -> Act:
     """API code takes the row's lock, and asks for something."""
 
     def act(client: ClientHost) -> None:
         try:
-            with lock(client.app, MODELS[table], id, 3.0) as connection:
+            with locked(client.app, MODELS[table], id, 3.0) as connection:
                 connection.execute(text(f"UPDATE {table} SET requests = requests + 1 WHERE id = {id}"))
         except (LockTimeout, RowNotFound) as error:
             client.world.note(client.name, f"{type(error).__name__} {table} {id}")
@@ -119,17 +144,17 @@ def _write(table: str, id: int) -> Act:
     return act
 
 
-def _call(table: str, id: int) -> Call:
+def call(table: str, id: int) -> Call:
     """The same on an event loop, by one who may hang up."""
 
-    async def call(client: ClientHost) -> None:
+    async def calls(client: ClientHost) -> None:
         async with lock(client.app, MODELS[table], id, 3.0) as connection:
             await connection.execute(text(f"UPDATE {table} SET requests = requests + 1 WHERE id = {id}"))
 
-    return call
+    return calls
 
 
-def _ask(table: str, id: int) -> Act:
+def ask(table: str, id: int) -> Act:
     """API code that takes no lock: a flag, then a hint."""
 
     def act(client: ClientHost) -> None:
@@ -140,7 +165,7 @@ def _ask(table: str, id: int) -> Act:
     return act
 
 
-def _ask_only(table: str, id: int) -> Act:
+def ask_only(table: str, id: int) -> Act:
     return lambda client: client.app.hint(MODELS[table], id)
 
 
@@ -197,6 +222,3 @@ def _resize(item: Item, luck: float) -> None:
         item.insert(Instance(id=id, fleet_id=item.id, visits=0, requests=0, seen=0))
     elif luck < 0.3 and len(children) > 1:
         item.delete(children[-1])
-
-
-Handler = Callable[[Item], Any]

@@ -1,4 +1,4 @@
-"""Pipelines: a fan that is gathered again and a diamond, with steps that stumble or fail for good."""
+"""Pipelines: a fan that is gathered again, a diamond, one that waits for a word, one of child runs; some steps fail."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic_core import from_json
 
 from penstock.context import current
 from penstock.errors import PenstockError
+from penstock.pipelines.graph import wait_for
 from penstock.values.retry import Retry
 from tests.simulation import virtual
 from tests.simulation.workloads import Act
@@ -22,10 +23,15 @@ if TYPE_CHECKING:
     from tests.simulation.story import Story
 
 SOON = Retry(max=2, delay=1, factor=2, jitter=0.5)
+PIPELINES = ("fan", "fan", "diamond", "diamond", "nested")
+WORD = 7
 FATAL = 3
 """The number that no step can double."""
 TERMINAL = ("succeeded", "failed", "halted", "cancelled", "skipped")
-RUNS = "SELECT id, pipeline, args, status, run_key FROM penstock_runs WHERE pipeline IN ('fan', 'diamond')"
+RUNS = """
+SELECT id, pipeline, args, status, run_key FROM penstock_runs
+WHERE pipeline IN ('fan', 'diamond', 'asked', 'nested')
+"""
 OPEN_STEPS = """
 SELECT j.run_id, j.node, j.path, s.status FROM penstock_jobs j JOIN penstock_job_states s ON s.job_id = j.id
 WHERE j.run_id IS NOT NULL AND s.status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')
@@ -39,6 +45,12 @@ class Stumbled(Exception):
 
 class Runs:
     """The workload."""
+
+    def __init__(self, asked: float = 0.3, known: Sequence[str] = PIPELINES, most: int = 3) -> None:
+        self.asked = asked
+        """How often there is a run that waits for a word."""
+        self.known = known
+        self.most = most
 
     name = "runs"
     often = 2
@@ -61,6 +73,19 @@ class Runs:
             number = same(count)
             return pair(double(number), same(number))
 
+        def asked(count: int) -> Any:
+            return pair(wait_for("word", after=[same(count)]), same(count))
+
+        def part(number: int) -> Any:
+            return same(number)
+
+        part_of = app.pipeline(name="part")(part)
+
+        def nested(count: int) -> Any:
+            return pair(part_of(same(count)), part_of(same(same(count))))
+
+        app.pipeline(name="nested")(nested)
+        app.pipeline(name="asked")(asked)
         app.pipeline(name="fan")(fan)
         app.pipeline(name="diamond")(diamond)
 
@@ -69,10 +94,12 @@ class Runs:
 
     def script(self, rng: random.Random) -> Sequence[Act]:
         acts: list[Act] = []
-        for _ in range(rng.randint(1, 3)):
+        for _ in range(rng.randint(1, self.most)):
             key = rng.choice([None, None, "key-a", "key-b"])
-            act = _trigger(rng.choice(["fan", "diamond"]), rng.randint(0, 5), key, rng.random() < 0.2)
+            act = _trigger(rng.choice(self.known), rng.randint(0, 5), key, rng.random() < 0.2)
             acts += [act] * (rng.choice([1, 2]) if key else 1)
+        if rng.random() < self.asked:
+            acts.append(_ask(rng.randint(0, 5), rng.choice([0.0, 0.5, 3.0])))
         return acts
 
     def check(self, story: Story) -> list[str]:
@@ -91,6 +118,26 @@ def _trigger(name: str, count: int, key: str | None, regret: bool) -> Act:
                 run.cancel(grace=2)
         except PenstockError as error:
             client.world.note(client.name, f"gave up: {error}")
+
+    return act
+
+
+def _ask(count: int, gap: float) -> Act:
+    """Trigger a run and give it the word that it waits for, however often that takes."""
+
+    def act(client: ClientHost) -> None:
+        while True:
+            try:
+                run = client.app.pipelines["asked"].options(key="asked").trigger(count)
+                client.world.record("triggered", run.id, "asked", "asked")
+                client.world.sleep(gap)
+                run.signal("word", WORD)
+                return
+            except PenstockError as error:
+                client.world.note(client.name, f"tries again: {error}")
+                if "there is no" in str(error):
+                    return  # it has had its word, and is gone
+                client.world.sleep(1.0)
 
     return act
 
@@ -124,7 +171,7 @@ def _double(number: int) -> int:
 
 
 def _total(numbers: list[int]) -> int:
-    return _observed(lambda: sum(numbers))  # type: ignore[no-any-return]
+    return _observed(lambda: sum(place * number for place, number in enumerate(numbers)))  # type: ignore[no-any-return]
 
 
 def _same(number: int) -> int:
@@ -139,22 +186,37 @@ def _check_runs(story: Story) -> Iterator[str]:
     """Every run ends as its steps must, with the result that they must give; one key names one run."""
     cancelled = {fact[3] for fact in story.facts("asks run cancel")}
     results = _results(story)
+    gone = {facts[0] for _, (_, kind, *facts) in story.written() if kind == "runs-"}
     ids: set[object] = set()
     keys: dict[tuple[object, object], object] = {}
     for run_id, pipeline, args, status, key in story.rows(RUNS):
         ids.add(run_id)
         count = from_json(str(args))["count"]
-        fatal = count > FATAL if pipeline == "fan" else count == FATAL
+        fatal = {
+            "fan": count > FATAL,
+            "diamond": count == FATAL,
+        }.get(str(pipeline), False)
         if run_id not in cancelled and status != ("halted" if fatal else "succeeded"):
             yield f"run {run_id} of {pipeline}({count}) is {status}"
-        expected = sum(2 * n for n in range(count)) if pipeline == "fan" else [2 * count, count]
+        expected = _expected(str(pipeline), count)
         if status == "succeeded" and results.get(run_id) != [expected]:
             yield f"run {run_id} of {pipeline}({count}) has the results {results.get(run_id)}"
         if key is not None and keys.setdefault((pipeline, key), run_id) != run_id:
             yield f"key {key} of {pipeline} has made two runs"
     for _, who, _, run_id, pipeline, _ in story.facts("triggered"):
-        if run_id not in ids and pipeline in ("fan", "diamond") and not story.model.pruned:
+        if run_id not in ids | gone and pipeline in (*PIPELINES, "asked"):
             yield f"{who}: run {run_id} was accepted and is not there"
+
+
+def _expected(pipeline: str, count: int) -> object:
+    match pipeline:
+        case "fan":
+            return sum(2 * n * n for n in range(count))
+        case "diamond":
+            return [2 * count, count]
+        case "nested":
+            return [count, count]
+    return [WORD, count]
 
 
 def _results(story: Story) -> dict[object, list[object]]:

@@ -127,14 +127,27 @@ def retry_step(client: ClientHost, given: Given) -> None:
 
 
 def _again(client: ClientHost, given: Given, act: Callable[[Any], Any]) -> None:
+    run = _ended(client, given)
+    given.ids[given.number] = act(run).id
+    client.world.record("revived", run.id, given.ids[given.number])
+    signal_all(client, given)
+
+
+def _ended(client: ClientHost, given: Given) -> Any:
+    """The run of that number, when it is over or has taken too long for that."""
     run = _run(client, given)
     for _ in range(20):
         if run.status in OVER:
             break
         client.world.sleep(2.0)
-    given.ids[given.number] = act(run).id
-    client.world.record("revived", run.id, given.ids[given.number])
-    signal_all(client, given)
+    return run
+
+
+def revive_child_at_last(client: ClientHost, given: Given) -> None:
+    """Once its parent is over; and then nothing is done for as long as it takes to be old."""
+    for child in _found(client, CHILDREN, _ended(client, given).id):
+        client.app.run(child).revive()
+    client.world.sleep(12.0)
 
 
 def cancel_child(client: ClientHost, given: Given) -> None:

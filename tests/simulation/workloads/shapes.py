@@ -48,6 +48,12 @@ AGAIN: tuple[tuple[Deed, ...], ...] = (
 class Shapes:
     """The workload."""
 
+    def __init__(
+        self, steering: Sequence[tuple[Deed, ...]] = STEERING, again: Sequence[tuple[Deed, ...]] = AGAIN
+    ) -> None:
+        self.steering = steering
+        self.again = again
+
     name = "shapes"
     often = 3
     unfinished = f"""
@@ -82,12 +88,12 @@ class Shapes:
         acts: list[Act] = []
         for number in range(rng.choice([1, 1, 2])):
             given = Given(number, rng.randrange(1 << 40), rng.choice(STRATEGIES), ids)
-            steering = [insisting(deed, given) for deed in rng.choice(STEERING)]
+            steering = [insisting(deed, given) for deed in rng.choice(self.steering)]
             acts.append(insisting(shape_acts.trigger, given))
             acts += [aside(act) for act in steering[1:]]
             acts += steering[:1]
             acts.append(insisting(shape_acts.signal_all, given))
-            acts += [insisting(deed, given) for deed in rng.choice(AGAIN)]
+            acts += [insisting(deed, given) for deed in rng.choice(self.again)]
             if steering[1:]:
                 acts.append(shape_acts.stay)
         return acts

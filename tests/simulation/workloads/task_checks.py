@@ -16,7 +16,7 @@ def check(story: Story) -> list[str]:
     return [
         *effects(story, "effects", ("writing", "writing_async")),
         *_outputs(story),
-        *_markers(story),
+        *markers(story),
         *_orders(story),
         *_answers(story),
         *_truth(story),
@@ -51,12 +51,15 @@ def _outputs(story: Story) -> Iterator[str]:
             yield f"{job_id}: attempt {generation} succeeded with the result of another: {output}"
 
 
-def _markers(story: Story) -> Iterator[str]:
-    """`once()`: whatever attempt asks, the value is the first that was recorded."""
+def markers(story: Story) -> Iterator[str]:
+    """`once()`: whatever attempt asks, the value is the first that was recorded; as long as the job is there."""
     values: dict[str, set[object]] = defaultdict(set)
-    for (job_id, _), (how, what) in story.model.ended.items():
-        if how == "returned" and story.model.jobs[job_id].task == "charging":
-            values[job_id].add(what)
+    gone: set[object] = set()
+    for *_, kind, job_id, rest in (fact for fact in story.history if fact[2] in ("marked", "commit")):
+        if kind == "marked" and job_id not in gone:
+            values[job_id].add(rest)
+        elif kind == "commit":
+            gone.update(row[2] for row in rest if row[1] == "jobs-")
     for job_id, seen in values.items():
         if len(seen) > 1:
             yield f"{job_id}: once() returned {sorted(map(str, seen))}"

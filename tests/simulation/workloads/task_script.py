@@ -28,13 +28,13 @@ class Regret(Exception):
     """The caller rolls back."""
 
 
-def script(rng: random.Random) -> Sequence[Act]:
-    """A few jobs, and as many other calls."""
+def script(rng: random.Random, steers: float) -> Sequence[Act]:
+    """A few jobs, and as many other calls. `steers`: how often a job is cancelled and retried."""
     ids: Ids = {}
     acts: list[Act] = []
     for number in range(rng.randint(2, 8)):
         acts += _enqueues(rng, number, ids)
-        if rng.random() < 0.15:
+        if rng.random() < steers:
             acts += [steer("cancel", number, ids), steer("retry", number, ids)]
         if rng.random() < 0.3:
             acts.append(steer(rng.choice(["cancel", "cancel", "retry"]), rng.randint(0, number), ids))

@@ -39,6 +39,9 @@ class Tasks:
     often = 5
     unfinished = "SELECT 0"
 
+    def __init__(self, steers: float = 0.15) -> None:
+        self.steers = steers
+
     def prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("CREATE TABLE sim_effects (job_id TEXT, generation INTEGER)")
         connection.execute("CREATE TABLE sim_orders (number INTEGER)")
@@ -65,7 +68,7 @@ class Tasks:
         return ()
 
     def script(self, rng: random.Random) -> Sequence[Act]:
-        return script(rng)
+        return script(rng, self.steers)
 
     def check(self, story: Story) -> list[str]:
         return check(story)
@@ -155,6 +158,7 @@ def charging(job: CurrentJob, times: int, seconds: float) -> Any:
         return job.attempt
 
     value = job.once("charge", charge)
+    virtual.here().record("marked", job.id, value)
     _work(seconds)
     if job.retry_count < times:
         raise Flaky
