@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from signal import SIGINT
+from signal import SIG_DFL, SIGINT, signal
 
 import pytest
 
@@ -71,18 +71,33 @@ def test_closed_streams_are_no_obstacle(folder: Path) -> None:
             count = "SELECT COUNT(*) FROM {job_states} WHERE status = 'succeeded'"
             eventually(lambda: app.database.read(lambda tx: tx.row(count)) == (2001,))
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
     finally:
         worker.kill()
 
 
+def _hear_interrupts() -> None:
+    """A shell starts what it puts in the background deaf to Ctrl-C, and its children inherit that."""
+    signal(SIGINT, SIG_DFL)
+
+
 def test_who_stops_waiting_for_a_run_is_told_that_it_goes_on(folder: Path) -> None:
     command = [sys.executable, "-m", "penstock", "run", "shop:pay", "1", "--wait"]
-    waiting = subprocess.Popen(command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True)
-    assert waiting.stderr is not None
-    assert "no worker is running" in waiting.stderr.readline()
-    waiting.send_signal(SIGINT)
-    said = waiting.communicate(timeout=30)[1]
+    waiting = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=_environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_hear_interrupts,
+    )
+    try:
+        assert waiting.stderr is not None
+        assert "no worker is running" in waiting.stderr.readline()
+        waiting.send_signal(SIGINT)
+        said = waiting.communicate(timeout=60)[1]
+    finally:
+        waiting.kill()
     assert waiting.returncode == 130
     with Penstock(f"sqlite:///{folder}/shop.db") as app:
         (run,) = app.runs()
