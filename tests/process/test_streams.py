@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from signal import SIG_DFL, SIGINT, signal
+from signal import SIGINT
 
 import pytest
 
 from penstock import Penstock
+from tests.forkserver import Program, said_in, start
 from tests.waiting import eventually
 from tests.workers import CHECKOUT
 
@@ -76,29 +77,21 @@ def test_closed_streams_are_no_obstacle(folder: Path) -> None:
         worker.kill()
 
 
-def _hear_interrupts() -> None:
-    """A shell starts what it puts in the background deaf to Ctrl-C, and its children inherit that."""
-    signal(SIGINT, SIG_DFL)
-
-
 def test_who_stops_waiting_for_a_run_is_told_that_it_goes_on(folder: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "run", "shop:pay", "1", "--wait"]
-    waiting = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=_environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=_hear_interrupts,
+    out, err = said_in(folder)
+    # Not by subprocess: it would inherit our deafness to Ctrl-C where a shell has put us in the background.
+    waiting = start(
+        Program(["-m", "penstock", "run", "shop:pay", "1", "--wait"], folder, _environment(), out, err)
     )
     try:
-        assert waiting.stderr is not None
-        assert "no worker is running" in waiting.stderr.readline()
-        waiting.send_signal(SIGINT)
-        said = waiting.communicate(timeout=60)[1]
+        eventually(lambda: err.exists() and "no worker is running" in err.read_text(), 60)
+        assert waiting.pid is not None
+        os.kill(waiting.pid, SIGINT)
+        waiting.join(60)
     finally:
         waiting.kill()
-    assert waiting.returncode == 130
+    assert waiting.exitcode == 130
+    said = err.read_text()
     with Penstock(f"sqlite:///{folder}/shop.db") as app:
         (run,) = app.runs()
         # The line before stands there twice where the signal came in the midst of it.
