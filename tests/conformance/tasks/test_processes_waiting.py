@@ -85,8 +85,14 @@ def test_what_is_stopped_together_does_not_begin_in_the_process_that_this_frees(
     monkeypatch.setattr(ProcessExecutor, "interrupt", interrupt_slowly)
 
     async def main(worker: Worker) -> None:
-        wait = worker.crew.processes._changed.wait
-        monkeypatch.setattr(worker.crew.processes._changed, "wait", lambda: asked.set() or wait())
+        changed = worker.crew.processes._changed
+        wait = changed.wait
+
+        def wait_aloud() -> bool:
+            asked.set()
+            return wait()
+
+        monkeypatch.setattr(changed, "wait", wait_aloud)
         await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
         await until(lambda: len(os.listdir(tmp_path)) == 2)
         await until(lambda: worker.crew.busy == 6)
