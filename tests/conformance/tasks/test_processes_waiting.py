@@ -147,7 +147,7 @@ def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
         await job.cancel_async()
         await until(lambda: work.interrupted)
         interrupted.set()
-        await until(lambda: job.status == "cancelled", 20)
+        await until(lambda: job.status == "cancelled")
         rendered = await shop.render.enqueue_async(3)
         assert (await rendered.result_async(timeout=60))["pages"] == 3
 
@@ -158,7 +158,7 @@ def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
 def test_works_that_come_together_have_a_process_each(shop: Any, tmp_path: Path) -> None:
     async def main(_: Worker) -> None:
         jobs = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 2)
-        await until(lambda: len(os.listdir(tmp_path)) == 2, 30)
+        await until(lambda: len(os.listdir(tmp_path)) == 2)
         for job in jobs:
             await job.cancel_async()
 

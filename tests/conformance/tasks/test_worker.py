@@ -34,12 +34,12 @@ def test_async_and_thread_handlers_run_side_by_side(app: Penstock) -> None:
 
     @app.task
     async def on_loop() -> str:
-        await asyncio.to_thread(meeting.wait, 20)
+        await asyncio.to_thread(meeting.wait, 60)
         return threading.current_thread().name
 
     @app.task
     def in_thread() -> str:
-        meeting.wait(20)
+        meeting.wait(60)
         return threading.current_thread().name
 
     async def main(_: Worker) -> list[str]:
@@ -227,7 +227,7 @@ def test_a_process_taken_for_dead_finds_out_and_goes_on(app: Penstock) -> None:
         await until(begun.is_set)
         app.database.in_transaction(reclaim.remove_process, before)
         app.database.in_transaction(reclaim.reclaim)
-        assert await job.result_async(timeout=20) == "attempt 2"
+        assert await job.result_async(timeout=60) == "attempt 2"
         assert worker.identity.id != before
 
     beside_a_worker(app, main)
@@ -255,7 +255,7 @@ def test_a_stale_thread_changes_nothing(app: Penstock) -> None:
         await until(begun.is_set)
         app.database.in_transaction(reclaim.remove_process, worker.identity.id)
         app.database.in_transaction(reclaim.reclaim)
-        assert await job.result_async(timeout=20) == "successor"
+        assert await job.result_async(timeout=60) == "successor"
         let_go.set()
         await until(lambda: lost)
         assert job.result(timeout=0) == "successor"
@@ -276,7 +276,7 @@ def test_progress_is_seen_while_the_handler_runs(app: Penstock) -> None:
         job = await work.enqueue_async()
         await until(lambda: job.progress() == (0.4, "2 of 5 files"))
         let_go.set()
-        await job.result_async(timeout=20)
+        await job.result_async(timeout=60)
 
     beside_a_worker(app, main)
 
@@ -292,7 +292,7 @@ def test_new_work_in_the_same_process_is_found_without_polling(make_app: Callabl
         await until(lambda: worker.pump._empty_turns > 0)
         for _ in range(3):
             job = await note.enqueue_async()
-            assert await job.result_async(timeout=20) == os.getpid()
+            assert await job.result_async(timeout=60) == os.getpid()
 
     beside_a_worker(app, main)
 
@@ -306,6 +306,6 @@ def test_retries_run_when_they_are_due(app: Penstock) -> None:
         return attempt
 
     async def main(_: Worker) -> Any:
-        return await (await flaky.enqueue_async()).result_async(timeout=20)
+        return await (await flaky.enqueue_async()).result_async(timeout=60)
 
     assert beside_a_worker(app, main) == 3
