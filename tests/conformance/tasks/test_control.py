@@ -220,12 +220,12 @@ def test_a_result_that_takes_too_long_says_so(app: Penstock) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when somebody waits for a result; who is not woken waits for a minute."""
+    """Set when somebody waits for a result; who is not woken waits for an hour."""
     begun = threading.Event()
 
     def pause(_: Patience) -> float:
         begun.set()
-        return 60
+        return 3600
 
     monkeypatch.setattr(Patience, "_pause", pause)
     return begun

@@ -138,7 +138,7 @@ def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) 
 
     @app.task(timeout=0.05, retries=0)
     def hang() -> None:
-        let_go.wait(30)
+        let_go.wait(100)
         told.append(penstock.current().cancel_requested)
 
     app.events.on(HandlerOverdue, overdue.append)
@@ -247,7 +247,7 @@ def test_a_stale_thread_changes_nothing(app: Penstock) -> None:
         if job.recovered:
             return "successor"
         begun.set()
-        let_go.wait(30)
+        let_go.wait(100)
         return "stale"
 
     async def main(worker: Worker) -> None:
@@ -270,7 +270,7 @@ def test_progress_is_seen_while_the_handler_runs(app: Penstock) -> None:
     @app.task
     def work() -> None:
         penstock.current().progress(0.4, "2 of 5 files")
-        let_go.wait(30)
+        let_go.wait(100)
 
     async def main(_: Worker) -> None:
         job = await work.enqueue_async()
