@@ -165,17 +165,18 @@ class Crew:
         """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
         for work in [work for work in self.waiting if work.key in claims]:
             self._drop_waiting(work, why)
-        for work in [work for key, work in self.active.items() if key in claims]:
-            self._interrupt(work, why)
+        self._stop([work for key, work in self.active.items() if key in claims], why)
 
-    def _interrupt(self, work: Work, why: Interruption) -> None:
-        if why is Interruption.CANCELLED:
-            if work.signals.cancelled:
-                return  # it knows, and may be cleaning up
-            work.signals.cancelled = True
-        else:
-            work.signals.lost = True
-        self.executors[work.executor].interrupt(work, why)
+    def _stop(self, works: Sequence[Work], why: Interruption) -> None:
+        if why is Interruption.CANCELLED:  # who knows already may be cleaning up
+            works = [work for work in works if not work.signals.cancelled]
+        for work in works:
+            # All of them before the first is stopped: the place that this frees is not for one of the others.
+            work.interrupted = why
+        for work in works:
+            work.signals.cancelled |= why is Interruption.CANCELLED
+            work.signals.lost |= why is Interruption.LOST
+            self.executors[work.executor].interrupt(work, why)
 
     def _drop_waiting(self, work: Work, why: Interruption) -> None:
         self.waiting.remove(work)
@@ -189,19 +190,18 @@ class Crew:
         """Every claim is lost: drop what waits, stop what runs, write nothing."""
         while self.waiting:
             self._lose(self.waiting.popleft())
-        for work in list(self.active.values()):
-            self._interrupt(work, Interruption.LOST)
+        self._stop(list(self.active.values()), Interruption.LOST)
 
     def give_back_waiting(self) -> None:
         """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""
         self.leaving = True
         while self.waiting:
             self.finished(self.waiting.popleft().attempt(Released(), random.random))
+        self.processes.give_back_waiting()
 
     def give_back_running(self) -> None:
-        """Time is up: stop the handlers and give their claims back."""
-        for work in list(self.active.values()):
-            self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+        """Time is up: stop the handlers and give their claims back. What waits in an executor does not begin."""
+        self._stop(list(self.active.values()), Interruption.RELEASED)
 
     def give_back_deserted(self) -> None:
         """The loop was closed under us, so this is another thread: nothing on it goes on, and nobody else is here."""

@@ -81,9 +81,9 @@ class Work:
         return CurrentJob(self.claim, task.codec, around, self.signals, self.began, task.host)
 
     def begin_once(self) -> bool:
-        """False when it was over before it began: what was given back must not run after all."""
+        """False when it was over before it began, or is about to be: what is given back must not run after all."""
         with _ENDING:
-            if not self._over:
+            if not self._over and self.interrupted is None:
                 self.began = time.monotonic()
                 self.started = True
             return self.started

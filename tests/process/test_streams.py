@@ -9,6 +9,7 @@ from signal import SIGINT
 import pytest
 
 from penstock import Penstock
+from tests.forkserver import Program, said_in, start
 from tests.waiting import eventually
 from tests.workers import CHECKOUT
 
@@ -71,19 +72,26 @@ def test_closed_streams_are_no_obstacle(folder: Path) -> None:
             count = "SELECT COUNT(*) FROM {job_states} WHERE status = 'succeeded'"
             eventually(lambda: app.database.read(lambda tx: tx.row(count)) == (2001,))
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
     finally:
         worker.kill()
 
 
 def test_who_stops_waiting_for_a_run_is_told_that_it_goes_on(folder: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "run", "shop:pay", "1", "--wait"]
-    waiting = subprocess.Popen(command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True)
-    assert waiting.stderr is not None
-    assert "no worker is running" in waiting.stderr.readline()
-    waiting.send_signal(SIGINT)
-    said = waiting.communicate(timeout=30)[1]
-    assert waiting.returncode == 130
+    out, err = said_in(folder)
+    # Not by subprocess: it would inherit our deafness to Ctrl-C where a shell has put us in the background.
+    waiting = start(
+        Program(["-m", "penstock", "run", "shop:pay", "1", "--wait"], folder, _environment(), out, err)
+    )
+    try:
+        eventually(lambda: err.exists() and "no worker is running" in err.read_text(), 60)
+        assert waiting.pid is not None
+        os.kill(waiting.pid, SIGINT)
+        waiting.join(60)
+    finally:
+        waiting.kill()
+    assert waiting.exitcode == 130
+    said = err.read_text()
     with Penstock(f"sqlite:///{folder}/shop.db") as app:
         (run,) = app.runs()
         # The line before stands there twice where the signal came in the midst of it.

@@ -44,7 +44,7 @@ def test_an_outage_longer_than_the_patience_spends_nothing(shop: Shop, postgres_
     postgres_server.start()
     eventually(lambda: "the keeper works again" in worker.log)
     shop.open_gate()
-    assert job.result(timeout=20) == "done"
+    assert job.result(timeout=30) == "done"
     assert shop.outcomes(job) == ["succeeded"]
     assert shop.spent(job) == (0, 0)
     assert sorted(row.pid for row in shop.workers()) == pids
@@ -72,5 +72,5 @@ def test_a_child_killed_during_an_outage_is_replaced_after_it(shop: Shop, postgr
     postgres_server.start()
     shop.begun(job, attempt=2)
     shop.open_gate()
-    assert job.result(timeout=20) == "done"
+    assert job.result(timeout=30) == "done"
     assert shop.outcomes(job) == ["crashed", "succeeded"]

@@ -1,6 +1,7 @@
 """What the crew tells of claims that it will never finish, or cannot even begin."""
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime import crew as crews
 from penstock.runtime.crew import Crew
+from penstock.runtime.work import Work
 from penstock.telemetry.events import Stream
 from penstock.values.outcome import HINDERED_FOR
 from penstock.values.retry import Retry
@@ -67,3 +69,28 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
         assert crew.room() == room
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize("stop", [Crew.give_back_running, Crew.abandon_all])
+def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
+    stop: Callable[[Crew], None],
+) -> None:
+    settings = SimpleNamespace(timeout=None, retries=Retry())
+    task = SimpleNamespace(settings=settings, executor="thread")
+    works: list[Work] = []
+    began: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        began.extend(work.begin_once() for work in works)  # as a thread does that has become free
+
+    async def look() -> None:
+        around: Any = SimpleNamespace()
+        crew = Crew(around, lambda _: task, lambda _: None, lambda _: None, Stream(), 2, 5, 1)
+        threads: Any = SimpleNamespace(start=works.append, interrupt=interrupt)
+        crew.executors["thread"] = threads
+        crew.hand_over([claim(1), claim(2)])
+        await asyncio.sleep(0)
+        stop(crew)
+
+    asyncio.run(look())
+    assert began == [False] * 4

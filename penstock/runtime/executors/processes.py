@@ -72,14 +72,17 @@ class ProcessExecutor:
     def take(self, leader: Leader) -> Work | None:
         """The next work for this leader, once there is one. None: no more is to be begun."""
         with self._changed:
-            while not self._inbox and not self._closing:
+            while (key := self._next()) is None and not self._closing:
                 self._changed.wait()
-            if self._closing:
+            if key is None or self._closing:
                 return None
-            key, work = self._inbox.popitem(last=False)
             self._running[key] = leader
             leader.why = None
-            return work
+            return self._inbox.pop(key)
+
+    def _next(self) -> Key | None:
+        """What is to be stopped does not begin: whoever has marked it will take it out in a moment."""
+        return next((key for key, work in self._inbox.items() if work.interrupted is None), None)
 
     def finish(self, work: Work, event: Event | Died | None) -> None:
         with self._changed:
@@ -97,6 +100,13 @@ class ProcessExecutor:
         if waited:
             # Its turn may be hours away, and it must not run when it comes: it is over now.
             self.finish(work, event_for(why))
+
+    def give_back_waiting(self) -> None:
+        with self._changed:
+            waiting = list(self._inbox.values())
+            self._inbox.clear()
+        for work in waiting:
+            self.finish(work, event_for(Interruption.RELEASED))
 
     def dump_stacks(self) -> None:
         for leader in self._leaders:

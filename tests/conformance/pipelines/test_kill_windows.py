@@ -51,19 +51,22 @@ def test_killed_anywhere_it_ends_the_same(
     assert {point.partition(".")[0] for point, _ in found} == window.stages, "every stage is passed"
     step = -(-len(found) // MOST[database_kind])
     for point, visit in found[::step]:
-        crash = play_until(stage, window, point, visit)
+        crash = play_until(stage, window, f"{point}:{visit}", point, visit)
         if not crash.crashed and visit > 1:
             # How often a timer is looked at depends on how long everything takes.
-            crash = play_until(stage, window, point, 1)
+            crash = play_until(stage, window, f"{point}:1 for {visit}", point, 1)
         assert crash.crashed, (point, visit)
         nothing_is_left(stage.app, (point, visit))
 
 
-def play_until(stage: Stage, window: Window, point: str, visit: int) -> Crash:
-    """Play with a kill at the point, and then once more without, which takes up what was left."""
+def play_until(stage: Stage, window: Window, key: str, point: str, visit: int) -> Crash:
+    """Play with a kill at the point, and then once more without, which takes up what was left.
+
+    By a key of its own: where that was played before, everything is over.
+    """
     with crash_at(point, visit) as crash:
-        window.play(stage, f"{point}:{visit}")
-    window.play(stage, f"{point}:{visit}")
+        window.play(stage, key)
+    window.play(stage, key)
     return crash
 
 

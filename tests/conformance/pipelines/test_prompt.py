@@ -11,9 +11,9 @@ import pytest
 from penstock import Penstock, wait_for
 from penstock.errors import RunFailed
 
-ROUNDS = 60.0
+ROUNDS = 3600.0
 """Seconds between two rounds of housekeeping: whatever waited for one would be too late."""
-SOON = 20.0
+SOON = 40.0
 
 
 def test_chains_waits_halts_large_expands_and_delays_wait_for_no_round(

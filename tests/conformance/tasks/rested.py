@@ -12,7 +12,7 @@ from penstock.runtime import heartbeat, rest
 from penstock.runtime.worker import Worker
 from tests.waiting import until
 
-PROMPT = 15.0
+PROMPT = 40.0
 """Far less than the time to the next glance: whoever was not told would wait that long."""
 
 

@@ -83,4 +83,4 @@ def gone(pid: int) -> bool:
             return True
         return False
 
-    return eventually(look, 10)
+    return eventually(look)

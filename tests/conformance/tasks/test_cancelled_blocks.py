@@ -43,7 +43,7 @@ class Held:
             await _turns()
         assert task.cancelled()
         self.go_on.set()
-        await until(lambda: pool.checkedout() == in_use, 10)
+        await until(lambda: pool.checkedout() == in_use)
 
 
 async def _turns() -> None:

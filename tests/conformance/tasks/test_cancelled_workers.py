@@ -158,7 +158,7 @@ def test_stopped_while_it_registers(
         go_on.set()
         with pytest.raises(PenstockError, match="stopped before it had begun"):
             await starting
-        await until(lambda: has_left(app), 5)
+        await until(lambda: has_left(app))
 
     asyncio.run(main())
 
@@ -178,7 +178,7 @@ def test_one_that_cannot_start_leaves(
         worker = app.worker()
         with pytest.raises(RuntimeError, match="new thread"):
             await worker.start()
-        await until(lambda: has_left(app), 5)
+        await until(lambda: has_left(app))
         await worker.stop()
 
     asyncio.run(main())

@@ -220,12 +220,12 @@ def test_a_result_that_takes_too_long_says_so(app: Penstock) -> None:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set when somebody waits for a result; who is not woken waits for a minute."""
+    """Set when somebody waits for a result; who is not woken waits for an hour."""
     begun = threading.Event()
 
     def pause(_: Patience) -> float:
         begun.set()
-        return 60
+        return 3600
 
     monkeypatch.setattr(Patience, "_pause", pause)
     return begun
@@ -238,11 +238,11 @@ def test_who_waits_for_a_result_is_woken(app: Penstock, waits: threading.Event) 
 
     job = note.enqueue()
     found: list[str] = []
-    waiter = threading.Thread(target=lambda: found.append(job.result(timeout=30)))
+    waiter = threading.Thread(target=lambda: found.append(job.result(timeout=100)))
     waiter.start()
-    assert waits.wait(20)
+    assert waits.wait(60)
     drain(app)
-    waiter.join(20)
+    waiter.join(60)
     assert found == ["done"]
 
 
@@ -253,10 +253,10 @@ def test_who_awaits_a_result_is_woken_too(app: Penstock, waits: threading.Event)
 
     async def main() -> str:
         job = await note.enqueue_async()
-        waiter = asyncio.create_task(job.result_async(timeout=30))
+        waiter = asyncio.create_task(job.result_async(timeout=100))
         await until(waits.is_set)
         await asyncio.to_thread(drain, app)
-        return await asyncio.wait_for(waiter, 20)
+        return await asyncio.wait_for(waiter, 60)
 
     assert asyncio.run(main()) == "done"
 

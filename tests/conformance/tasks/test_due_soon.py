@@ -20,7 +20,7 @@ from tests.waiting import until
 
 ROUNDS = {"housekeeping_interval": 3600, "poll_interval": 0.05}
 """Whoever waited for the next round would wait for ever."""
-SOON = 20.0
+SOON = 40.0
 AppOn = Callable[..., Penstock]
 
 

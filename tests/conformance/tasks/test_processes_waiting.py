@@ -3,12 +3,14 @@
 import asyncio
 import os
 import threading
+from collections import Counter
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.runtime.executors.processes import ProcessExecutor
 from penstock.runtime.work import Interruption
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -38,6 +40,69 @@ def test_what_waits_for_a_process_is_given_back_by_a_stop_and_does_not_begin(
     begun = {id for id in ids if shop.app.job(id).attempts()}
     assert begun == set(os.listdir(tmp_path)), "what has not begun was no attempt"
     assert count(shop.app, "claims") == 0
+
+
+def test_what_waits_for_a_process_is_given_back_while_a_stop_lets_others_finish(
+    shop: Any, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        worker = shop.app.worker()
+        await worker.start()
+        jobs = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
+        await until(lambda: len(os.listdir(tmp_path)) == 2)
+        await until(lambda: worker.crew.busy == 6)
+        stopping = asyncio.create_task(worker.stop(timeout=600))
+        await until(lambda: Counter(job.status for job in jobs) == {"running": 2, "available": 4})
+        worker.hurry()
+        await stopping
+        assert len(os.listdir(tmp_path)) == 2
+        assert {len(job.attempts()) for job in jobs if job.id not in os.listdir(tmp_path)} == {0}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("why", [Interruption.LOST, Interruption.CANCELLED, Interruption.RELEASED])
+def test_what_is_stopped_together_does_not_begin_in_the_process_that_this_frees(
+    shop: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: Interruption
+) -> None:
+    asked, taken = threading.Event(), []
+    take, interrupt = ProcessExecutor.take, ProcessExecutor.interrupt
+
+    def take_aloud(executor: ProcessExecutor, leader: Any) -> Any:
+        work = take(executor, leader)
+        taken.append(work)
+        asked.set()
+        return work
+
+    def interrupt_slowly(executor: ProcessExecutor, work: Any, why: Interruption) -> None:
+        ends = work.key in executor._running
+        asked.clear()
+        interrupt(executor, work, why)
+        if ends:
+            assert asked.wait(60), "its leader looks for something else before the next is stopped"
+
+    monkeypatch.setattr(ProcessExecutor, "take", take_aloud)
+    monkeypatch.setattr(ProcessExecutor, "interrupt", interrupt_slowly)
+
+    async def main(worker: Worker) -> None:
+        changed = worker.crew.processes._changed
+        wait = changed.wait
+
+        def wait_aloud() -> bool:
+            asked.set()
+            return wait()
+
+        monkeypatch.setattr(changed, "wait", wait_aloud)
+        await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
+        await until(lambda: len(os.listdir(tmp_path)) == 2)
+        await until(lambda: worker.crew.busy == 6)
+        worker.pump.claiming = False
+        worker.crew.interrupt(set(worker.crew.active), why)
+        assert len(taken) == 2
+        await until(lambda: worker.crew.busy == 0)
+
+    beside_a_worker(shop.app, main)
+    assert len(os.listdir(tmp_path)) == 2
 
 
 def test_what_waits_for_a_process_does_not_begin_once_it_is_cancelled_or_lost(
@@ -82,7 +147,7 @@ def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
         await job.cancel_async()
         await until(lambda: work.interrupted)
         interrupted.set()
-        await until(lambda: job.status == "cancelled", 20)
+        await until(lambda: job.status == "cancelled")
         rendered = await shop.render.enqueue_async(3)
         assert (await rendered.result_async(timeout=60))["pages"] == 3
 
@@ -93,7 +158,7 @@ def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
 def test_works_that_come_together_have_a_process_each(shop: Any, tmp_path: Path) -> None:
     async def main(_: Worker) -> None:
         jobs = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 2)
-        await until(lambda: len(os.listdir(tmp_path)) == 2, 30)
+        await until(lambda: len(os.listdir(tmp_path)) == 2)
         for job in jobs:
             await job.cancel_async()
 

@@ -97,4 +97,4 @@ def _written_by_another_thread(app: Penstock) -> bool:
         done.set()
 
     threading.Thread(target=write, daemon=True).start()
-    return done.wait(5)
+    return done.wait(30)

@@ -34,12 +34,12 @@ def test_async_and_thread_handlers_run_side_by_side(app: Penstock) -> None:
 
     @app.task
     async def on_loop() -> str:
-        await asyncio.to_thread(meeting.wait, 20)
+        await asyncio.to_thread(meeting.wait, 60)
         return threading.current_thread().name
 
     @app.task
     def in_thread() -> str:
-        meeting.wait(20)
+        meeting.wait(60)
         return threading.current_thread().name
 
     async def main(_: Worker) -> list[str]:
@@ -138,7 +138,7 @@ def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) 
 
     @app.task(timeout=0.05, retries=0)
     def hang() -> None:
-        let_go.wait(30)
+        let_go.wait(100)
         told.append(penstock.current().cancel_requested)
 
     app.events.on(HandlerOverdue, overdue.append)
@@ -227,7 +227,7 @@ def test_a_process_taken_for_dead_finds_out_and_goes_on(app: Penstock) -> None:
         await until(begun.is_set)
         app.database.in_transaction(reclaim.remove_process, before)
         app.database.in_transaction(reclaim.reclaim)
-        assert await job.result_async(timeout=20) == "attempt 2"
+        assert await job.result_async(timeout=60) == "attempt 2"
         assert worker.identity.id != before
 
     beside_a_worker(app, main)
@@ -247,7 +247,7 @@ def test_a_stale_thread_changes_nothing(app: Penstock) -> None:
         if job.recovered:
             return "successor"
         begun.set()
-        let_go.wait(30)
+        let_go.wait(100)
         return "stale"
 
     async def main(worker: Worker) -> None:
@@ -255,7 +255,7 @@ def test_a_stale_thread_changes_nothing(app: Penstock) -> None:
         await until(begun.is_set)
         app.database.in_transaction(reclaim.remove_process, worker.identity.id)
         app.database.in_transaction(reclaim.reclaim)
-        assert await job.result_async(timeout=20) == "successor"
+        assert await job.result_async(timeout=60) == "successor"
         let_go.set()
         await until(lambda: lost)
         assert job.result(timeout=0) == "successor"
@@ -270,13 +270,13 @@ def test_progress_is_seen_while_the_handler_runs(app: Penstock) -> None:
     @app.task
     def work() -> None:
         penstock.current().progress(0.4, "2 of 5 files")
-        let_go.wait(30)
+        let_go.wait(100)
 
     async def main(_: Worker) -> None:
         job = await work.enqueue_async()
         await until(lambda: job.progress() == (0.4, "2 of 5 files"))
         let_go.set()
-        await job.result_async(timeout=20)
+        await job.result_async(timeout=60)
 
     beside_a_worker(app, main)
 
@@ -292,7 +292,7 @@ def test_new_work_in_the_same_process_is_found_without_polling(make_app: Callabl
         await until(lambda: worker.pump._empty_turns > 0)
         for _ in range(3):
             job = await note.enqueue_async()
-            assert await job.result_async(timeout=20) == os.getpid()
+            assert await job.result_async(timeout=60) == os.getpid()
 
     beside_a_worker(app, main)
 
@@ -306,6 +306,6 @@ def test_retries_run_when_they_are_due(app: Penstock) -> None:
         return attempt
 
     async def main(_: Worker) -> Any:
-        return await (await flaky.enqueue_async()).result_async(timeout=20)
+        return await (await flaky.enqueue_async()).result_async(timeout=60)
 
     assert beside_a_worker(app, main) == 3
