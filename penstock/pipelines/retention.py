@@ -20,8 +20,8 @@ from penstock.pipelines import revivals
 from penstock.queue.retention import REMOVALS
 
 BATCH = 1000
-LOOKED_AT = 100
-"""So many runs are looked at in one go for one that may leave."""
+LOOKED_AT, MOST_LOOKED_AT = 5, 500
+"""So many runs are looked at first for one that may leave; more and more where those before are held back."""
 
 FREE = """
 SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_at < {now} - :age
@@ -78,8 +78,8 @@ def prune(tx: Transaction, age: float) -> tuple[int, bool]:
 
 def _leaving(tx: Transaction, age: int) -> Iterator[Row]:
     """Those that may go, each locked, the oldest first."""
-    skip = 0
-    while found := tx.rows(OLDEST, age=age, limit=LOOKED_AT, skip=skip):
+    skip, limit = 0, LOOKED_AT
+    while found := tx.rows(OLDEST, age=age, limit=limit, skip=skip):
         continued = _continued(tx, found)
         for row in found:
             if str(row[0]) in continued or _is_for_a_parent(tx, row[3]):
@@ -88,7 +88,7 @@ def _leaving(tx: Transaction, age: int) -> Iterator[Row]:
                 continue
             if tx.rows(STILL_FREE, age=age, run=row[0]) and not _continued(tx, [row]):
                 yield row
-        skip += LOOKED_AT
+        skip, limit = skip + limit, min(limit * 5, MOST_LOOKED_AT)
 
 
 def _is_for_a_parent(tx: Transaction, before: object) -> bool:

@@ -93,6 +93,23 @@ def test_a_child_stays_as_long_as_its_parent_to_any_depth(app: Penstock) -> None
         assert list(app.runs()) == []
 
 
+def test_many_that_stay_do_not_keep_a_younger_one(app: Penstock) -> None:
+    shop = Shop(app)
+    kept = [shop.order.trigger() for _ in range(retention.LOOKED_AT + 2)]
+    drain(app)
+    with travel(app, DAY):
+        younger = shop.order.trigger()
+        drain(app)
+    with travel(app, 10 * DAY):
+        continued = [run.revive() for run in kept]
+        drain(app)
+    with travel(app, 16 * DAY):
+        assert app.engine.chores.prune() == 1
+        left = {run.id for run in app.runs()}
+    assert left == {run.id for run in [*kept, *continued]}
+    assert younger.id not in left
+
+
 def test_a_run_goes_with_its_steps_or_not_at_all(app: Penstock) -> None:
     shop = Shop(app)
     run = shop.order.trigger()
