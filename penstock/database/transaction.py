@@ -105,6 +105,14 @@ class Transaction:
         self.dialect.wait(self.opened)
         return int(cursor.rowcount)
 
+    def aside(self, template: str, **parameters: object) -> Any:
+        """Send a hint, on which nothing rests: whether it is sent or not depends on the hour, so it is no point.
+
+        The cursor that will have its rows once the transaction has ended.
+        """
+        rendered = self.renderer.render(template)
+        return self.dialect.execute(self.driver, self.opened, rendered.sql, self._bind(rendered, parameters))
+
     def start(self, template: str, **parameters: object) -> Any:
         """Send a query; the cursor that will have its rows, whether or not anybody waits for something else first."""
         return self._execute(template, parameters)

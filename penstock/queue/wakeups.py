@@ -103,7 +103,7 @@ class Wakeups:
 
     def _tell_others_of(self, tx: Transaction, subject: str) -> None:
         if self._may_send_now(subject):
-            answer = tx.start(NOTIFY_IN_TURN, channel=self.channel_of(subject), subject=subject)
+            answer = tx.aside(NOTIFY_IN_TURN, channel=self.channel_of(subject), subject=subject)
             tx.after_commit(lambda: None if answer.fetchall() else self._send_soon(subject))
         elif self.pushes:
             tx.after_commit(partial(self._send_soon, subject))

@@ -49,7 +49,7 @@ def locks_in(root: object) -> dict[str, Any]:
 
     walk(root, "app")
     for name, module in list(sys.modules.items()):
-        if name.startswith("penstock"):
+        if name.startswith("penstock") and not name.startswith("penstock.cli"):  # whose consoles are rich's
             for attribute, value in list(vars(module).items()):
                 walk(value, f"{name}.{attribute}")
     return found
