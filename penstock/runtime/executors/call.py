@@ -48,8 +48,7 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
-        _tell_if_late(job, error)
-        return _broken_off(work, around, limit, error)
+        return _broken_off(work, around, job, limit, error)
     finally:
         _end_copy(us, work)
     if limit is not None and limit.expired():
@@ -58,7 +57,7 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
 
 
 def _broken_off(
-    work: Work, around: Surroundings, limit: asyncio.Timeout | None, error: BaseException
+    work: Work, around: Surroundings, job: CurrentJob, limit: asyncio.Timeout | None, error: BaseException
 ) -> Event | None:
     """Whatever a handler raises while it is being stopped comes of that, and is no error of its own."""
     if work.interrupted is not None:
@@ -67,11 +66,12 @@ def _broken_off(
         return TimedOut(work.timeout or 0.0)
     if isinstance(error, asyncio.CancelledError) and around.ending():
         return Released()
-    return _failed(around, error)
+    return _failed(around, job, error)
 
 
-def _failed(around: Surroundings, error: BaseException) -> Event:
+def _failed(around: Surroundings, job: CurrentJob, error: BaseException) -> Event:
     """An error of the handler's; or its own database was away, which is not the job's fault. Invariant 11."""
+    _tell_if_late(job, error)
     return Hindered(Failure.of(error)) if around.database.is_unavailable(error) else raised(error)
 
 
@@ -113,8 +113,7 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
     except StopRun as stop:
         value = stop
     except BaseException as error:
-        _tell_if_late(job, error)
-        return _failed(around, error)
+        return _failed(around, job, error)
     finally:
         _end_copy(us, work)
         running.reset(token)
