@@ -14,6 +14,7 @@ from penstock import Penstock
 from penstock.testing import drain
 from tests.conformance.tasks.faults import failing_at
 from tests.conformance.tasks.looking import count
+from tests.conformance.tasks.test_connections_runs import sending
 
 pymysql.install_as_MySQLdb()
 ENGINES = {"postgresql": "postgresql", "mysql": "mysql", "sqlite": "sqlite3"}
@@ -94,17 +95,7 @@ def test_a_run_with_a_key_is_there_if_and_only_if_the_atomic_block_commits(
     connection: Any, database_url: str, app_on: Callable[..., Penstock]
 ) -> None:
     app = app_on(database_url)
-
-    @app.task
-    def send(order: int) -> int:
-        return order * 2
-
-    @app.pipeline
-    def sending(order: int) -> Any:
-        return send(order)
-
-    app.prepare()
-    bound = sending.options(connection=connection, key="a")
+    bound = sending(app).options(connection=connection, key="a")
     with transaction.atomic(using="shop"):
         bound.trigger(1)
         transaction.set_rollback(True, using="shop")
