@@ -2,8 +2,8 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import asyncpg
@@ -211,20 +211,27 @@ def test_psycopgs_async_connection(postgres: tuple[Penstock, Send, str]) -> None
     assert drain(app) == 4
 
 
+@asynccontextmanager
+async def asyncpg_connection(url: str) -> AsyncIterator[tuple[Any, Any, Any]]:
+    """With a transaction to roll back, which opens the next one, and that one's commit."""
+    connection = await asyncpg.connect(url)
+    transactions = [connection.transaction(), connection.transaction()]
+    await transactions[0].start()
+
+    async def rollback() -> None:
+        await transactions[0].rollback()
+        await transactions[1].start()
+
+    yield connection, transactions[1].commit, rollback
+    await connection.close()
+
+
 def test_asyncpg(postgres: tuple[Penstock, Send, str]) -> None:
     app, send, url = postgres
 
     async def main() -> None:
-        connection = await asyncpg.connect(url)
-        transactions = [connection.transaction(), connection.transaction()]
-        await transactions[0].start()
-
-        async def rollback() -> None:
-            await transactions[0].rollback()
-            await transactions[1].start()
-
-        await check_async(app, send, connection, transactions[1].commit, rollback)
-        await connection.close()
+        async with asyncpg_connection(url) as (connection, commit, rollback):
+            await check_async(app, send, connection, commit, rollback)
 
     asyncio.run(main())
     assert drain(app) == 4

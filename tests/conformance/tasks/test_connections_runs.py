@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import create_engine
@@ -14,7 +13,7 @@ from sqlalchemy.orm import Session
 from penstock import Penstock
 from penstock.testing import drain
 from tests.conformance.tasks.looking import count
-from tests.conformance.tasks.test_connections import native, sqlalchemy_url
+from tests.conformance.tasks.test_connections import asyncpg_connection, native, sqlalchemy_url
 
 
 def sending(app: Penstock) -> Any:
@@ -106,17 +105,9 @@ def test_asyncpg(postgres: tuple[Penstock, Any, str]) -> None:
     app, pipeline, url = postgres
 
     async def main() -> None:
-        connection = await asyncpg.connect(url)
-        transactions = [connection.transaction(), connection.transaction()]
-        await transactions[0].start()
-
-        async def rollback() -> None:
-            await transactions[0].rollback()
-            await transactions[1].start()
-
-        bound = pipeline.options(connection=connection, key="a")
-        await trigger_async(app, bound, transactions[1].commit, rollback)
-        await connection.close()
+        async with asyncpg_connection(url) as (connection, commit, rollback):
+            bound = pipeline.options(connection=connection, key="a")
+            await trigger_async(app, bound, commit, rollback)
 
     asyncio.run(main())
     has_run(app)
