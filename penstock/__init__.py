@@ -5,13 +5,13 @@ import typing as _typing
 from penstock.app import Penstock
 from penstock.context import current, stop_run
 from penstock.later import Later as _Later
-from penstock.pipelines.fluent import flow
-from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
 
 if _typing.TYPE_CHECKING:
+    from penstock.pipelines.fluent import flow
+    from penstock.pipelines.graph import barrier, first, switch, wait_for
     from penstock.reconcile.columns import Reconcilable
     from penstock.reconcile.locks import Children, Shared
     from penstock.reconcile.now import NOW
@@ -37,16 +37,26 @@ __all__ = [  # noqa: RUF022 - in plain order
 ]
 __version__ = "0.1.0"
 
-_OF_ROWS = {"Children": "locks", "NOW": "now", "Reconcilable": "columns", "Shared": "locks"}
-"""Names that only those want who have SQLAlchemy's models anyway: where they are in `penstock.reconcile`."""
+_WHEN_ASKED_FOR = {
+    "Children": "reconcile.locks",
+    "NOW": "reconcile.now",
+    "Reconcilable": "reconcile.columns",
+    "Shared": "reconcile.locks",
+    "barrier": "pipelines.graph",
+    "first": "pipelines.graph",
+    "flow": "pipelines.fluent",
+    "switch": "pipelines.graph",
+    "wait_for": "pipelines.graph",
+}
+"""Names that only those want who have pipelines, or models of SQLAlchemy's: where they are."""
 
 
 def __getattr__(name: str) -> _typing.Any:
-    if name not in _OF_ROWS:
+    if name not in _WHEN_ASKED_FOR:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_Later(f"penstock.reconcile.{_OF_ROWS[name]}"), name)
+    found = globals()[name] = getattr(_Later(f"penstock.{_WHEN_ASKED_FOR[name]}"), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_OF_ROWS]
+    return [*globals(), *_WHEN_ASKED_FOR]

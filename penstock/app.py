@@ -18,7 +18,6 @@ from penstock.later import Later
 from penstock.operate.operating import Operating
 from penstock.options import TaskOptions, read_options
 from penstock.pipelines.declaring import Pipelines
-from penstock.pipelines.run import Run
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
@@ -221,13 +220,6 @@ class Penstock(Pipelines, Operating):
     def job(self, id: str) -> Job[Any]:
         """The job with this id."""
         return Job(self, checked_id(id))
-
-    def run(self, id: str) -> Run:
-        """The run with this id."""
-        return Run(self, checked_id(id))
-
-    async def run_async(self, id: str) -> Run:
-        return self.run(id)
 
     # running
 

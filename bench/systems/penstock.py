@@ -44,7 +44,8 @@ class PenstockSystem(SupervisedSystem):
         async def step(number: int) -> None:
             await self.do_step(number)
 
-        self._declare_pipelines()
+        if not self.options.get("tasks_only"):
+            self._declare_pipelines()
         if self.options.get("claims"):
             self._log_claims()
         self.tasks = {task.name: task for task in (noop, mark, nap, step)}

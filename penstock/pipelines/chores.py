@@ -10,39 +10,45 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic_core import from_json
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
-from penstock.pipelines import (
-    chains,
-    closing,
-    deadline,
-    expand,
-    giving_up,
-    reminders,
-    retention,
-    signals,
-    steering,
-    stuck,
-    sweep,
-    timers,
-    trigger,
-)
-from penstock.pipelines.closing import follow
+from penstock.later import Later
+from penstock.pipelines import retention, stuck, timers
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.expand import Advancer
 from penstock.pipelines.stuck import Stuck
 from penstock.queue import audit, processes, unknown
 from penstock.queue.jobs import Ended
 from penstock.queue.retention import FIRST_ID
 from penstock.queue.wakeups import ENDED
 from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
+from penstock.values.cached import cached_property
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+if TYPE_CHECKING:
+    from penstock.pipelines import (
+        chains,
+        closing,
+        deadline,
+        expand,
+        giving_up,
+        reminders,
+        signals,
+        steering,
+        sweep,
+        trigger,
+    )
+else:
+    chains, closing = Later("penstock.pipelines.chains"), Later("penstock.pipelines.closing")
+    deadline, expand = Later("penstock.pipelines.deadline"), Later("penstock.pipelines.expand")
+    giving_up, reminders = Later("penstock.pipelines.giving_up"), Later("penstock.pipelines.reminders")
+    signals, steering = Later("penstock.pipelines.signals"), Later("penstock.pipelines.steering")
+    sweep, trigger = Later("penstock.pipelines.sweep"), Later("penstock.pipelines.trigger")
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
@@ -67,12 +73,15 @@ class Chores:
     def __init__(self, desk: Desk, host: Host) -> None:
         self.desk = desk
         self.host = host
-        self.advancer = Advancer(desk)
         self.name = new_id()
         self._rounds_at: float | None = time.monotonic() + ROUNDS
         self._looked_at: str | None = None
         self.next_due: float | None = None
         """Seconds, at the end of an idle turn, until a timer is due."""
+
+    @cached_property
+    def advancer(self) -> expand.Advancer:
+        return expand.Advancer(self.desk)
 
     def turn(self) -> bool:
         """True if there was something to do."""
@@ -153,7 +162,9 @@ class Chores:
 
     def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.Given]:
         try:
-            return self.host.database.in_transaction(unknown.give_up, found, partial(follow, self.desk))
+            return self.host.database.in_transaction(
+                unknown.give_up, found, partial(closing.follow, self.desk)
+            )
         except AdvancementFailed as error:
             error.spend()
             raise
@@ -253,4 +264,4 @@ class Chores:
 
     def _follow(self, tx: Transaction, ended: Sequence[Ended]) -> None:
         if ended:
-            follow(self.desk, tx, ended)
+            closing.follow(self.desk, tx, ended)

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from penstock.errors import DefinitionError
+from penstock.later import Later
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.neighbours import check_reach
-from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
-from penstock.pipelines.resuming import Use
-from penstock.pipelines.run import Run
-from penstock.pipelines.settings import pipeline_settings
 from penstock.task import Task, same
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import encode
+from penstock.values.ids import checked_id
 from penstock.values.lengths import NAME_LENGTH
 from penstock.values.names import qualified_name
+
+if TYPE_CHECKING:
+    from penstock.pipelines import pipeline as pipes
+    from penstock.pipelines import resuming, run, settings
+    from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
+    from penstock.pipelines.run import Run
+else:
+    pipes, settings = Later("penstock.pipelines.pipeline"), Later("penstock.pipelines.settings")
+    run, resuming = Later("penstock.pipelines.run"), Later("penstock.pipelines.resuming")
 
 
 class Pipelines:
@@ -28,7 +35,7 @@ class Pipelines:
 
     def _open_pipelines(self) -> None:
         self.pipelines: dict[str, Pipeline] = {}
-        self.engine = Engine(cast(Host, self))
+        self.engine = Engine(cast("Host", self))
 
     @overload
     def pipeline(self, function: Callable[..., Any], /) -> GraphPipeline: ...
@@ -45,7 +52,9 @@ class Pipelines:
             own = options.pop("name", None)
             name = qualified_name(function) if own is None else own
             check_name(name)
-            made = GraphPipeline(cast(Host, self), function, name, pipeline_settings(name, options))
+            made = pipes.GraphPipeline(
+                cast("Host", self), function, name, settings.pipeline_settings(name, options)
+            )
             self.declare_pipeline(made)
             return made
 
@@ -55,7 +64,7 @@ class Pipelines:
         """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
         check_name(name)
         check_reach(self, list(given.values()))
-        made = FlowPipeline(cast(Host, self), name, pipeline_settings(name, given))
+        made = pipes.FlowPipeline(cast("Host", self), name, settings.pipeline_settings(name, given))
         self.declare_pipeline(made)
         return made
 
@@ -72,13 +81,20 @@ class Pipelines:
 
     def as_pipeline(self, target: Any) -> Pipeline:
         """A pipeline; a task by itself is one of a single step."""
-        if isinstance(target, Pipeline):
+        if isinstance(target, pipes.Pipeline):
             check_reach(self, target)
             return target
         if isinstance(target, Task):
             name = f"then.{target.name}"
             return self.pipelines.get(name) or self.flow(name).start(target)
         raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
+
+    def run(self, id: str) -> Run:
+        """The run with this id."""
+        return run.Run(cast("Host", self), checked_id(id))
+
+    async def run_async(self, id: str) -> Run:
+        return self.run(id)
 
     def runs(
         self,
@@ -89,12 +105,12 @@ class Pipelines:
         label: str | None = None,
     ) -> list[Run]:
         """Runs, the newest first."""
-        host, name = cast(Host, self), getattr(pipeline, "name", pipeline)
+        host, name = cast("Host", self), getattr(pipeline, "name", pipeline)
         checks.words(pipeline=name, key=key, label=label)
         checked("limit", limit, lambda given: checks.whole(given, 0))
         host.prepare()
         found = host.database.read(reading.ids_of_runs, name, status, key, limit, label)
-        return [Run(host, id) for id in found]
+        return [run.Run(host, id) for id in found]
 
     async def runs_async(
         self,
@@ -104,24 +120,24 @@ class Pipelines:
         limit: int = 100,
         label: str | None = None,
     ) -> list[Run]:
-        return await cast(Host, self).doors.run(self.runs, pipeline, status, key, limit, label)
+        return await cast("Host", self).doors.run(self.runs, pipeline, status, key, limit, label)
 
     def resume(self, token: str, value: object = None) -> Run:
         """Give the signal that a token allows (see `run.token`), in the name of whoever is `acting`; its run.
 
         Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
         """
-        host = cast(Host, self)
+        host = cast("Host", self)
         text = encode(value, limit=host.settings.payload_limit, name="the value given to resume()")
-        use = Use(self.engine.desk, token, text)
+        use = resuming.Use(self.engine.desk, token, text)
         host.prepare()
         host.database.in_transaction(use)
-        resumed = Run(host, use.ticket.run)
+        resumed = run.Run(host, use.ticket.run)
         resumed.delivered(use.ticket.signal, use.ticket.path)
         return resumed
 
     async def resume_async(self, token: str, value: object = None) -> Run:
-        return await cast(Host, self).doors.run(self.resume, token, value)
+        return await cast("Host", self).doors.run(self.resume, token, value)
 
     def next_chore(self) -> float | None:
         """Seconds until there is something to look after for a run, as far as is known."""
@@ -142,6 +158,6 @@ def check_name(name: object) -> None:
 
 def _may_replace(new: Pipeline, known: Pipeline) -> bool:
     """A flow grows verb by verb; a function may be defined anew, as by a reload of its module."""
-    if isinstance(new, GraphPipeline) and isinstance(known, GraphPipeline):
+    if isinstance(new, pipes.GraphPipeline) and isinstance(known, pipes.GraphPipeline):
         return same(known.function, new.function)
-    return isinstance(new, FlowPipeline) and isinstance(known, FlowPipeline)
+    return isinstance(new, pipes.FlowPipeline) and isinstance(known, pipes.FlowPipeline)

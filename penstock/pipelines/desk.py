@@ -10,22 +10,27 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.database.dialect import Ahead
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
+from penstock.later import Later
 from penstock.options import TaskOptions
-from penstock.pipelines.changes import Plan
-from penstock.pipelines.definition import Kind, Node
 from penstock.pipelines.troubles import Troubles
-from penstock.pipelines.wiring import Wiring
 from penstock.queue.jobs import Offer
 from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
 from penstock.telemetry.events import Stream
 from penstock.values.forks import forget_after_fork
 from penstock.values.jsontext import dumps
+
+if TYPE_CHECKING:
+    from penstock.pipelines import definition
+    from penstock.pipelines.changes import Plan
+    from penstock.pipelines.wiring import Wiring
+else:
+    definition = Later("penstock.pipelines.definition")
 
 USUAL = TaskOptions()
 MOST_RUNS = 5000
@@ -169,13 +174,13 @@ class Desk:
 
     # steps
 
-    def mould(self, definition: str, node: Node) -> Mould:
-        """How steps of a node are enqueued."""
-        found = self._moulds.get((definition, node.key))
+    def mould(self, origin: str, node: definition.Node) -> Mould:
+        """How steps of a node are enqueued; `origin` is the hash of its definition."""
+        found = self._moulds.get((origin, node.key))
         if found is None:
-            named = node.kind in (Kind.TASK, Kind.CHILD)
+            named = node.kind in (definition.Kind.TASK, definition.Kind.CHILD)
             task = node.target if named else f"@{node.kind}.{node.target}"[:200]
-            found = self._moulds[definition, node.key] = Mould.of(task, node.options.job)
+            found = self._moulds[origin, node.key] = Mould.of(task, node.options.job)
         return found
 
     # the transaction under way

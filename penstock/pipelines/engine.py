@@ -11,18 +11,21 @@ from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError
 from penstock.later import Later
-from penstock.pipelines import closing, hydrate, runs, trigger
 from penstock.pipelines.chores import Chores
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.desk import Host as DeskHost
-from penstock.pipelines.trigger import NewRun
 from penstock.queue.jobs import Claim, Ended, Follow, NewJob, Offer
 from penstock.queue.wakeups import CHORES, READY, ready
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
+
+    from penstock.pipelines import closing, hydrate, runs, trigger
+    from penstock.pipelines.trigger import NewRun
 else:
-    greenlets = Later("sqlalchemy.util")
+    greenlets, trigger = Later("sqlalchemy.util"), Later("penstock.pipelines.trigger")
+    closing, hydrate = Later("penstock.pipelines.closing"), Later("penstock.pipelines.hydrate")
+    runs = Later("penstock.pipelines.runs")
 
 R = TypeVar("R")
 

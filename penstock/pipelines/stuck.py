@@ -10,15 +10,19 @@ own, is ended with the status that its failures give it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines.apply import Application, RunChange
-from penstock.pipelines.closing import finish
+from penstock.later import Later
 from penstock.pipelines.desk import Desk
-from penstock.pipelines.runs import views
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
+
+if TYPE_CHECKING:
+    from penstock.pipelines import apply, closing, runs
+else:
+    apply, closing = Later("penstock.pipelines.apply"), Later("penstock.pipelines.closing")
+    runs = Later("penstock.pipelines.runs")
 
 OLD_ENOUGH = 60.0
 WHY = "it was active, and nothing was queued, held, delayed or waiting"
@@ -80,13 +84,13 @@ def repair(desk: Desk, tx: Transaction, run: str) -> Stuck | None:
     standing = tx.row(LOCK, id=run)
     if standing is None or standing[0] is not None or not is_stuck(tx, run):
         return None
-    found = views(desk, tx, [run]).get(run)
+    found = runs.views(desk, tx, [run]).get(run)
     if found is None:
         return None
-    application = Application(desk, tx)
+    application = apply.Application(desk, tx)
     application.runs[run] = found
-    application.changes[run] = RunChange(ended=True)
-    finish(application)
+    application.changes[run] = apply.RunChange(ended=True)
+    closing.finish(application)
     return _repaired(tx, run, "all its steps had ended; the run was ended too")
 
 
