@@ -7,7 +7,9 @@ import sys
 from penstock import Penstock
 
 HEAVY = {"alembic", "pydantic", "pymysql", "rich", "sqlalchemy", "typer"}
-HEAVY |= {f"penstock.pipelines.{name}" for name in ("apply", "graph", "hydrate", "pipeline", "run", "trigger")}
+HEAVY |= {
+    f"penstock.pipelines.{name}" for name in ("apply", "graph", "hydrate", "pipeline", "run", "trigger")
+}
 PROGRAM = """
 import asyncio, json, sys
 

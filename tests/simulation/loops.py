@@ -38,6 +38,8 @@ class Loop:
         self.coroutines: list[Coroutine[Any, Any, Any]] = []
         """All that were ever given to it."""
         self.pool = Pool(world)
+        self.task: asyncio.Task[Any] | None = None
+        """The one that it was left in."""
         self._count = 0
         world.loops.append(self)
 
@@ -45,7 +47,7 @@ class Loop:
         """For ever, in a fiber of the host."""
         world, ready, timers = self.world, self.ready, self.timers
         world.here().loop = self
-        asyncio._set_running_loop(self.as_loop)
+        world.turn_to(self)
         while True:
             while timers and timers[0][0] <= self.time():
                 ready.append(heapq.heappop(timers)[2])

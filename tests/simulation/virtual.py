@@ -219,7 +219,7 @@ def living_in(new: World) -> Iterator[None]:
         yield
     finally:
         world = before
-        asyncio._set_running_loop(None)  # whoever comes after this has loops of their own
+        new.turn_to(None)  # whoever comes after this has loops of their own
 
 
 def _reached(point: str) -> None:

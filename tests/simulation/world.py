@@ -6,7 +6,6 @@ somebody. Nothing here reads a real clock or real randomness: the same seed give
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from greenlet import getcurrent
 
 from penstock.telemetry.points import SimulatedCrash
 from tests.simulation.fibers import NEVER, TIME, TURN, Fiber, Need, Owner
+from tests.simulation.turning import turn_to
 
 START = 1_800_000_000_000_000
 """When every schedule begins, in microseconds."""
@@ -127,8 +127,7 @@ class World:
         fiber.need, fiber.deadline = TURN, 0
         self.current = self.last = fiber
         if fiber.loop is not self.running:
-            self.running = fiber.loop
-            asyncio._set_running_loop(fiber.loop)
+            self.turn_to(fiber.loop)
         if (begun := fiber.greenlet) is not None:
             begun.switch()
         else:
@@ -136,6 +135,11 @@ class World:
         self.current = None
         if self.doomed or fiber.over:
             self._bid_farewell(fiber)
+
+    def turn_to(self, loop: Any) -> None:
+        """This is the loop that turns now; None: no loop does."""
+        before, self.running = self.running, loop
+        turn_to(before, loop)
 
     def _bid_farewell(self, fiber: Fiber) -> None:
         """Somebody is over with this step: whom it has killed, or itself."""
@@ -183,6 +187,7 @@ class World:
         self.fibers = [fiber for fiber in self.fibers if fiber.owner is not owner]
         for fiber in dead:
             self.current = fiber
+            self.turn_to(fiber.loop)
             fiber.end()
         self.current = None
 
@@ -191,7 +196,7 @@ class World:
         for loop in self.loops:
             loop.abandon()
         self.fibers, self.loops, self.doomed = [], [], []
-        self.last = self.nemesis = self.running = None
+        self.last = self.nemesis = None
         self.definitions, self.locks = {}, []
 
     # for fibers
