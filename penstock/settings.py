@@ -55,14 +55,14 @@ class Settings:
     )
     expand_limit: int = _setting(
         8 * 1024 * 1024,
-        "Likewise, for a result that is expanded: all its elements together.",
+        "Largest result that is expanded, in bytes of JSON: all its elements together.",
         readers.size(1),
     )
     max_fanout: int | None = _setting(
         None, "Most elements one expand may have; none: no limit.", optional(whole(1))
     )
     inline_fanout: int = _setting(
-        1000, "Expands with more elements than this are created in chunks, by an advancement.", whole(1)
+        1000, "Expands with more elements than this are written in chunks.", whole(1)
     )
     retention: float | None = _setting(
         14 * _DAY, "How long finished work is kept; none: for ever.", optional(seconds(0))
@@ -86,7 +86,11 @@ class Settings:
     queues: tuple[QueueLimit, ...] | None = _setting(
         None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(readers.queues)
     )
-    role: str = _setting("all", "What a worker does.", choice("all", "worker", "advancer", "reconciler"))
+    role: str = _setting(
+        "all",
+        "What a worker does: all, worker, advancer or reconciler.",
+        choice("all", "worker", "advancer", "reconciler"),
+    )
     processes: int = _setting(
         1, "Worker processes under the supervisor; 0: none, all in one.", whole(0, 1024)
     )
@@ -99,10 +103,12 @@ class Settings:
     )
 
     heartbeat_interval: float = _setting(
-        5.0, "Time between two signs of life of a process; of one that rests it is longer.", seconds(0.01)
+        5.0, "Time between two signs of life of a process; longer while it rests (PostgreSQL).", seconds(0.01)
     )
     reap_after: float = _setting(
-        30.0, "A process silent for so long is dead and its work is taken back.", seconds(0.02)
+        30.0,
+        "A process that is silent for this long counts as dead, and its work is taken back.",
+        seconds(0.02),
     )
     poll_interval: float | None = _setting(
         None,
@@ -137,17 +143,27 @@ class Settings:
         optional(readers.database_url),
         secret=True,
     )
-    pooler: str = _setting("none", "What stands before the database.", choice("none", "transaction"))
+    pooler: str = _setting(
+        "none",
+        "What stands before the database: none, or transaction (PgBouncer in that mode).",
+        choice("none", "transaction"),
+    )
 
     pool_size: int = _setting(5, "Most connections a process keeps open for callers.", whole(1, 1000))
     connect_timeout: float = _setting(10.0, "Longest time to wait for a connection.", seconds(0.1))
-    statement_timeout: float = _setting(30.0, "Longest time for one of our statements.", seconds(0.1))
-    lock_timeout: float = _setting(10.0, "Longest time one of our statements waits for a lock.", seconds(0.1))
+    statement_timeout: float = _setting(
+        30.0, "Longest time one of Penstock's statements may take.", seconds(0.1)
+    )
+    lock_timeout: float = _setting(
+        10.0, "Longest time one of Penstock's statements waits for a lock.", seconds(0.1)
+    )
 
     log_level: str = _setting(
-        "info", "The least severe events to log.", choice("debug", "info", "warning", "error", "critical")
+        "info",
+        "The least severe events to log: debug, info, warning, error or critical.",
+        choice("debug", "info", "warning", "error", "critical"),
     )
-    log_format: str = _setting("text", "How log lines are written.", choice("text", "json"))
+    log_format: str = _setting("text", "How log lines are written: text or json.", choice("text", "json"))
     crash_at: str | None = _setting(
         None, "For tests: the named point at which to kill this process.", optional(readers.text)
     )

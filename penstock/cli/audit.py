@@ -33,7 +33,7 @@ def audit(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """What people did, the latest first: when, by whom, to what, and why."""
+    """List what people did, the latest first. When, by whom, to what, and why."""
     with opened(app, database) as found:
         id = _subject(found, subject) if subject else None
         acts = found.audit(id, by, since, limit)

@@ -13,7 +13,7 @@ from penstock.pipelines.pipeline import Pipeline
 
 
 def pipelines(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Pipelines: what they are for, their parameters and steps, and how many of their runs are under way."""
+    """List pipelines. What each is for, its parameters and steps, and how many of its runs are under way."""
     with opened(app, database) as found:
         known = found.database.read(stored)
         entries = [_entry(found, name, known.get(name)) for name in sorted({*found.pipelines, *known})]

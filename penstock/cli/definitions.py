@@ -26,7 +26,7 @@ def diff(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """What the app's definition changes for a run, or against a stored one. Exit code 1: there is a difference."""
+    """Compare a run with the app's definition. Or a pipeline with a stored one. Exit code 1: there is a difference."""
     if ":" in target:
         found = _of_pipeline(target, against)
     elif against is not None:
@@ -47,7 +47,7 @@ def migrate_run(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a run that is under way go on with the app's definition, if all that it has already is the same there."""
+    """Move a run to the app's definition. The run is under way, and all it already has must be the same there."""
     with steered(app, database, by, why) as found:
         moved = the_run(found, run)
         done = moved.migrate()
@@ -66,7 +66,7 @@ def rerun(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """A run that has ended once more, from the beginning, as a new run with the app's definition."""
+    """Repeat a run that has ended. A new run, from the beginning, with the app's definition."""
     with steered(app, database, by, why) as found:
         old = the_run(found, run)
         new = old.rerun(new_arguments(arguments))

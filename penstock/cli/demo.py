@@ -38,7 +38,7 @@ def demo(
         bool, typer.Option("--keep", help="keep the folder with the database and the log")
     ] = False,
 ) -> None:
-    """Kill workers with kill -9 in the middle of a pipeline, and see that nothing is lost or done twice."""
+    """Kill workers in the middle of a pipeline. With kill -9, to see that nothing is lost or done twice."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder / 'demo.db'}"
     play = Play(import_module(MODULE), folder, orders)

@@ -24,7 +24,7 @@ def health(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Whether a worker of this host is alive, as the database sees it. Exit code 1: none is."""
+    """Say whether a worker of this host is alive. As the database sees it; exit code 1: none is."""
     if role is not None and role not in ROLES:
         raise Refusal(f"there is no role {role!r}{nearest(role, ROLES)}")
     with opened(app, database) as found:

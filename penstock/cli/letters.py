@@ -22,7 +22,9 @@ OfReason = Annotated[str | None, typer.Option("--reason", help="only this reason
 All = Annotated[bool, typer.Option("--all", help="all of them")]
 Action = Callable[[Penstock, list[str], actions.Progress], list[str]]
 
-letters = typer.Typer(invoke_without_command=True, help="Jobs whose budget is spent: list, retry, discard.")
+letters = typer.Typer(
+    invoke_without_command=True, help="List jobs whose budget is spent; retry or discard them."
+)
 
 
 @letters.callback()
@@ -36,7 +38,7 @@ def default(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Jobs whose budget is spent: list, retry, discard."""
+    """List jobs whose budget is spent; retry or discard them."""
     if ctx.invoked_subcommand is None:
         list_letters(task, queue, reason, limit, app, database, as_json)
 
@@ -51,7 +53,7 @@ def list_letters(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """The latest dead letters and their last errors."""
+    """List the latest dead letters and their last errors."""
     with opened(app, database) as found:
         rows = found.database.read(operate_letters.dead_letters, task, queue, reason, limit)
         sums = found.database.read(operate_letters.by_reason)
@@ -100,7 +102,7 @@ def discard_letters(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put dead letters away for good; their history stays until it is pruned."""
+    """Take dead letters off the list; their history stays until it is pruned."""
     with steered(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         if len(chosen) > 1 and not yes and not as_json and out.is_terminal:

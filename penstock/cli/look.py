@@ -27,7 +27,7 @@ def status(
     as_json: AsJson = False,
     prometheus: Annotated[bool, typer.Option("--prometheus", help="print metrics for Prometheus")] = False,
 ) -> None:
-    """Queues, how much waits in each and for how long, and who is at work."""
+    """Show what waits in each queue, and who is at work."""
     with opened(app, database) as found:
         seen = found.database.read(overview, found.settings.reap_after)
         where = found.settings.shown_url
@@ -63,7 +63,7 @@ def jobs(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     wanted = JobFilter(_status(status), queue, task)
     with opened(app, database) as found:
         start = found.database.read(operate_jobs.find_job, before) if before else None
@@ -88,7 +88,7 @@ def show(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Everything about one run (graph, steps, errors) or one job (who holds it, each attempt and its error)."""
+    """Show one run or one job. Of a run: graph, steps, errors. Of a job: who holds it, each attempt and its error."""
     with opened(app, database) as found:
         id, is_run = found.database.read(find_run_or_job, job)
         acts = found.audit(id)
@@ -106,7 +106,7 @@ def show(
 
 
 def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Live processes, when they were last heard of, and how many jobs each holds."""
+    """List live processes. When each was last heard of, and how many jobs it holds."""
     with opened(app, database) as found:
         rows = found.database.read(list_processes)
         reap_after = found.settings.reap_after

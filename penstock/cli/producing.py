@@ -37,7 +37,7 @@ def enqueue(
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Enqueue a task: one call, or one for each line of a file (a list of arguments, or an object of them)."""
+    """Enqueue a task. One call, or one for each line of a file: a list of arguments, or an object of them."""
     task = _task(target).options(**_given(queue=queue, priority=priority, delay=delay, key=key))
     with acting(by, why):
         if source is None:

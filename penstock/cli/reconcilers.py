@@ -23,7 +23,7 @@ def reconcilers(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reconcilers: rows that are due and held, how long they wait, and which fail and why."""
+    """Show how reconcilers get on. Rows that are due and held, how long they wait, which fail and why."""
     with opened(app, database) as found:
         missing = [
             lack for lack in operating.lacks(found.database.engine, found.reconcilers.values()) if lack.vital

@@ -89,7 +89,7 @@ def runs(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Runs, newest first."""
+    """List runs, newest first."""
     if status is not None and status not in list(RunStatus):
         raise Refusal(f"there is no status {status!r}{nearest(status, list(RunStatus))}")
     with opened(app, database) as found:
@@ -109,7 +109,7 @@ def pause(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start no further step of a run until it is resumed; what runs goes on."""
+    """Pause a run. No further step starts until it is resumed; what runs goes on."""
     with steered(app, database, by, why) as found:
         _steer(found, run, as_json, lambda steered: steered.pause(), "paused", "was paused already")
 
@@ -144,7 +144,7 @@ def revive(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """A new run that keeps what a halted or failed one has finished, and does the rest again."""
+    """Go on with a halted or failed run. A new run keeps what is finished, and does the rest again."""
     with steered(app, database, by, why) as found:
         old = the_run(found, run)
         if step and arguments:
@@ -166,7 +166,7 @@ def then(
     why: Why = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a pipeline when a run has succeeded; skip it if that run does not."""
+    """Start a pipeline when a run has succeeded. It is skipped if that run does not succeed."""
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
     app: Any = pipeline.host

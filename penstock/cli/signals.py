@@ -59,7 +59,7 @@ def token(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """A signed text that allows whoever has it to give a signal, once. Needs the app's secret."""
+    """Make a signed token for a signal. Whoever has it can give that signal, once. Needs the app's secret."""
     with opened(app, database) as found:
         waiting = the_run(found, run)
         made = waiting.token(name, expires, _path(path))

@@ -32,7 +32,7 @@ def cancel(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel runs and jobs: at once where they wait, by telling the handler where they run."""
+    """Cancel runs and jobs. At once where they wait; where they run, the handler is told."""
     with steered(app, database, by, why) as found:
         named = _find(found, jobs)
         done = {id for id, is_run in named if is_run and _cancel_run(found.run(id), grace)}
@@ -49,7 +49,7 @@ def retry(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run failed or cancelled jobs again, with fresh budgets; with --step KEY or KEY, a failed step of a run."""
+    """Run failed or cancelled jobs again. They get fresh budgets. With --step KEY or KEY, a failed step of a run."""
     if step is None and len(jobs) == 2 and not ID.fullmatch(jobs[1]):
         jobs, step = jobs[:1], jobs[1]
     with steered(app, database, by, why) as found:

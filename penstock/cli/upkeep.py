@@ -46,7 +46,7 @@ def check(
     target: Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="default: $PENSTOCK_APP")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check an app without starting anything: imports, settings, every signature and definition, without a database."""
+    """Check an app without starting anything. Imports, settings, every signature and definition; needs no database."""
     found = load_app(target)
     problems = checking.check_app(found)
     if as_json:
@@ -62,7 +62,7 @@ def check(
 
 
 def doctor(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
-    """Look for what is wrong with an installation, and say what to do. Exit code 1: something was found."""
+    """Find what is wrong with an installation. Each finding says what to do. Exit code 1: something was found."""
     with opened(app, database, checked=False) as found:
         findings = examining.examine(
             examining.Patient(

@@ -1,4 +1,4 @@
-"""Who acts, and why: known to whatever is called from here, in this thread or task and in those it starts.
+"""Who acts, and why: known to whatever is called from here, in this thread or task and in the tasks it starts.
 
 Nobody said: inside a handler it is the job, anywhere else the user of this process and its host. What was said outside
 a handler does not reach into it, also where a test runs the handler on the spot: the job acts, not who enqueued it.
