@@ -275,6 +275,8 @@ class Penstock(Pipelines, Operating):
         self.doors.close()
         self.wakeups.relay(ENDED)
         self.database.close()
+        if self.database.dialect.in_memory:
+            self._prepared = False  # the tables are gone with it
 
     async def close_async(self) -> None:
         await asyncio.to_thread(self.close)

@@ -35,13 +35,6 @@ class JobsClaimed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptStarted(Event):
-    job_id: str
-    task: str
-    generation: int
-
-
-@dataclass(frozen=True, slots=True)
 class AttemptSettled(Event):
     job_id: str
     task: str

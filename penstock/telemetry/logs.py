@@ -87,10 +87,18 @@ class JsonFormatter(logging.Formatter):
         }
         line |= self.context()
         if isinstance(event, Event):
-            line |= {"event": name_of(type(event)), **asdict(event)}
+            line |= {"event": name_of(type(event)), **_fields(event)}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _fields(event: Event) -> dict[str, object]:
+    """What an event says. A child of this process has its pid beside that of the process whose line it is."""
+    fields = asdict(event)
+    if fields.get("pid", os.getpid()) != os.getpid():
+        fields["child_pid"] = fields.pop("pid")
+    return fields
 
 
 def name_of(kind: type[Event]) -> str:

@@ -62,6 +62,10 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.JobsClaimed: (DEBUG, lambda e: f"claimed {e.count} jobs in {e.seconds * 1000:.1f} ms"),
     events.AttemptSettled: (_settled_level, _settled),
     events.RunEnded: (lambda e: ERROR if e.status in ("failed", "halted") else DEBUG, _run_ended),
+    events.RunRepaired: (
+        WARNING,
+        lambda e: f"run {e.run_id} could not have gone on and was mended: {e.repair}",
+    ),
     events.ClaimLost: (
         WARNING,
         lambda e: f"CommitFailed: the result of job {e.job_id} ({e.task}) was dropped: its claim was lost",

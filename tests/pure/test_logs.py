@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 from dataclasses import MISSING, fields
 
 import pytest
@@ -46,7 +47,7 @@ def written(logger: logging.Logger, formatter: logging.Formatter) -> io.StringIO
     return out
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind in WORDING])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_event_can_be_put_into_words(kind: type[Event]) -> None:
     level, words = WORDING[kind]
     event = sample(kind)
@@ -80,6 +81,15 @@ def test_json_lines_carry_every_field_of_the_event(logger: logging.Logger) -> No
     assert out.getvalue().count("\n") == 1
     assert line["event"] == "trouble_began"
     assert (line["loop"], line["error"], line["level"], line["job"]) == ("pump", "no\nanswer", "error", "j1")
+
+
+def test_a_json_line_about_a_child_says_who_writes_it(logger: logging.Logger) -> None:
+    stream = Stream()
+    out = written(logger, logs.JsonFormatter(dict))
+    logs.attach(stream, logger)
+    stream.emit(ChildEnded(17, 0, -9, False, 2.0))
+    line = json.loads(out.getvalue())
+    assert (line["pid"], line["child_pid"]) == (os.getpid(), 17)
 
 
 def test_lines_of_the_application_have_its_logger_and_traceback(logger: logging.Logger) -> None:

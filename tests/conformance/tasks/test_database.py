@@ -15,7 +15,7 @@ import pytest
 from penstock import Penstock
 from penstock.database.links import Link
 from penstock.database.transaction import Transaction
-from penstock.errors import ConfigurationError, DatabaseUnavailable
+from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.testing import drain, travel
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at
 from tests.conformance.tasks.looking import count, rows
@@ -146,6 +146,20 @@ def test_no_more_connections_are_kept_than_wanted(make_app: AppOn) -> None:
     assert kept <= 3
     app.close()
     assert note.enqueue().status == "available", "a closed app opens again when it is used"
+
+
+def test_a_database_in_memory_is_a_new_one_after_a_close() -> None:
+    app = Penstock("sqlite://")
+
+    @app.task
+    def note() -> None: ...
+
+    old = note.enqueue()
+    app.close()
+    assert note.enqueue().status == "available"
+    with pytest.raises(PenstockError):
+        _ = old.status
+    app.close()
 
 
 def test_a_connection_that_is_kept_and_lost_is_noticed(app: Penstock) -> None:
