@@ -132,7 +132,7 @@ class RowHand:
 
     def take(self, limit: int = 100) -> list[Item]:
         self._room = limit
-        self.pump.turn()
+        self.app.database.patiently(self.pump.turn)
         self._room = 0
         taken, self._taken[:] = list(self._taken), []
         return taken
