@@ -126,13 +126,13 @@ class RowHand:
 
     def visit(self, limit: int = 100) -> int:
         """Take what is due, work on it, apply it."""
-        items = self.take(limit)
+        items = self.app.database.patiently(lambda: self.take(limit))
         self.finish(*[self.work(item) for item in items])
         return len(items)
 
     def take(self, limit: int = 100) -> list[Item]:
         self._room = limit
-        self.app.database.patiently(self.pump.turn)
+        self.pump.turn()
         self._room = 0
         taken, self._taken[:] = list(self._taken), []
         return taken

@@ -133,7 +133,7 @@ def lives_in_its_snapshot(connection: Any) -> bool:
         return False
     with connection.cursor() as cursor:
         cursor.execute("SHOW VARIABLES LIKE 'innodb_snapshot_isolation'")
-        return cursor.fetchone() == ("innodb_snapshot_isolation", "ON")
+        return bool(cursor.fetchone() == ("innodb_snapshot_isolation", "ON"))
 
 
 @pytest.mark.parametrize("plain_rows", [True, False])
