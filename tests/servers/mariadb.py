@@ -57,7 +57,11 @@ class Mariadb(Server):
     def _basics(self) -> list[str | Path]:
         programs = self.programs
         # MySQL wants a folder that only its package's installation makes, for files that nobody reads here.
-        small = ["--innodb-log-file-size=8M", "--skip-name-resolve"] if programs.is_mariadb else ["--secure-file-priv="]
+        small = (
+            ["--innodb-log-file-size=8M", "--skip-name-resolve"]
+            if programs.is_mariadb
+            else ["--secure-file-priv="]
+        )
         # A server that starts removes what it finds in the folder for temporary tables: also another server's.
         own = [f"--datadir={self.data}", f"--tmpdir={self._temporary}"]
         return [programs.server, "--no-defaults", *own, *programs.options, *small]
