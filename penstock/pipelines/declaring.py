@@ -13,12 +13,13 @@ from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipel
 from penstock.pipelines.resuming import Use
 from penstock.pipelines.run import Run
 from penstock.pipelines.settings import pipeline_settings
-from penstock.task import Task, same
+from penstock.task import Task
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import encode
 from penstock.values.lengths import NAME_LENGTH
 from penstock.values.names import qualified_name
+from penstock.values.sameness import same
 
 
 class Pipelines:
