@@ -38,7 +38,9 @@ def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
     arguments: Arguments = None,
     wait: Annotated[bool, typer.Option("--wait", help="watch it until it has ended")] = False,
-    timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="with --wait: seconds to watch it at most")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
     delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
     label: Annotated[list[str] | None, typer.Option(help="a label to find it by; may be repeated")] = None,
@@ -53,14 +55,16 @@ def run(
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
     given = {"key": key, "delay": delay, "labels": label}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, [])}
     if timeout is not None and not wait:
         raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
     try:
         if source is not None:
             with acting(by, why):
-                _run_all(pipeline.options(**options), source, bool(wait or key or arguments), as_json)
+                _run_all(
+                    pipeline.options(**options), source, bool(wait or key is not None or arguments), as_json
+                )
             return
         with acting(by, why):
             started = pipeline.options(**options).trigger(*args, **kwargs)

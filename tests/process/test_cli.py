@@ -60,6 +60,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> N
         ("shopp:app", ("no module 'shopp'", "did you mean shop?")),
         ("shop:ap", ("no 'ap'", "did you mean 'app'?")),
         ("shop:nothing", ("no 'nothing'", "Apps in it: shop:app")),
+        ("os:get_exec_path", ("not a Penstock app but of type function", "app = get_exec_path()")),
         ("shop:other", ("not a Penstock app but of type int", "shop:app")),
         ("shop.py:app", ("module:attribute", "shop:app")),
         ("./shop:app", ("module:attribute",)),
@@ -172,7 +173,7 @@ def test_check_finds_definitions_that_cannot_work(cli: Cli, tmp_path: Path) -> N
     done = cli("check", "flows:app")
     assert done.returncode == 1
     assert "'pay' is divided into 3; max_fanout is 2" in done.stdout
-    assert "flows.odd: NameError" in done.stdout
+    assert "NameError: name 'nothing'" in done.stdout
 
 
 def test_the_app_may_come_from_the_environment(cli: Cli) -> None:

@@ -166,6 +166,7 @@ def test_prune_takes_an_age(app: Penstock, penstock: Run) -> None:
     assert "pruned 0 jobs and runs\n" in penstock("prune", "--older-than", "1h").text
     assert penstock("prune", "--older-than", "0s", "--json").json == {"pruned": 1}
     assert penstock("prune", "--older-than", "soon").code == 2
+    assert "a hundred years" in penstock("prune", "--older-than", "99999999999999d").text
     assert penstock("prune").code == 2
 
 

@@ -162,12 +162,20 @@ def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
         ("pack", ("soon",), ("items",)),
         ("pck", ("[1]",), ("no 'pck'", "did you mean 'pack'?")),
         ("number", (), ("neither a pipeline nor a task", "int")),
+        ("pack", ("[1]", "--key", ""), ("key=''", "give a text")),
+        ("torn", ("1",), ("pipeline 'torn' cannot be described: ",)),
     ],
 )
 def test_run_refuses_what_makes_no_sense(
     cli: Cli, target: str, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     cli.run(target, *arguments).refused(2, *words)
+    assert cli.app.runs() == []
+
+
+def test_run_wait_refuses_a_timeout_that_is_no_time(cli: Cli) -> None:
+    for timeout in ("nan", "-1"):
+        assert cli.run("pack", "[1]", "--wait", "--timeout", timeout).code == 2
     assert cli.app.runs() == []
 
 
