@@ -28,6 +28,7 @@ NO_SUCH_DATABASE = (
     "Create that database on the server, or correct its name in the URL; Penstock makes only its tables."
 )
 NO_LOGIN = "Correct the user or the password in the URL."
+NO_OPTION = "Correct what the URL says behind the ?."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
 ADVICE = {
@@ -47,6 +48,8 @@ ADVICE = {
     "authentication failed": NO_LOGIN,
     "no password supplied": NO_LOGIN,
     "access denied for user": NO_LOGIN,
+    "invalid connection option": NO_OPTION,
+    "invalid sslmode": NO_OPTION,
     "permission denied": NO_RIGHT,
     "command denied": NO_RIGHT,
     "statement timeout": TOO_LONG,

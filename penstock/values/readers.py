@@ -131,6 +131,8 @@ def secrets(value: object) -> tuple[str, ...]:
 def database_url(value: object) -> str:
     """A URL of a database we know; also a SQLAlchemy URL object."""
     url = value.render_as_string(hide_password=False) if hasattr(value, "render_as_string") else value
+    # A line end comes with what is read from a file, and would be a part of the database's name.
+    url = url.strip() if isinstance(url, str) else url
     scheme, colon, _ = url.partition(":") if isinstance(url, str) else ("", "", "")
     if colon and scheme.lower() in URL_FORMS:
         return str(url)
