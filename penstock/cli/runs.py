@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from penstock.cli.output import show_json, show_table, span, when
 from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
-from penstock.errors import ResultTimeout, RunFailed
+from penstock.errors import DatabaseUnavailable
 from penstock.operate.processes import somebody_works
 from penstock.operate.runs import RunRow, find_run, list_runs
 from penstock.pipelines.pipeline import Pipeline
@@ -217,18 +216,12 @@ def _watched(app: Penstock, run: Run, timeout: float | None, as_json: bool) -> R
     try:
         if not app.database.read(somebody_works, app.settings.reap_after):
             err.print("no worker is running; the run waits for one: penstock worker MODULE:APP", markup=False)
-        return _await(run, timeout) if as_json else watch(run, timeout)
-    except KeyboardInterrupt:
+        return watch(run, timeout, silently=as_json)
+    except (KeyboardInterrupt, DatabaseUnavailable):
         err.print(
             f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}", markup=False
         )
         raise
-
-
-def _await(run: Run, timeout: float | None) -> RunStatus:
-    with suppress(RunFailed, ResultTimeout):
-        run.result(timeout)
-    return run.status
 
 
 def _steer(

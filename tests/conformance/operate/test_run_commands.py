@@ -16,6 +16,8 @@ from rich.console import Console
 
 from penstock import Penstock
 from penstock.cli import watch as watching
+from penstock.errors import DatabaseUnavailable
+from penstock.pipelines.picture import Graph
 from penstock.pipelines.run import Run
 from penstock.testing import drain
 from penstock.values.ids import new_id
@@ -142,6 +144,39 @@ def test_run_wait_gives_up_watching_after_its_timeout(cli: Cli, options: tuple[s
     assert answer.code == 1
     assert "running" in answer.text
     assert options or "running still; it goes on" in answer.text
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_run_wait_watches_on_when_the_database_is_back(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """It ended with code 3, whatever became of the run, and did not tell which it was."""
+    away, graph = [1, 2, 3], Run.graph
+
+    def look(run: Run) -> Graph:
+        if away:
+            raise DatabaseUnavailable(f"away {away.pop()}. Wait.", "there")
+        return graph(run)
+
+    monkeypatch.setattr(watching, "PAUSE", 0.01)
+    monkeypatch.setattr(Run, "graph", look)
+    with cli.worked_on():
+        answer = cli.run("pack", "[1]", "--wait", *options)
+    assert answer.code == 0, answer.text
+    assert answer.text.count("Watching on") == 1
+
+
+def test_run_wait_tells_of_the_run_when_the_database_stays_away(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(_run: Run) -> Graph:
+        raise DatabaseUnavailable("away. Wait.", "there")
+
+    monkeypatch.setattr(Run, "graph", look)
+    answer = cli.run("pack", "[1]", "--wait", "--timeout", "0")
+    (run,) = cli.app.runs()
+    assert answer.code == 3
+    assert f"the run goes on: penstock show {run.id}" in answer.text
 
 
 def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
