@@ -46,6 +46,10 @@ def make(url: str, old: bool = False) -> Penstock:
     def bundle(items: list[int]) -> Any:
         return pack(items)
 
+    @app.pipeline(name="hexadecimal")
+    def hexadecimal(item: int) -> Any:
+        return box.options(key="bad")(item)
+
     @app.pipeline(name="torn")
     def torn(_item: int) -> Any:
         raise LookupError

@@ -375,6 +375,15 @@ def test_retry_does_one_step_again(cli: Cli) -> None:
     assert {step.key: len(step.attempts()) for step in cli.app.run(new).steps()} == {"one": 2, "two": 1}
 
 
+def test_retry_takes_a_step_whose_key_could_be_an_id(cli: Cli) -> None:
+    run = cli.trigger("hexadecimal", -1)
+    drain(cli.app)
+    cli.on("retry", run.id, "dead").refused(1, "failed are bad")
+    cli.on("retry", run.id, run.id).refused(2, "is a run", "penstock revive")
+    (new,) = cli.on("retry", run.id, "bad", "--json").json.values()
+    assert cli.app.run(new).revived_from == run
+
+
 def test_signal_ends_a_wait(cli: Cli) -> None:
     run = cli.trigger("approve", 1)
     cli.on("signal", run.id, "aprove").refused(2, "it waits for approve", "Did you mean 'approve'?")
