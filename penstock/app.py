@@ -29,7 +29,7 @@ from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker
 from penstock.schema import catalog, version
 from penstock.settings import Settings
-from penstock.task import Task, same
+from penstock.task import Task
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import checks, limits
 from penstock.values.acting import said
@@ -104,7 +104,7 @@ class Penstock(Pipelines, Operating):
             name = str(options.get("name") or getattr(function, "__qualname__", function))
             task = Task(self, function, TaskOptions().merged(read_options(name, options)))
             known = self.tasks.get(task.name)
-            if known is not None and not same(known.function, function):
+            if known is not None and not task.may_replace(known):
                 raise DefinitionError(
                     f"there are two tasks named {task.name!r}; give one of them another name="
                 )

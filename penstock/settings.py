@@ -22,6 +22,7 @@ __all__ = ["QueueLimit", "Settings", "parse_queues"]
 
 PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
+_WEEK = 7 * _DAY
 _HIDDEN = re.compile(r"(?<=://)([^:/@]*:).*(?=@)")
 
 # Variables that share our prefix and are no settings: the command line's default app, the test suite's own,
@@ -150,12 +151,12 @@ class Settings:
     )
 
     pool_size: int = _setting(5, "Most connections a process keeps open for callers.", whole(1, 1000))
-    connect_timeout: float = _setting(10.0, "Longest time to wait for a connection.", seconds(0.1))
+    connect_timeout: float = _setting(10.0, "Longest time to wait for a connection.", seconds(0.1, _WEEK))
     statement_timeout: float = _setting(
-        30.0, "Longest time one of Penstock's statements may take.", seconds(0.1)
+        30.0, "Longest time one of Penstock's statements may take.", seconds(0.1, _WEEK)
     )
     lock_timeout: float = _setting(
-        10.0, "Longest time one of Penstock's statements waits for a lock.", seconds(0.1)
+        10.0, "Longest time one of Penstock's statements waits for a lock.", seconds(0.1, _WEEK)
     )
 
     log_level: str = _setting(

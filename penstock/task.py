@@ -20,14 +20,13 @@ from penstock.values.later import Later
 from penstock.values.lengths import NAME_LENGTH
 from penstock.values.limits import TaskLimits
 from penstock.values.names import qualified_name
+from penstock.values.sameness import bound_apart, same
 from penstock.values.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
 V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
-LAMBDA = "<lambda>"
-"""What all functions without a name are called."""
 
 
 class Host(JobHost, Protocol):
@@ -198,6 +197,11 @@ class Task(Generic[P, R]):
             kept["retries"] = self.settings.retries.to_dict()
         return dumps(kept) if kept else None
 
+    def may_replace(self, known: Task[Any, Any]) -> bool:
+        """It is the other one declared again, as when a module is loaded twice."""
+        made_apart = not self.defaults.name and bound_apart(known.function, self.function)
+        return same(known.function, self.function) and not made_apart
+
     def _jobs(self, calls: Calls) -> Series:
         if self.settings.key is not None:
             raise ArgumentError(
@@ -261,14 +265,3 @@ def split(
     raise ArgumentError(
         name, f"{verb} takes a tuple or a mapping for each call, such as [(1,), (2,)]; got {call!r}"
     )
-
-
-def same(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """The same function declared again, as when a module is loaded twice."""
-    return _origin(old) == _origin(new)
-
-
-def _origin(function: Callable[..., Any]) -> tuple[object, ...]:
-    name = getattr(function, "__qualname__", function)
-    unnamed = getattr(function, "__name__", "") == LAMBDA
-    return getattr(function, "__module__", ""), name, getattr(function, "__code__", None) if unnamed else None

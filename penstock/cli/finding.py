@@ -38,8 +38,8 @@ def load_app(target: str | None) -> Penstock:
     module = load_module(name)
     found = find_attribute(module, path or "app")
     if not isinstance(found, Penstock):
-        kind = type(found).__name__
-        raise Refusal(f"{name}:{path} is not a Penstock app but of type {kind}{_apps_in(module)}")
+        kind, hint = type(found).__name__, _apps_in(module) or _called(path, found)
+        raise Refusal(f"{name}:{path} is not a Penstock app but of type {kind}{hint}")
     return found
 
 
@@ -76,6 +76,11 @@ def find_attribute(module: ModuleType, path: str) -> object:
 def _apps_in(module: ModuleType) -> str:
     apps = [name for name, value in vars(module).items() if isinstance(value, Penstock)]
     return f". Apps in it: {', '.join(f'{module.__name__}:{name}' for name in apps)}" if apps else ""
+
+
+def _called(path: str, found: object) -> str:
+    """What makes an app is called where its module is imported: tasks belong to the app that is imported."""
+    return f". If it makes one, give that a name in its module: app = {path}()" if callable(found) else ""
 
 
 def _no_module(name: str) -> str:

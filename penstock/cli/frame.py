@@ -22,6 +22,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from penstock.errors import ActionRefused, DatabaseUnavailable, PenstockError
+from penstock.values.harmless import in_text
 
 DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
 NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
@@ -29,6 +30,9 @@ NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EF
 
 class Paper(Console):
     """What is written on. Whoever reads it may have seen enough, which is no failure."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*[in_text(each) if isinstance(each, str) else each for each in objects], **how)
 
     def on_broken_pipe(self) -> None:
         os._exit(DONE)

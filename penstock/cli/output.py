@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.frame import err, out
+from penstock.values.harmless import in_json, in_text
 
 COLOURS = {
     "succeeded": "green",
@@ -44,7 +45,8 @@ FIXED = ("id", "job", "status", "outcome")
 
 def show_json(value: object) -> None:
     """One JSON document on stdout; instants are ISO 8601 in UTC."""
-    out.print(json.dumps(plain(value), ensure_ascii=False, indent=2, default=str), markup=False)
+    written = json.dumps(plain(value), ensure_ascii=False, indent=2, default=str)
+    out.print(in_json(written), markup=False)
 
 
 def plain(value: object, name: str = "") -> object:
@@ -120,4 +122,4 @@ def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], N
 def _cell(value: object) -> Text:
     number = isinstance(value, int) and not isinstance(value, bool)
     text = "" if value is None else f"{value:,}" if number else str(value)
-    return Text(text, style=COLOURS.get(text, ""))
+    return Text(in_text(text), style=COLOURS.get(text, ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from penstock.cli.output import show_json, show_table, span, when
 from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
-from penstock.errors import ResultTimeout, RunFailed
+from penstock.errors import DatabaseUnavailable
 from penstock.operate.processes import somebody_works
 from penstock.operate.runs import RunRow, find_run, list_runs
 from penstock.pipelines.pipeline import Pipeline
@@ -38,7 +37,9 @@ def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:PIPELINE")],
     arguments: Arguments = None,
     wait: Annotated[bool, typer.Option("--wait", help="watch it until it has ended")] = False,
-    timeout: Annotated[float | None, typer.Option(help="with --wait: seconds to watch it at most")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="with --wait: seconds to watch it at most")
+    ] = None,
     key: Annotated[str | None, typer.Option(help="idempotency: the same key gives the same run")] = None,
     delay: Annotated[float, typer.Option(help="seconds before it starts")] = 0.0,
     label: Annotated[list[str] | None, typer.Option(help="a label to find it by; may be repeated")] = None,
@@ -53,14 +54,16 @@ def run(
     pipeline = find_pipeline(target)
     args, kwargs = read_arguments(arguments or [])
     given = {"key": key, "delay": delay, "labels": label}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value not in (None, [])}
     if timeout is not None and not wait:
         raise Refusal("--timeout says how long to --wait: give both, or none")
     app: Any = pipeline.host
     try:
         if source is not None:
             with acting(by, why):
-                _run_all(pipeline.options(**options), source, bool(wait or key or arguments), as_json)
+                _run_all(
+                    pipeline.options(**options), source, bool(wait or key is not None or arguments), as_json
+                )
             return
         with acting(by, why):
             started = pipeline.options(**options).trigger(*args, **kwargs)
@@ -213,18 +216,12 @@ def _watched(app: Penstock, run: Run, timeout: float | None, as_json: bool) -> R
     try:
         if not app.database.read(somebody_works, app.settings.reap_after):
             err.print("no worker is running; the run waits for one: penstock worker MODULE:APP", markup=False)
-        return _await(run, timeout) if as_json else watch(run, timeout)
-    except KeyboardInterrupt:
+        return watch(run, timeout, silently=as_json)
+    except (KeyboardInterrupt, DatabaseUnavailable):
         err.print(
             f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}", markup=False
         )
         raise
-
-
-def _await(run: Run, timeout: float | None) -> RunStatus:
-    with suppress(RunFailed, ResultTimeout):
-        run.result(timeout)
-    return run.status
 
 
 def _steer(

@@ -59,7 +59,7 @@ def _head(run: Run) -> None:
     out.print(f"run {run.id}", markup=False)
     if words := run.description:
         out.print(words, markup=False)
-    out.print(picture(run.graph()) if out.is_terminal else str(run.graph()))
+    out.print(picture(run.graph()) if out.is_terminal else str(run.graph()), markup=False)
     if given := ", ".join([f"{name}={value!r}" for name, value in run.args.items()]):
         out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
     for reason in run.reasons:

@@ -18,6 +18,7 @@ from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.run import Run
 
 ID = re.compile(r"[0-9a-fA-F-]+")
+WHOLE_ID = 32
 Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="ids, or beginnings of them")]
 
 
@@ -50,9 +51,9 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Run failed or cancelled jobs again. They get fresh budgets. With --step KEY or KEY, a failed step of a run."""
-    if step is None and len(jobs) == 2 and not ID.fullmatch(jobs[1]):
-        jobs, step = jobs[:1], jobs[1]
     with steered(app, database, by, why) as found:
+        if step is None and len(jobs) == 2 and _is_step(found, *jobs):
+            jobs, step = jobs[:1], jobs[1]
         named = _find(found, jobs)
         if step is not None:
             _retry_step(found, named, step, as_json)
@@ -63,6 +64,13 @@ def retry(
             _refuse_step(found, id)
         done = set(actions.retry(found, [id for id, _ in named]))
     _answer([id for id, _ in named], done, "will run again", "is neither failed nor cancelled", as_json)
+
+
+def _is_step(app: Penstock, first: str, second: str) -> bool:
+    """Behind a run comes the key of a step, also one that could be the beginning of an id: "add", "bad"."""
+    if not ID.fullmatch(second):
+        return True
+    return len(second) < WHOLE_ID and app.database.read(find_run_or_job, first)[1]
 
 
 def _find(app: Penstock, prefixes: list[str]) -> list[tuple[str, bool]]:

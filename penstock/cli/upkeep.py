@@ -13,6 +13,7 @@ from penstock.cli.output import COLOURS, progress, show_json
 from penstock.later import Later
 from penstock.operate import actions
 from penstock.schema import version
+from penstock.values import checks
 from penstock.values.units import parse_seconds
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def prune(
 ) -> None:
     """Remove finished work older than an age, in batches."""
     try:
-        age = parse_seconds(older_than)
+        age = checks.seconds(parse_seconds(older_than))
     except ValueError as error:
         raise Refusal(f"--older-than {older_than!r}: {error}") from None
     with steered(app, database, by, why) as found, progress("pruned") as advance:

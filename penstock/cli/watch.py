@@ -11,12 +11,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.frame import out
+from penstock.cli.frame import err, one_line, out
+from penstock.errors import DatabaseUnavailable
 from penstock.pipelines.picture import Graph, GraphNode
 from penstock.pipelines.run import Run
 from penstock.values.status import JobStatus, RunStatus
 
-INTERVAL = 0.1
+INTERVAL, PAUSE = 0.1, 0.5
 COLOURS = {
     "running": "cyan",
     "succeeded": "green",
@@ -31,22 +32,38 @@ COLOURS = {
 OVER = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SKIPPED)
 
 
-def watch(run: Run, timeout: float | None = None) -> RunStatus:
+def watch(run: Run, timeout: float | None = None, *, silently: bool = False) -> RunStatus:
     """Show a run until it has ended or the time is up; the status it has then."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    graph = run.graph()
-    if not out.is_terminal:
+    graph = _look(run, deadline)
+    if silently or not out.is_terminal:
         while not graph.status.terminal and not _over(deadline):
             time.sleep(INTERVAL)
-            graph = run.graph()
-        out.print(str(graph), markup=False)
+            graph = _look(run, deadline)
+        if not silently:
+            out.print(str(graph), markup=False)
         return graph.status
     with Live(picture(graph), console=out, refresh_per_second=10) as live:
         while not graph.status.terminal and not _over(deadline):
             time.sleep(INTERVAL)
-            graph = run.graph()
+            graph = _look(run, deadline)
             live.update(picture(graph))
     return graph.status
+
+
+def _look(run: Run, deadline: float | None) -> Graph:
+    """How far it is; of a database that is away, as soon as it is back. The run goes on then too."""
+    told = False
+    while True:
+        try:
+            return run.graph()
+        except DatabaseUnavailable as error:
+            if _over(deadline):
+                raise
+            if not told:
+                err.print(f"{one_line(error)} Watching on.", markup=False)
+            told = True
+            time.sleep(PAUSE)
 
 
 def _over(deadline: float | None) -> bool:

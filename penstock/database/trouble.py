@@ -29,6 +29,7 @@ NO_SUCH_DATABASE = (
 )
 NO_LOGIN = "Correct the user or the password in the URL."
 NO_TLS = "Let the connection use TLS (no ssl_disabled in the URL), or `pip install cryptography`."
+NO_OPTION = "Correct what the URL says behind the ?."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
 ADVICE = {
@@ -49,6 +50,8 @@ ADVICE = {
     "no password supplied": NO_LOGIN,
     "access denied for user": NO_LOGIN,
     "'cryptography' package is required": NO_TLS,
+    "invalid connection option": NO_OPTION,
+    "invalid sslmode": NO_OPTION,
     "permission denied": NO_RIGHT,
     "command denied": NO_RIGHT,
     "statement timeout": TOO_LONG,

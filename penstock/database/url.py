@@ -160,6 +160,10 @@ def _dialect(url: Url, settings: Settings) -> Dialect:
         case "postgresql":
             return postgres.Postgres(settings)
         case "mysql":
+            if not url.database and not url.query.keys() & {"database", "db", "read_default_file"}:
+                raise ConfigurationError(
+                    f"{settings.shown_url} names no database. Use mysql://user@host/database"
+                )
             return mysql.MySql(settings.statement_timeout, settings.lock_timeout)
         case _:
             return sqlite.Sqlite(sqlite_path(url), settings.lock_timeout)

@@ -13,6 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.database.ears import PostgresEar, hears
+from penstock.settings import without_password
+
 if TYPE_CHECKING:
     from penstock.database.engine import Database
     from penstock.database.transaction import Transaction
@@ -22,6 +25,7 @@ MANY_DEAD_ROWS = 1_000_000
 LONG_HISTORY = 1_000_000
 LARGE_LOG = 256 * 1024 * 1024
 LITTLE_ROOM = 64 * 1024 * 1024
+ECHO, ECHOES = 0.5, 6
 
 HOLD_BACK = (
     "Find it and end it: as long as its snapshot is open, dead rows cannot be removed and claims get slower."
@@ -43,6 +47,7 @@ SELECT COALESCE(MAX(EXTRACT(EPOCH FROM clock_timestamp() - prepared)), 0) FROM p
 WHERE database = current_database()
 """
 SLOTS_PG = "SELECT slot_name FROM pg_replication_slots WHERE NOT active"
+SAY_PG = "SELECT pg_notify(:channel, 'heard')"
 VERSION_MY = "SELECT VERSION()"
 OLDEST_MY = """
 SELECT TIMESTAMPDIFF(SECOND, CONVERT_TZ(trx_started, 'SYSTEM', '+00:00'), UTC_TIMESTAMP()), trx_mysql_thread_id
@@ -125,6 +130,32 @@ def _prepared_and_slots(tx: Transaction) -> tuple[float, list[str]]:
     return float(row[0]) if row else 0.0, [str(slot[0]) for slot in tx.rows(SLOTS_PG)]
 
 
+def _wakeups(database: Database) -> list[Vital]:
+    """Who hears nothing polls, and nobody would notice: have something said, and listen for it."""
+    if not hears(database):
+        return []
+    ear, (wake, other) = PostgresEar(database, database.prefix), os.pipe()
+    try:
+        ear.wait(wake, 0.0)
+        if ear.connected:
+            database.in_transaction(lambda tx: tx.row(SAY_PG, channel=ear.own_channel))
+        for _ in range(ECHOES):
+            if ear.connected and ear.echoed is None:
+                ear.wait(wake, ECHO)
+        heard = ear.echoed is not None
+    finally:
+        ear.close()
+        os.close(wake)
+        os.close(other)
+    if heard:
+        return [Vital("wake-ups", "what others tell is heard")]
+    where = without_password(database.settings.listen_url or database.settings.database_url)
+    words = (
+        f"nothing that others tell is heard by {where}: workers look for work, and rest no longer than that"
+    )
+    return [Vital("wake-ups", words, "Let listen_url lead to this database itself, past any pooler.")]
+
+
 def _oldest_transaction(database: Database) -> list[Vital]:
     row = database.read(lambda tx: tx.row(OLDEST_MY))
     age = float(row[0]) if row else 0.0
@@ -181,7 +212,7 @@ def _first(database: Database, statement: str) -> object:
 
 
 MEASURES: dict[str, list[Callable[[Database], list[Vital]]]] = {
-    "postgresql": [_oldest_snapshot, _dead_rows, _forgotten],
+    "postgresql": [_wakeups, _oldest_snapshot, _dead_rows, _forgotten],
     "mysql": [_oldest_transaction, _history],
     "sqlite": [_journal, _log_size, _room],
 }

@@ -56,10 +56,12 @@ def check_reconcilers(app: Any) -> Iterable[Problem]:
 
 
 def check_pipelines(app: Any) -> Iterable[Problem]:
-    """Every definition can be built, and does not ask for what the settings do not give."""
+    """Every definition can be built, does not ask for what the settings do not give, and takes what can be stored."""
     for name, pipeline in sorted(app.pipelines.items()):
         try:
             _ = pipeline.runnable
+            pipeline.codec.build()
+            pipeline.defaults()
         except PenstockError as error:
             yield Problem(name, str(error))
         except Exception as error:

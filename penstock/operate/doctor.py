@@ -96,7 +96,7 @@ def database(patient: Patient) -> Iterable[Finding]:
     where = patient.database.settings.shown_url
     try:
         found = vitals.version(patient.database)
-    except DatabaseUnavailable as error:
+    except (DatabaseUnavailable, TypeError, ValueError, OSError) as error:  # the driver may refuse the URL
         advice = "Start the database, or correct the URL (PENSTOCK_DATABASE_URL, --database)."
         return [Finding("database", Level.PROBLEM, str(error), advice)]
     return [Finding("database", Level.OK, f"{found} at {where}")]

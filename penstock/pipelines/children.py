@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.database.transaction import Transaction
-from penstock.errors import PenstockError, ReviveError
+from penstock.errors import DefinitionError, PenstockError, ReviveError
 from penstock.pipelines import binding, lineage, revivals
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
@@ -50,7 +50,8 @@ def prepare(
             new = _new(desk, claim) if before is None else _revived(desk, tx, found, claim, before)
             news.append(new._replace(parent_run=claim.run_id, parent_job=claim.job_id))
         except PenstockError as error:
-            reason = Reason.CHILD_RUN_FAILED if isinstance(error, ReviveError) else Reason.ARGUMENTS_INVALID
+            unfit = not isinstance(error, ReviveError | DefinitionError)
+            reason = Reason.ARGUMENTS_INVALID if unfit else Reason.CHILD_RUN_FAILED
             wrong.append(
                 Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=reason))
             )

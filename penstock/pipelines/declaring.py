@@ -10,13 +10,14 @@ from penstock.later import Later
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.neighbours import check_reach
-from penstock.task import Task, same
+from penstock.task import Task
 from penstock.values import checks
 from penstock.values.checks import checked
 from penstock.values.codec import encode
 from penstock.values.ids import checked_id
 from penstock.values.lengths import NAME_LENGTH
 from penstock.values.names import qualified_name
+from penstock.values.sameness import same
 
 if TYPE_CHECKING:
     from penstock.pipelines import pipeline as pipes

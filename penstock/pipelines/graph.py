@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, Final
 
 from penstock.context import building
-from penstock.errors import DefinitionError
+from penstock.errors import DefinitionError, PenstockError
 from penstock.pipelines.arguments import constant_text, expression_of, handles_in
 from penstock.pipelines.blueprint import Blueprint, Callee, Fragment
 from penstock.pipelines.builder import Builder
@@ -81,6 +81,13 @@ def describing(builder: Builder) -> Iterator[None]:
     token = building.set(builder)
     try:
         yield
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise DefinitionError(
+            f"pipeline {builder.pipeline!r} cannot be described: {type(error).__name__}: {error}. Its function is "
+            "called once, with stand-ins for its arguments; what needs their values belongs in a task"
+        ) from error
     finally:
         building.reset(token)
 

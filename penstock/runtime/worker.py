@@ -51,8 +51,7 @@ class Worker:
         self.options = options
         self.settings = app.settings
         self.role = options.role or app.settings.role
-        self.stopping = asyncio.Event()
-        self.stopped = asyncio.Event()
+        self.stopping, self.stopped = asyncio.Event(), asyncio.Event()
         who = (self.role, options.supervisor_id, dict(options.details))
         self.identity = Identity(app.database, app.events, *who, self._tasks, dwelling.here)
         self.hurried = False
@@ -70,6 +69,8 @@ class Worker:
 
     async def start(self) -> None:
         """Register, then begin to claim. Who cannot, or is cancelled meanwhile, leaves again."""
+        if self._watch is not None:
+            raise PenstockError("a worker works once, and this one was started: make another, app.worker()")
         self.loop = asyncio.get_running_loop()
         thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-arrive")
         arriving = thread.submit(self._arrive)

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
 from penstock.database.engine import Database
+from penstock.errors import ConfigurationError
 from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
 from penstock.schema.migrations.names import Names
 from penstock.schema.operations import operations
@@ -57,10 +58,23 @@ def installed(connection: Connection, versions: Table) -> int:
 def look(database: Database) -> int:
     """The same, where a plain question was not answered."""
     try:
-        with database.engine.connect() as connection:
+        with _connected(database) as connection:
             return installed(connection, version_table(database))
     except DBAPIError as error:
         raise database.explained(error) from error
+
+
+def _connected(database: Database) -> Connection:
+    """Nobody has been asked yet when a driver refuses what the URL says, and such an error is no database's."""
+    try:
+        return database.engine.connect()
+    except (TypeError, ValueError, OSError) as error:
+        if database.is_passing(error):
+            raise database.explained(error) from error
+        where, said = database.settings.shown_url, f"{type(error).__name__}: {error}"
+        raise ConfigurationError(
+            f"no connection can be made by {where} ({said}). Correct what it says behind the ?"
+        ) from error
 
 
 def upgrade(database: Database) -> int:

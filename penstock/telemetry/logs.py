@@ -13,6 +13,7 @@ from typing import TextIO
 
 from penstock.telemetry.events import Event, Stream
 from penstock.telemetry.wording import WORDING
+from penstock.values.harmless import in_line
 
 log = logging.getLogger("penstock")
 
@@ -27,7 +28,7 @@ def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
         level, words = WORDING[type(event)]
         severity = level(event) if callable(level) else level
         if logger.isEnabledFor(severity):
-            logger.log(severity, "%s", words(event), extra={"event": event})
+            logger.log(severity, "%s", in_line(words(event)), extra={"event": event})
 
     kinds = [kind for kind, (level, _) in WORDING.items() if callable(level) or logger.isEnabledFor(level)]
     stops = [stream.on(kind, write) for kind in kinds]

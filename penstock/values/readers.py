@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
+from penstock.values.checks import LONGEST
 from penstock.values.units import QueueLimit, parse_bytes, parse_seconds, read_queues
 
 Reader = Callable[[object], object]
@@ -68,7 +69,7 @@ def whole(least: int, most: float = math.inf) -> Reader:
     return read
 
 
-def seconds(least: float, most: float = math.inf) -> Reader:
+def seconds(least: float, most: float = LONGEST) -> Reader:
     def read(value: object) -> float:
         if not isinstance(value, (str, int, float, timedelta)):
             raise ValueError("give a number of seconds")
@@ -130,6 +131,8 @@ def secrets(value: object) -> tuple[str, ...]:
 def database_url(value: object) -> str:
     """A URL of a database we know; also a SQLAlchemy URL object."""
     url = value.render_as_string(hide_password=False) if hasattr(value, "render_as_string") else value
+    # A line end comes with what is read from a file, and would be a part of the database's name.
+    url = url.strip() if isinstance(url, str) else url
     scheme, colon, _ = url.partition(":") if isinstance(url, str) else ("", "", "")
     if colon and scheme.lower() in URL_FORMS:
         return str(url)
@@ -151,4 +154,6 @@ def nearest(wrong: str, valid: Iterable[str], spell: Callable[[str], str] = str)
 
 
 def _bounds(least: float, most: float) -> str:
+    if most == LONGEST:
+        return f"of at least {least:g}, and no more than a hundred years"
     return f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"

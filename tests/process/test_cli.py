@@ -60,6 +60,7 @@ def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> N
         ("shopp:app", ("no module 'shopp'", "did you mean shop?")),
         ("shop:ap", ("no 'ap'", "did you mean 'app'?")),
         ("shop:nothing", ("no 'nothing'", "Apps in it: shop:app")),
+        ("os:get_exec_path", ("not a Penstock app but of type function", "app = get_exec_path()")),
         ("shop:other", ("not a Penstock app but of type int", "shop:app")),
         ("shop.py:app", ("module:attribute", "shop:app")),
         ("./shop:app", ("module:attribute",)),
@@ -168,11 +169,15 @@ def test_check_finds_signatures_that_cannot_work(cli: Cli, tmp_path: Path) -> No
 def test_check_finds_definitions_that_cannot_work(cli: Cli, tmp_path: Path) -> None:
     wide = "@app.pipeline(max_fanout=2)\ndef wide(x: int):\n    a = pay(x)\n    return [pay(a), pay(a), pay(a)]\n"
     odd = "@app.pipeline\ndef odd(x: int):\n    return pay(nothing)\n"
-    (tmp_path / "flows.py").write_text(f"{SHOP}\n{wide}\n{odd}")
+    lost = "@app.pipeline\ndef lost(x: 'Nowhere', y: object = app):\n    return pay(x)\n"
+    kept = "@app.pipeline\ndef kept(x: int, y: object = app):\n    return pay(x)\n"
+    (tmp_path / "flows.py").write_text(f"{SHOP}\n{wide}\n{odd}\n{lost}\n{kept}")
     done = cli("check", "flows:app")
     assert done.returncode == 1
     assert "'pay' is divided into 3; max_fanout is 2" in done.stdout
-    assert "flows.odd: NameError" in done.stdout
+    assert "NameError: name 'nothing'" in done.stdout
+    assert "flows.lost: the annotation of parameter 'x'" in done.stdout
+    assert "flows.kept: argument 'y'" in done.stdout
 
 
 def test_the_app_may_come_from_the_environment(cli: Cli) -> None:

@@ -72,6 +72,14 @@ def test_text_lines_carry_time_level_pid_words_and_the_running_job(logger: loggi
     assert line[:4].isdigit()
 
 
+def test_what_an_error_says_begins_no_line_and_steers_no_terminal(logger: logging.Logger) -> None:
+    stream = Stream()
+    out = written(logger, logs.TextFormatter(dict))
+    logs.attach(stream, logger)
+    stream.emit(TroubleBegan("pump", "no\r\n2026-11-17 info\tforged \x1b[2J\x9b2J"))
+    assert out.getvalue().endswith("no\\r\\n2026-11-17 info\tforged \\x1b[2J\\x9b2J\n")
+
+
 def test_json_lines_carry_every_field_of_the_event(logger: logging.Logger) -> None:
     stream = Stream()
     out = written(logger, logs.JsonFormatter(lambda: {"job": "j1"}))

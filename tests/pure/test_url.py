@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from sqlalchemy import create_engine, make_url
 
+from penstock import Penstock
 from penstock.database.mysql import MySql
 from penstock.database.url import for_libpq, parse
 from penstock.errors import ConfigurationError
@@ -51,6 +52,17 @@ def test_several_hosts_reach_the_driver(url: str, given: dict[str, object]) -> N
 def test_half_a_host_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="not a database URL"):
         parse(url)
+
+
+def test_on_mysql_a_database_must_be_named() -> None:
+    """It was found out by an assertion of SQLAlchemy's."""
+    for url in ("mysql://root@localhost", "mysql://root:secret@localhost/"):
+        with pytest.raises(
+            ConfigurationError, match=r"names no database. Use mysql://user@host/database"
+        ) as refused:
+            Penstock(url)
+        assert "secret" not in str(refused.value)
+    Penstock("mysql://root@localhost/?read_default_file=~/.my.cnf")
 
 
 def test_several_hosts_are_for_postgresql() -> None:

@@ -11,6 +11,7 @@ from tests.conformance.operate.run_shop import make
 
 app = make(os.environ["SHOP_DATABASE"])
 pack, approve, limited = app.pipelines["pack"], app.pipelines["approve"], app.pipelines["limited"]
+torn = app.pipelines["torn"]
 box = app.tasks["box"]
 number = 3
 """
@@ -44,6 +45,14 @@ def make(url: str, old: bool = False) -> Penstock:
     @app.pipeline(name="bundle")
     def bundle(items: list[int]) -> Any:
         return pack(items)
+
+    @app.pipeline(name="hexadecimal")
+    def hexadecimal(item: int) -> Any:
+        return box.options(key="bad")(item)
+
+    @app.pipeline(name="torn")
+    def torn(_item: int) -> Any:
+        raise LookupError
 
     @app.pipeline(name="limited", on_failure="continue")
     def limited(first: int, second: int) -> Any:

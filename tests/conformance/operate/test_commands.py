@@ -166,6 +166,7 @@ def test_prune_takes_an_age(app: Penstock, penstock: Run) -> None:
     assert "pruned 0 jobs and runs\n" in penstock("prune", "--older-than", "1h").text
     assert penstock("prune", "--older-than", "0s", "--json").json == {"pruned": 1}
     assert penstock("prune", "--older-than", "soon").code == 2
+    assert "a hundred years" in penstock("prune", "--older-than", "99999999999999d").text
     assert penstock("prune").code == 2
 
 
@@ -205,3 +206,27 @@ def test_a_silent_process_is_marked(app: Penstock, penstock: Run) -> None:
     with travel(app, -100):
         register(app)
     assert "(silent)" in penstock("processes").text
+
+
+def test_what_an_error_says_steers_no_terminal(app: Penstock, penstock: Run) -> None:
+    said = "two\r\nlines \x1b[31m\x9b2J\x7f [/b]"
+
+    @app.task(name="rude", retries=0)
+    def rude() -> None:
+        raise ValueError(said)
+
+    @app.pipeline(name="[/rude]")
+    def pipeline() -> object:
+        return rude()
+
+    run = pipeline.trigger()
+    drain(app)
+    job = run.steps()[0].id
+    for command in (("show", run.id), ("show", job), ("dead-letters",), ("runs",), ("jobs",)):
+        answer = penstock(*command)
+        assert answer.code == 0, answer.text
+        assert not set(answer.text) & set("\r\x1b\x9b\x7f")
+    assert "lines \\x1b[31m\\x9b2J\\x7f [/b]" in penstock("show", job).text
+    told = penstock("show", job, "--json")
+    assert not set(told.text) & set("\r\x1b\x9b\x7f")
+    assert said in told.json["attempts"][0]["error"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import make_url
 
 from penstock import Penstock
 from penstock.database import vitals
@@ -161,3 +162,25 @@ def test_a_disk_that_is_nearly_full_is_found(
     assert findings(app)["disk"].level is Level.OK
     monkeypatch.setattr(vitals, "LITTLE_ROOM", 2**63)
     assert "Make room" in bad(app)["disk"].advice
+
+
+def test_a_worker_that_would_hear_nothing_is_found(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    """It polls and works, only later than it could: nothing else tells that listen_url is wrong."""
+    assert findings(app_on(postgres_url))["wake-ups"].level is Level.OK
+    assert "wake-ups" not in findings(app_on(postgres_url, listen=False))
+    for wrong in ("postgres", "nothing"):
+        listen_url = str(make_url(postgres_url).set(database=wrong).render_as_string(hide_password=False))
+        found = bad(app_on(postgres_url, listen_url=listen_url))["wake-ups"]
+        assert f"/{wrong}" in found.message
+        assert "listen_url" in found.advice
+
+
+def test_a_url_that_the_driver_refuses_is_the_database_s_finding(
+    app_on: Callable[..., Penstock], mariadb_url: str
+) -> None:
+    app = app_on(f"{mariadb_url.partition('?')[0]}?nothing=1")
+    (found,) = examine(Patient(app.database, app.metadata, frozenset()))
+    assert (found.check, found.level) == ("database", Level.PROBLEM)
+    assert "'nothing'" in found.message

@@ -16,6 +16,8 @@ from rich.console import Console
 
 from penstock import Penstock
 from penstock.cli import watch as watching
+from penstock.errors import DatabaseUnavailable
+from penstock.pipelines.picture import Graph
 from penstock.pipelines.run import Run
 from penstock.testing import drain
 from penstock.values.ids import new_id
@@ -144,6 +146,39 @@ def test_run_wait_gives_up_watching_after_its_timeout(cli: Cli, options: tuple[s
     assert options or "running still; it goes on" in answer.text
 
 
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_run_wait_watches_on_when_the_database_is_back(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """It ended with code 3, whatever became of the run, and did not tell which it was."""
+    away, graph = [1, 2, 3], Run.graph
+
+    def look(run: Run) -> Graph:
+        if away:
+            raise DatabaseUnavailable(f"away {away.pop()}. Wait.", "there")
+        return graph(run)
+
+    monkeypatch.setattr(watching, "PAUSE", 0.01)
+    monkeypatch.setattr(Run, "graph", look)
+    with cli.worked_on():
+        answer = cli.run("pack", "[1]", "--wait", *options)
+    assert answer.code == 0, answer.text
+    assert answer.text.count("Watching on") == 1
+
+
+def test_run_wait_tells_of_the_run_when_the_database_stays_away(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(_run: Run) -> Graph:
+        raise DatabaseUnavailable("away. Wait.", "there")
+
+    monkeypatch.setattr(Run, "graph", look)
+    answer = cli.run("pack", "[1]", "--wait", "--timeout", "0")
+    (run,) = cli.app.runs()
+    assert answer.code == 3
+    assert f"the run goes on: penstock show {run.id}" in answer.text
+
+
 def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
     nobody = "no worker is running"
     assert nobody in cli.run("pack", "[1]", "--wait", "--timeout", "0").text
@@ -162,12 +197,20 @@ def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
         ("pack", ("soon",), ("items",)),
         ("pck", ("[1]",), ("no 'pck'", "did you mean 'pack'?")),
         ("number", (), ("neither a pipeline nor a task", "int")),
+        ("pack", ("[1]", "--key", ""), ("key=''", "give a text")),
+        ("torn", ("1",), ("pipeline 'torn' cannot be described: ",)),
     ],
 )
 def test_run_refuses_what_makes_no_sense(
     cli: Cli, target: str, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     cli.run(target, *arguments).refused(2, *words)
+    assert cli.app.runs() == []
+
+
+def test_run_wait_refuses_a_timeout_that_is_no_time(cli: Cli) -> None:
+    for timeout in ("nan", "-1"):
+        assert cli.run("pack", "[1]", "--wait", "--timeout", timeout).code == 2
     assert cli.app.runs() == []
 
 
@@ -330,6 +373,15 @@ def test_retry_does_one_step_again(cli: Cli) -> None:
     (new,) = cli.on("retry", run.id, "--step", "one", "--json").json.values()
     drain(cli.app)
     assert {step.key: len(step.attempts()) for step in cli.app.run(new).steps()} == {"one": 2, "two": 1}
+
+
+def test_retry_takes_a_step_whose_key_could_be_an_id(cli: Cli) -> None:
+    run = cli.trigger("hexadecimal", -1)
+    drain(cli.app)
+    cli.on("retry", run.id, "dead").refused(1, "failed are bad")
+    cli.on("retry", run.id, run.id).refused(2, "is a run", "penstock revive")
+    (new,) = cli.on("retry", run.id, "bad", "--json").json.values()
+    assert cli.app.run(new).revived_from == run
 
 
 def test_signal_ends_a_wait(cli: Cli) -> None:

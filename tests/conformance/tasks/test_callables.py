@@ -129,6 +129,39 @@ def test_two_lambdas_are_two_tasks(app: Penstock) -> None:
         app.task(lambda: 2)
 
 
+def test_methods_of_two_objects_are_two_tasks(app: Penstock) -> None:
+    """The jobs of the first were run by the second, in silence."""
+    wall, door = Painter("wall"), Painter("door")
+    app.task(wall.__call__)
+    app.task(wall.__call__)
+    with pytest.raises(DefinitionError, match="two tasks named"):
+        app.task(door.__call__)
+    app.task(name="door")(door.__call__)
+    app.task(name="door")(wall.__call__)  # whoever names it knows what it replaces
+
+
+def test_what_one_definition_makes_of_two_values_is_two_tasks(app: Penstock) -> None:
+    def paints(thing: str, helper: Callable[[], str]) -> None:
+        @app.task
+        def paint(shade: str = thing) -> str:
+            return f"{shade} {thing} {helper()} {paint.name}"
+
+    paints("wall", lambda: "one")
+    paints("wall", lambda: "other")  # as when a test declares its tasks anew
+    with pytest.raises(DefinitionError, match="two tasks named"):
+        paints("door", lambda: "one")
+
+
+def test_a_changed_definition_takes_the_place_of_the_one_before(app: Penstock) -> None:
+    """As when a module is loaded again, or a cell of a notebook is run again."""
+    for thing in ("wall", "door"):
+        spaces: dict[str, Any] = {"app": app, "__name__": "notebook", "by_position": by_position}
+        exec(f"@app.task\n@by_position\ndef paint(thing={thing!r}):\n    return thing", spaces)
+    job = spaces["paint"].enqueue()
+    drain(app)
+    assert job.result(timeout=0) == "door"
+
+
 def test_enum_members_that_are_tuples(app: Penstock) -> None:
     @app.task(retries=0)
     def visit(planet: Planet, others: dict[Planet, list[Planet]]) -> list[Planet]:

@@ -163,6 +163,26 @@ def test_stopped_while_it_registers(
     asyncio.run(main())
 
 
+def test_one_that_is_started_twice_is_refused_and_goes_on(app: Penstock) -> None:
+    """Its threads were there twice. When the inner block ended nobody worked any more, and one set never ended."""
+
+    @app.task
+    async def same(value: int) -> int:
+        return value
+
+    async def main() -> None:
+        worker = app.worker()
+        async with worker:
+            with pytest.raises(PenstockError, match="make another"):
+                await worker.__aenter__()
+            job = await same.enqueue_async(1)
+            assert await job.result_async(timeout=30) == 1
+        with pytest.raises(PenstockError, match="make another"):
+            await worker.start()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("service", [Heartbeat, Housekeeping])
 def test_one_that_cannot_start_leaves(
     app: Penstock, hang: Task[[], Any], monkeypatch: pytest.MonkeyPatch, service: Any

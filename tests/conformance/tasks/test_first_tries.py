@@ -35,6 +35,30 @@ def test_a_database_that_mariadb_does_not_have(app_on: AppOn, mariadb_url: str) 
         app_on(elsewhere(mariadb_url, database="nothing")).migrate()
 
 
+@pytest.mark.parametrize("option", ["nothing=1", "read_timeout=soon", "ssl_ca=/nowhere.pem"])
+def test_an_option_that_the_driver_of_mariadb_refuses(app_on: AppOn, mariadb_url: str, option: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"no connection can be made by mysql.* behind the \?"):
+        app_on(f"{mariadb_url.partition('?')[0]}?{option}").migrate()
+
+
+@pytest.mark.parametrize("option", ["nothing=1", "sslmode=perhaps"])
+def test_an_option_that_postgres_refuses(app_on: AppOn, postgres_url: str, option: str) -> None:
+    with pytest.raises(DatabaseUnavailable, match=r"Correct what the URL says behind the \?"):
+        app_on(f"{postgres_url}?{option}").migrate()
+
+
+def test_a_url_that_was_read_from_a_file_ends_with_its_line(
+    app_on: AppOn, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line end was taken for a part of the name; on SQLite that was another file, which nobody worked on."""
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", f"{database_url}\n")
+    assert (
+        app_on(None).database.url
+        == app_on(f" {database_url}").database.url
+        == app_on(database_url).database.url
+    )
+
+
 def test_a_user_who_is_not_known(app_on: AppOn, postgres_url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match="Correct the user or the password"):
         app_on(elsewhere(postgres_url, username="nobody")).migrate()
