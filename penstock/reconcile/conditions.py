@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import ClauseElement, Column, ColumnElement, Table
+from sqlalchemy import BindParameter, ClauseElement, Column, ColumnElement, Table
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.sql import coercions, roles
+from sqlalchemy.sql import coercions, roles, visitors
 from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.errors import DefinitionError
+from penstock.reconcile.now import NOW
 
 
 def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
     """What was given, if it can be asked of a row."""
     try:
-        return coercions.expect(roles.WhereHavingRole, given)
+        found = coercions.expect(roles.WhereHavingRole, given)
+        if any(isinstance(each, BindParameter) and each.value is NOW for each in visitors.iterate(found)):
+            raise DefinitionError(
+                f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
+            )
+        return found
     except ArgumentError:
         raise DefinitionError(
             f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'

@@ -156,8 +156,8 @@ class Reconciler:
 
     def _leading_columns(self) -> list[Column[Any]]:
         """For a database without partial indexes: columns by which most rows are left out."""
-        found = [self.target.table.c[name] for name in sorted(self.watched)]
-        return [column for column in found if _is_short(column)][:2]
+        found = [column for column in self.target.table.c if column.name in self.watched]
+        return [column for column in sorted(found, key=lambda each: each.name) if _is_short(column)][:2]
 
     def __repr__(self) -> str:
         return f"<reconciler {self.name} of {self.target.name}>"

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, ForeignKey, String, event, select
+from sqlalchemy import JSON, Column, ForeignKey, Integer, MetaData, String, Table, event, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
 
 from penstock import Children, Penstock, Reconcilable
 from penstock.errors import ConfigurationError, RowNotFound
+from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets, idle
@@ -210,3 +211,23 @@ def test_a_key_of_several_columns_is_given_whole(app: Penstock, cloud: Cloud) ->
         app.lock(Volume, (1, 2))
     with pytest.raises(ConfigurationError, match="not the key of a row of gadgets"):
         app.hint(gadgets, "eu")
+
+
+def test_a_table_whose_columns_have_names_of_their_own_in_the_database(app: Penstock) -> None:
+    status = Column("the state", String(10), key="status")
+    visits = Column("n", Integer, key="visits", server_default="1")
+    key = Column("id", Integer, primary_key=True)
+    table = Table("renamed", MetaData(), key, status, visits, *reconcilable_columns())
+
+    @app.reconciler(table, where=status == "new", name="renamed")
+    def visit(item: Any) -> dict[str, Any]:
+        assert item.row.status == "new"
+        return {"status": "done", "visits": visits + item.row.visits}
+
+    table.metadata.create_all(app.database.engine)
+    with app.database.engine.begin() as connection:
+        connection.execute(table.insert(), [{"status": "new"}, {"status": "old"}])
+    drain(app)
+    with app.database.engine.begin() as connection:
+        found = connection.execute(select(table.c.status, table.c.visits).order_by(table.c.id))
+        assert [tuple(row) for row in found] == [("done", 2), ("old", 1)]
