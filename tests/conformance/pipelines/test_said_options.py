@@ -172,6 +172,17 @@ def test_a_child_run_that_is_to_be_tried_again_is_refused(scene: Scene) -> None:
         parent.trigger()
 
 
+def test_of_two_flows_of_one_name_only_the_last_can_be_a_child(scene: Scene) -> None:
+    begun = scene.app.flow("begun").start(scene.say)
+    one, other = begun.chain(scene.say), begun.chain(scene.saying)
+    refused = scene.app.flow("refused").start(scene.say).chain(one)
+    with pytest.raises(DefinitionError, match="several flows named 'begun'"):
+        refused.trigger("a")
+    run = scene.app.flow("taken").start(scene.say).chain(other.options(key="child")).trigger("a")
+    drain(scene.app)
+    assert run.result(1) == "a"
+
+
 def test_of_delay_and_at_the_one_said_last_counts(scene: Scene) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
 
