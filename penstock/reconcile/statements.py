@@ -29,6 +29,8 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
 from penstock.reconcile.columns import Instant
@@ -176,7 +178,12 @@ def _is(target: Target) -> list[ColumnElement[bool]]:
 
 
 def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
-    """With its constants written out: a partial index is only used where the planner can see them."""
+    """With its constants written out: a partial index is only used where the planner can see them.
+
+    Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
+    """
+    if any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
+        return where
     try:
         compiled = where.compile(engine, compile_kwargs={"literal_binds": True})
     except (SQLAlchemyError, NotImplementedError):

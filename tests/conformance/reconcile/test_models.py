@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, Column, ForeignKey, Integer, MetaData, String, Table, event, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
+from sqlalchemy import (
+    JSON,
+    Column,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    and_,
+    event,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column, relationship
 
 from penstock import Children, Penstock, Reconcilable
 from penstock.errors import ConfigurationError, RowNotFound
+from penstock.operate.reconcilers import look
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
 from penstock.testing.rows import RowHand
@@ -43,6 +58,7 @@ class Animal(Base, Reconcilable):
     zoo_id: Mapped[int | None] = mapped_column(ForeignKey("zoos.id"))
     kind: Mapped[str] = mapped_column(String(10))
     status: Mapped[str] = mapped_column(String(10), default="new")
+    zoo: Mapped[Zoo | None] = relationship()
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}
 
 
@@ -231,3 +247,31 @@ def test_a_table_whose_columns_have_names_of_their_own_in_the_database(app: Pens
     with app.database.engine.begin() as connection:
         found = connection.execute(select(table.c.status, table.c.visits).order_by(table.c.id))
         assert [tuple(row) for row in found] == [("done", 2), ("old", 1)]
+
+
+OPEN = Zoo.next_process_at < datetime(2030, 1, 1, tzinfo=UTC)
+LOOKED_UP = [
+    Animal.zoo.has(OPEN),
+    exists().where(Zoo.id == Animal.zoo_id, OPEN),
+    select(Zoo.id).where(Zoo.id == Animal.zoo_id, OPEN).exists(),
+    select(func.count(Zoo.id)).where(Zoo.id == Animal.zoo_id, OPEN).scalar_subquery() == 1,
+    Animal.zoo_id.in_(select(Zoo.id).where(OPEN)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LOOKED_UP)))
+def test_a_condition_that_looks_up_what_belongs_to_the_row(
+    app: Penstock, session: Session, number: int
+) -> None:
+    put(session, Zoo(id=1), Zoo(id=2, next_process_at=datetime(2031, 1, 1, tzinfo=UTC)))
+    put(session, *(Animal(id=zoo, zoo_id=zoo, kind="animal") for zoo in (1, 2)))
+
+    @app.reconciler(Animal, where=and_(Animal.status == "new", LOOKED_UP[number]), name="visit", index=False)
+    def visit(item: Any) -> dict[str, Any]:
+        return {"status": "done"}
+
+    assert [told.eligible for told in look(app.database, [visit])] == [1]
+    drain(app)
+    assert [told.eligible for told in look(app.database, [visit])] == [0]
+    found = session.execute(select(Animal.status).order_by(Animal.id)).scalars()
+    assert list(found) == ["done", "new"]
