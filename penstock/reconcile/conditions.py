@@ -9,6 +9,7 @@ from sqlalchemy import BindParameter, ClauseElement, Column, ColumnElement, Tabl
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql import coercions, roles, visitors
 from sqlalchemy.sql.selectable import SelectBase
+from sqlalchemy.types import TypeEngine
 
 from penstock.errors import DefinitionError
 from penstock.reconcile.now import NOW
@@ -27,6 +28,18 @@ def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
         raise DefinitionError(
             f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
         ) from None
+
+
+def has_bytes(given: ClauseElement) -> bool:
+    """Whether it compares with bytes. Written out, SQLAlchemy would make them a text, which equals no bytes."""
+    return any(isinstance(each, BindParameter) and _is_bytes(each.type) for each in visitors.iterate(given))
+
+
+def _is_bytes(kind: TypeEngine[Any]) -> bool:
+    try:
+        return issubclass(kind.python_type, bytes)
+    except NotImplementedError:
+        return False
 
 
 def check_tables(said: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:

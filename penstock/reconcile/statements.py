@@ -34,6 +34,7 @@ from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
 from penstock.reconcile.columns import Instant
+from penstock.reconcile.conditions import has_bytes
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
 
@@ -182,7 +183,7 @@ def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool
 
     Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
     """
-    if any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
+    if has_bytes(where) or any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
         return where
     try:
         compiled = where.compile(engine, compile_kwargs={"literal_binds": True})

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -275,3 +276,20 @@ def test_a_condition_that_looks_up_what_belongs_to_the_row(
     assert [told.eligible for told in look(app.database, [visit])] == [0]
     found = session.execute(select(Animal.status).order_by(Animal.id)).scalars()
     assert list(found) == ["done", "new"]
+
+
+def test_a_condition_with_bytes(app: Penstock) -> None:
+    digest = Column("digest", LargeBinary(20))
+    key = Column("id", Integer, primary_key=True)
+    table = Table("digests", MetaData(), key, digest, *reconcilable_columns())
+    seen: list[bytes] = []
+
+    @app.reconciler(table, where=digest.in_([b"abc", b"\x00'\\"]), name="digests")
+    def visit(item: Any) -> None:
+        seen.append(item.row.digest)
+
+    table.metadata.create_all(app.database.engine)
+    with app.database.engine.begin() as connection:
+        connection.execute(table.insert(), [{"digest": b"abc"}, {"digest": b"\x00'\\"}, {"digest": b"d"}])
+    drain(app)
+    assert sorted(seen) == [b"\x00'\\", b"abc"]
