@@ -18,6 +18,7 @@ from sqlalchemy import (
     String,
     Table,
     and_,
+    case,
     event,
     exists,
     func,
@@ -76,6 +77,15 @@ class Note(Base, Reconcilable):
     __tablename__ = "memos"
     id: Mapped[int] = mapped_column(primary_key=True)
     data: Mapped[Any] = mapped_column(JSON)
+    status: Mapped[str] = mapped_column(String(10), default="new")
+
+
+class Tally(Base, Reconcilable):
+    __tablename__ = "tallies"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    first: Mapped[int] = mapped_column(default=5)
+    second: Mapped[int] = mapped_column(default=0)
+    third: Mapped[int] = mapped_column(default=0)
     status: Mapped[str] = mapped_column(String(10), default="new")
 
 
@@ -293,3 +303,17 @@ def test_a_condition_with_bytes(app: Penstock) -> None:
         connection.execute(table.insert(), [{"digest": b"abc"}, {"digest": b"\x00'\\"}, {"digest": b"d"}])
     drain(app)
     assert sorted(seen) == [b"\x00'\\", b"abc"]
+
+
+def test_expressions_read_what_was_there_before(app: Penstock, session: Session) -> None:
+    """On MySQL they read what the same statement had written, depending on the order of the columns."""
+    put(session, Tally(id=1), Tally(id=2))
+
+    @app.reconciler(Tally, where=Tally.status == "new", name="visit")
+    def visit(item: Any) -> dict[str, Any]:
+        size = case((Tally.first > 50, "large"), else_="small")
+        return {"first": 100, "second": Tally.first + 1, "third": Tally.second + 1, "status": size}
+
+    drain(app)
+    found = session.execute(select(Tally.first, Tally.second, Tally.third, Tally.status)).all()
+    assert [tuple(row) for row in found] == [(100, 6, 1, "small")] * 2
