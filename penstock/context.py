@@ -156,7 +156,7 @@ class CurrentJob:
         said = clean(str(message), LONGEST_PROGRESS)
         self._around.report(self.id, min(1.0, max(0.0, float(fraction))), said)
 
-    def once(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function unless that was done before under this name; then return what it returned then.
 
         The value is durable before this returns. A crash between the call and the marker repeats the call:
@@ -172,7 +172,7 @@ class CurrentJob:
             return keepsake.read(found)
         return self._remember(keepsake, function(*args, **kwargs))
 
-    async def once_async(self, name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def once_async(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
         keepsake = Keepsake(name, function)

@@ -27,7 +27,7 @@ class Doors:
         """How often they were closed: whoever waits for longer than a call can tell."""
         forget_after_fork(self)
 
-    async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         call = functools.partial(copy_context().run, work, *args, **kwargs)
         return await asyncio.wrap_future(self._submitted(call))
 
@@ -55,7 +55,7 @@ class Doors:
     def forget(self) -> None:
         self._pool = None
 
-    async def run_apart(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def run_apart(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
         call = functools.partial(copy_context().run, work, *args, **kwargs)
         thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-apart")

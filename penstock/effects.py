@@ -122,7 +122,7 @@ class TransactionScope:
 
     def _encoded(self) -> str:
         try:
-            return self.codec.encode_result(self.result, limit=self.around.limit_for(self.claim))
+            return self.codec.encode_result(self.result, limit=self.around.limit_for(self.claim), apart=True)
         except SerializationError as error:
             if self.told:
                 raise

@@ -38,10 +38,19 @@ class TaskOptions:
     limits: tuple[Limit, ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
+        if "delay" in changes:
+            changes = {"at": None} | dict(changes)
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
 
 KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
+
+
+def overridden(said: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+    """What `.options()` has set so far, and sets now. A delay takes the place of an `at`, and the other way round."""
+    rivals = {"delay": "at", "at": "delay"}
+    outdone = {rival for name, rival in rivals.items() if now.get(name) is not None}
+    return {name: value for name, value in said.items() if name not in outdone} | dict(now)
 
 
 def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:

@@ -42,7 +42,7 @@ class RunContext:
 
     def set(self, key: str, value: object, overwrite: bool = False) -> None:
         """Write a key; raises `OverwriteError` if it has another value."""
-        text = encode(value, name=f"the context value {key!r}")
+        text = self._text(key, value)
         self._database.in_transaction(tuples.put, self._run, _checked(key), text, self._setter, overwrite)
 
     async def set_async(self, key: str, value: object, overwrite: bool = False) -> None:
@@ -59,7 +59,7 @@ class RunContext:
     def compare_and_set(self, key: str, expected: object, value: object) -> bool:
         """Write a key if it has the expected value (None: if it has none); whether that was so."""
         before = encode(expected, name=f"the context value expected of {key!r}")
-        text = encode(value, name=f"the context value {key!r}")
+        text = self._text(key, value)
         return self._database.in_transaction(
             tuples.compare_and_set, self._run, _checked(key), before, text, self._setter
         )
@@ -74,6 +74,10 @@ class RunContext:
 
     async def all_async(self) -> dict[str, Any]:
         return await self._door(self.all)
+
+    def _text(self, key: str, value: object) -> str:
+        limit = self._database.settings.payload_limit
+        return encode(value, limit=limit, name=f"the context value {key!r}")
 
     def __getitem__(self, key: str) -> Any:
         value = self.get(key, _MISSING)

@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
-from penstock.options import TaskOptions, read_options
+from penstock.options import TaskOptions, overridden, read_options
 from penstock.queue.jobs import NewJob, Payloads, Series
 from penstock.values.annotations import is_async
 from penstock.values.cached import cached_property
@@ -67,27 +67,27 @@ class Task(Generic[P, R]):
     # A call with values is the function's own; one with values to come, in a pipeline, is a step.
 
     @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     @overload
-    def __call__(self: Task[P, Coroutine[Any, Any, V]], *args: Any, **kwargs: Any) -> Later[V]: ...
+    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> Later[V]: ...
 
     @overload
-    def __call__(self, *args: Any, **kwargs: Any) -> Later[R]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Later[R]: ...
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         builder = building.get()
         if builder is not None:
             return builder.call(self, args, kwargs)
         return self.function(*args, **kwargs)
 
     @overload
-    def map(self: Task[P, Coroutine[Any, Any, V]], *args: Any, **kwargs: Any) -> Later[V]: ...
+    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> Later[V]: ...
 
     @overload
-    def map(self, *args: Any, **kwargs: Any) -> Later[R]: ...
+    def map(self, /, *args: Any, **kwargs: Any) -> Later[R]: ...
 
-    def map(self, *args: Any, **kwargs: Any) -> Any:
+    def map(self, /, *args: Any, **kwargs: Any) -> Any:
         """In a pipeline: this step once for each element."""
         builder = building.get()
         if builder is None:
@@ -102,7 +102,7 @@ class Task(Generic[P, R]):
             raise ConfigurationError(
                 f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
             )
-        merged = dict(self.overrides) | overrides
+        merged = overridden(self.overrides, overrides)
         name = read_options(self.name, merged).get("name")
         defaults = self.defaults if name is None else self.defaults.merged({"name": name})
         other = Task(self.host, self.function, defaults, merged)
@@ -114,12 +114,12 @@ class Task(Generic[P, R]):
         return other
 
     @overload
-    def enqueue(self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+    def enqueue(self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
 
     @overload
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
         job = self._job(new_id(), self._encoded(args, kwargs))
         (id,) = self.host.submit([job], self.settings.connection)
@@ -127,13 +127,13 @@ class Task(Generic[P, R]):
 
     @overload
     async def enqueue_async(
-        self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+        self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Job[V]: ...
 
     @overload
-    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
 
-    async def enqueue_async(self, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
+    async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
         job = self._job(new_id(), self._encoded(args, kwargs))
         (id,) = await self.host.submit_async([job], self.settings.connection)

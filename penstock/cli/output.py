@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
+from enum import Enum
 
 from rich.progress import (
     BarColumn,
@@ -50,12 +51,16 @@ def show_json(value: object) -> None:
 
 
 def plain(value: object, name: str = "") -> object:
-    """Dataclasses as mappings, and microseconds as instants where the name says that they are."""
+    """Dataclasses and models as mappings, and microseconds as instants where the name says that they are."""
+    if isinstance(value, Enum):
+        value = value.value
     if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    elif callable(dump := getattr(value, "model_dump", None)):
+        value = dump()
     if isinstance(value, Mapping):
         return {str(key): plain(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     if name.endswith("_at") and isinstance(value, int):
         return instant(value)

@@ -25,7 +25,7 @@ from penstock.database.open_transaction import IDLE, OpenTransaction
 from penstock.database.patient import Patient
 from penstock.database.template import ListType, ParamStyle, Rendered, Renderer
 from penstock.database.url import for_libpq
-from penstock.database.wire import IdLoader, Wire, array_text
+from penstock.database.wire import FORGOTTEN, IdLoader, Wire, array_text
 from penstock.values.forks import forget_after_fork
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from penstock.settings import Settings
 
 TRANSACTION_TIMEOUT_SINCE = 170_000
-TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03"})
+TRANSIENT_STATES = frozenset({"40001", "40P01", "55P03", "57014", "53300", "57P03", FORGOTTEN})
+PREPARED_FROM = 5
 ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "bigint[]"}
 
 # A queue is often empty when statistics are taken and full when they are used: a claim planned by them sorts all that
@@ -93,10 +94,10 @@ class Postgres:
             "keepalives_interval": 5,
             "keepalives_count": 3,
             "tcp_user_timeout": int(settings.statement_timeout * 2000),
+            # After a rollback psycopg would forget what it has prepared, and what the wire has with it.
+            "prepare_threshold": None,
         }
-        if settings.pooler == "transaction":
-            arguments["prepare_threshold"] = None
-        else:
+        if settings.pooler != "transaction":
             arguments["options"] = " ".join(
                 f"-c {name}={value}" for name, value in _timeouts(settings).items()
             )
@@ -120,6 +121,7 @@ class Postgres:
         if self.pooled_begin:
             self._dedicated.add(driver)
             return True
+        driver.prepare_threshold = PREPARED_FROM  # nobody rolls back behind our back here
         wanted = dict(BY_INDEX)
         if driver.info.server_version >= TRANSACTION_TIMEOUT_SINCE:
             # In the middle of a journey no other timeout counts: whoever freezes there must not keep its locks.

@@ -25,6 +25,8 @@ UNKNOWN, BOOL, INT8, FLOAT8 = 0, 16, 20, 701
 OFF = PipelineStatus.OFF
 FATAL_ERROR = int(ExecStatus.FATAL_ERROR)
 DONE = frozenset({int(ExecStatus.TUPLES_OK), int(ExecStatus.COMMAND_OK)})
+FORGOTTEN = "26000"
+"""A prepared statement is not there any more: somebody who had the connection in between has deallocated them all."""
 READABLE = select.POLLIN
 WRITABLE = select.POLLIN | select.POLLOUT
 IdLoader = TextLoader
@@ -167,7 +169,10 @@ class Wire:
             self._names.pop(expected.key, None)
         if result.status == ExecStatus.PIPELINE_ABORTED:
             return None
-        return error_from_result(result)
+        problem = error_from_result(result)
+        if problem.sqlstate == FORGOTTEN:
+            self._names.clear()
+        return problem
 
     def _receive(self) -> Any:
         pgconn = self.pgconn

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from penstock.context import building
 from penstock.errors import DefinitionError
+from penstock.options import overridden
 from penstock.values.cached import cached_property
 
 if TYPE_CHECKING:
@@ -55,18 +56,18 @@ class Blueprint(ABC):
         """The definition, validated completely."""
         return self.build()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """In another pipeline: a child run as a step."""
         return self._builder("").call(self, args, kwargs)
 
-    def map(self, *args: Any, **kwargs: Any) -> Any:
+    def map(self, /, *args: Any, **kwargs: Any) -> Any:
         """In another pipeline: a child run for each element."""
         return self._builder(".map").map(self, args, kwargs)
 
     def options(self, **overrides: object) -> Self:
         """The same pipeline with other options, for this run or this step."""
         changed = copy.copy(self)
-        changed.overrides = {**self.overrides, **overrides}
+        changed.overrides = overridden(self.overrides, overrides)
         return changed
 
     def _builder(self, verb: str) -> Any:

@@ -18,7 +18,7 @@ from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Failed, Output, Param, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
 from penstock.pipelines.loose import check_used, read_by
-from penstock.pipelines.neighbours import check_reach
+from penstock.pipelines.neighbours import check_found, check_reach
 from penstock.pipelines.options import StepSettings, quorum_of, read_settings, step_settings
 from penstock.pipelines.wait import Wait
 
@@ -202,6 +202,8 @@ class Builder(Drafting):
     ) -> Handle:
         step = short_name(callee.name)
         check_reach(self.host, callee)
+        if isinstance(callee, Blueprint):
+            check_found(self.host, callee)
         kind = Kind.CHILD if isinstance(callee, Blueprint) else Kind.TASK
         draft = self._add(kind, step, target=callee.name, scope=scope)
         draft.key, draft.options = settings.key, settings.options

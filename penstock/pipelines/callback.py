@@ -36,6 +36,11 @@ class Callback:
         listed = not named and not rest and bool(parameters)
         return cls(task, tuple([p.name for p in named]), rest, job, whole, listed)
 
+    @property
+    def delay(self) -> float:
+        """For how many seconds it waits when it is enqueued."""
+        return cast(float, self.job.get("delay", 0.0))
+
     def arguments(self, told: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
         """What it takes of it by name, and what goes to its `**` parameter.
 

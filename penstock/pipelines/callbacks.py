@@ -46,5 +46,6 @@ def _job(callback: Callback, event: str, run: str, told: dict[str, object]) -> N
         payload=dumps({**given, KEYWORDS: rest} if rest else given),
         options=mould.options,
         max_crashes=mould.max_crashes,
+        delay=callback.delay,
         key=f"{event}:{run}",
     )

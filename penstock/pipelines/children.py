@@ -11,10 +11,14 @@ finished there is kept too. While that one is still under way nobody can say wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from typing import cast
 
 from penstock.database.transaction import Transaction
 from penstock.errors import DefinitionError, PenstockError, ReviveError
 from penstock.pipelines import binding, lineage, revivals
+from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.lineage import Child
 from penstock.pipelines.revive import inherit
@@ -24,6 +28,7 @@ from penstock.queue.jobs import Attempt, Claim, Ended
 from penstock.queue.settle import record
 from penstock.values.failure import Failure
 from penstock.values.ids import new_id
+from penstock.values.jsontext import loads
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -55,7 +60,7 @@ def prepare(
             wrong.append(
                 Attempt(claim, Outcome(OutcomeKind.ERRORED, failure=Failure.of(error), reason=reason))
             )
-    return news, wrong
+    return _in_time(news, {claim.job_id: claim for claim in claims}), wrong
 
 
 def fail(tx: Transaction, attempts: Sequence[Attempt]) -> None:
@@ -72,6 +77,21 @@ def ended(attempt: Attempt) -> Ended:
     claim, error = attempt.claim, str(attempt.outcome.failure)
     place = (claim.job_id, str(claim.run_id), str(claim.node), claim.path or "")
     return Ended(*place, JobStatus.FAILED, attempt.outcome.reason, None, error)
+
+
+def _in_time(news: Sequence[NewRun], claims: Mapping[str, Claim]) -> list[NewRun]:
+    """The same runs. The `timeout` of a step is the deadline of its run, if that is the sooner end."""
+    made: dict[tuple[str, float], Definition] = {}
+    timed = []
+    for new in news:
+        options = claims[str(new.parent_job)].options
+        timeout = cast("dict[str, float]", loads(options)).get("timeout") if options else None
+        if timeout is not None and timeout < (new.definition.deadline or inf):
+            key = new.definition.hash, timeout
+            made[key] = made.get(key) or replace(new.definition, deadline=timeout)
+            new = new._replace(definition=made[key])
+        timed.append(new)
+    return timed
 
 
 def _new(desk: Desk, claim: Claim) -> NewRun:

@@ -87,7 +87,11 @@ class Pipelines:
             return target
         if isinstance(target, Task):
             name = f"then.{target.name}"
-            return self.pipelines.get(name) or self.flow(name).start(target)
+            known = self.pipelines.get(name)
+            first = known.first_step if isinstance(known, FlowPipeline) else None
+            if known is not None and first is not None and first.overrides == target.overrides:
+                return known
+            return self.flow(name).start(target)
         raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
 
     def run(self, id: str) -> Run:

@@ -22,6 +22,21 @@ def check_reach(host: Any, callee: Any) -> None:
         )
 
 
+def check_found(host: Any, pipeline: Any) -> None:
+    """Raise `DefinitionError` for a flow that is not what its name stands for: a child run is found by that."""
+    known = getattr(host, "pipelines", {}).get(pipeline.name)
+    if known is not None and _said(known) != _said(pipeline):
+        raise DefinitionError(
+            f"there are several flows named {pipeline.name!r}, and this is not the one that was declared last, which a "
+            "child run would be: begin each with a name of its own, app.flow(...)"
+        )
+
+
+def _said(pipeline: Any) -> tuple[object, ...] | None:
+    """What makes a flow: its verbs and its start. Its options are a step's."""
+    return (pipeline.first_step, *pipeline.verbs) if hasattr(pipeline, "verbs") else None
+
+
 def _place(host: Any) -> tuple[object, ...]:
     settings = host.settings
     return settings.database_url, settings.schema, settings.table_prefix

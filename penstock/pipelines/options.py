@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import DefinitionError, PenstockError
 from penstock.options import TaskOptions
-from penstock.pipelines.blueprint import Callee
+from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import StepOptions, Strategy
 from penstock.pipelines.expressions import JsonValue
 from penstock.pipelines.handles import Handle
@@ -37,6 +37,7 @@ _KNOWN = (
     "optional",
     "max_fanout",
 )
+_OF_CALLBACKS = ("queue", "priority", "delay", "timeout", "retries", "max_crashes", "executor", "name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,12 @@ class StepSettings:
 def step_settings(step: str, callee: Callee) -> StepSettings:
     """Check and sort the options given for a step that is this task or pipeline."""
     found = read_settings(step, callee.overrides)
-    return replace(found, options=replace(found.options, job=queue_options(step, callee)))
+    if isinstance(callee, Blueprint) and Retry.of(callee.overrides.get("retries", 0)).max:  # type: ignore[arg-type]
+        raise DefinitionError(
+            f"step {step!r}: a child run is not tried again as a whole; its own steps have retries="
+        )
+    options = replace(found.options, delay=_delay(step, callee), job=queue_options(step, callee))
+    return replace(found, options=options)
 
 
 def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
@@ -97,7 +103,21 @@ def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
             "max_crashes": task.max_crashes,
         }
         job |= {name: value for name, value in own.items() if value != getattr(USUAL, name)}
+        if "timeout" in callee.overrides and task.timeout is None and _declared(callee).timeout is not None:
+            job["timeout"] = None
     return job
+
+
+def callback_options(where: str, callee: Callee) -> dict[str, JsonValue]:
+    """How a task is enqueued that hears of something. It is no step, and nobody's to name or to tie to anything."""
+    for name, value in callee.overrides.items():
+        if name not in _OF_CALLBACKS and value is not None:
+            raise DefinitionError(
+                f"{where}: option {name!r} does not belong to a task that is enqueued by the run itself; it takes "
+                f"{', '.join(_OF_CALLBACKS)}"
+            )
+    delay = _delay(where, callee)
+    return queue_options(where, callee) | ({"delay": delay} if delay else {})
 
 
 def quorum_of(count: object, inputs: int) -> int:
@@ -145,6 +165,19 @@ def seconds(step: str, name: str, value: object) -> float | None:
         ) from None
 
 
+def _delay(step: str, callee: Callee) -> float | None:
+    """As `.options()` says, else as the task itself does."""
+    if (said := seconds(step, "delay", callee.overrides.get("delay"))) is not None:
+        return said
+    return _declared(callee).delay or None
+
+
+def _declared(callee: Callee) -> TaskOptions:
+    """What the decorator of a task says; a pipeline has none."""
+    defaults = getattr(callee, "defaults", None)
+    return defaults if isinstance(defaults, TaskOptions) else USUAL
+
+
 def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
     optional, on_failure = given.get("optional", False), given.get("on_failure")
     if not isinstance(optional, bool):
@@ -189,8 +222,8 @@ def _job_options(step: str, given: Mapping[str, object]) -> dict[str, JsonValue]
     if "max_crashes" in given:
         crashes = given["max_crashes"]
         job["max_crashes"] = None if crashes is None else whole(step, "max_crashes", crashes, least=0)
-    if (retries := given.get("retries")) is not None:
-        job["retries"] = _retries(step, retries)
+    if "retries" in given:
+        job["retries"] = _retries(step, given["retries"])
     return job
 
 

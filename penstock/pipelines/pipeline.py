@@ -72,12 +72,12 @@ class Pipeline(Blueprint):
                 raise DefinitionError(f"pipeline {self.name!r}: {error}") from None
         return definition
 
-    def trigger(self, *args: Any, **kwargs: Any) -> Run:
+    def trigger(self, /, *args: Any, **kwargs: Any) -> Run:
         """Start a run; durable from the moment this returns."""
         new, connection = self._new_run(args, kwargs)
         return self._handle(new, self.host.engine.trigger(new, connection))
 
-    async def trigger_async(self, *args: Any, **kwargs: Any) -> Run:
+    async def trigger_async(self, /, *args: Any, **kwargs: Any) -> Run:
         """`trigger` for async callers."""
         new, connection = self._new_run(args, kwargs)
         return self._handle(new, await self.host.engine.trigger_async(new, connection))

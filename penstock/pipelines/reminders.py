@@ -109,6 +109,7 @@ def _enqueue(desk: Desk, tx: Transaction, remind: Reminder, due: Due, told: dict
         payload=arguments_text(remind.callback, told),
         options=mould.options,
         max_crashes=mould.max_crashes,
+        delay=remind.callback.delay,
         key=f"remind:{due.job}:{due.sent + 1}",
     )
     enqueue(tx, [job])

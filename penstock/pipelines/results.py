@@ -20,7 +20,7 @@ from penstock.pipelines.stored import Values, fetch
 from penstock.pipelines.tokens import winners
 from penstock.pipelines.wiring import Wiring, wire
 from penstock.values import tags
-from penstock.values.jsontext import dumps
+from penstock.values.jsontext import dumps, loads
 
 DEEPEST = 20
 """Pipelines may be children of themselves."""
@@ -46,6 +46,19 @@ def natural_result(desk: Desk, tx: Transaction, run: RunView, values: Values | N
     result = run.wiring.definition.result
     raw = value_of(run.wiring, result, TOP, known)
     return _Natural(desk, run.wiring, run.pipeline, known).read(result, TOP, raw)
+
+
+def reader(desk: Desk, wiring: Wiring, pipeline: str) -> Callable[[str, str], Any]:
+    """Reads what a step of a node has stored, as the annotation says; plainly where it does not fit (any more)."""
+    natural = _Natural(desk, wiring, pipeline, None)
+
+    def read(node: str, text: str) -> object:
+        raw = loads(text)
+        with suppress(PenstockError):
+            return natural.read(Output(node), TOP, raw) if node in wiring.places else tags.read(raw)
+        return tags.read(raw)
+
+    return read
 
 
 def _values(desk: Desk, tx: Transaction, run: RunView, values: Values | None) -> Stored:

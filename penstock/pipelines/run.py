@@ -235,7 +235,12 @@ class Run(Steerable, Redefinable):
         for job, *attempt in sorted(tx.rows(reading.ATTEMPTS, run=self.id), key=lambda row: (row[0], row[1])):
             attempts.setdefault(str(job), []).append(attempt)
         rows = sorted(tx.rows(reading.STEPS, run=self.id), key=lambda row: str(row[0]))
-        return [step_of(row, attempts.get(str(row[0]), [])) for row in rows]
+        found = reading.standings(tx, [self.id]).get(self.id) if rows else None
+        if found is None:
+            return []
+        desk = self._host.engine.desk
+        read = results.reader(desk, wiring_for(desk, tx, found.definition), found.pipeline)
+        return [step_of(row, attempts.get(str(row[0]), []), read) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
         standing = reading.standings(tx, [self.id]).get(self.id)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.errors import ArgumentError, DefinitionError, ReviveError
+from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, ReviveError
 from penstock.pipelines import binding, chains, rerun, revive, steering
 from penstock.pipelines.current import current
+from penstock.pipelines.labels import read_labels
 from penstock.pipelines.origin import Traceable
 from penstock.pipelines.runs import wiring_for
 from penstock.pipelines.trigger import NewRun, is_written
@@ -121,7 +122,7 @@ class Steerable(Traceable):
     async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:
         return await self._steered.doors.run(self.retry_step, key, duplicate_context)  # type: ignore[no-any-return]
 
-    def then(self, *target: Any, **kwargs: Any) -> Following:
+    def then(self, /, *target: Any, **kwargs: Any) -> Following:
         """A run that starts when this one has succeeded, and is skipped if it does not.
 
         `run.then(pipeline, *args)`, or `run.then([pipeline, (other, 1, 2)])` for several at once.
@@ -130,7 +131,7 @@ class Steerable(Traceable):
             raise DefinitionError(NOTHING_FOLLOWS)
         return Following(self._steered, [self]).then(*target, **kwargs)
 
-    async def then_async(self, *target: Any, **kwargs: Any) -> Following:
+    async def then_async(self, /, *target: Any, **kwargs: Any) -> Following:
         return await self._steered.doors.run(self.then, *target, **kwargs)  # type: ignore[no-any-return]
 
     def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
@@ -180,9 +181,10 @@ class Following:
         self._host = host
         self.runs = list(runs)
 
-    def then(self, target: Any, *args: Any, **kwargs: Any) -> Following:
-        """Runs that start when all of these have succeeded."""
-        calls = [(target, args, kwargs)] if not isinstance(target, list | tuple) else list(_calls(target))
+    def then(self, target: Any, /, *args: Any, **kwargs: Any) -> Following:
+        """Runs that start when all of these have succeeded. Of a list, each that has no arguments is given these."""
+        several = isinstance(target, list | tuple)
+        calls = list(_calls(target, args, kwargs)) if several else [(target, args, kwargs)]
         if not calls:
             raise DefinitionError(f"{NOTHING_FOLLOWS}; got {target!r}")
         news = [self._new(pipeline, given, named) for pipeline, given, named in calls]
@@ -197,12 +199,21 @@ class Following:
         host.engine.work_off()
         return Following(host, [host.run(new.id) for new in news])
 
-    async def then_async(self, target: Any, *args: Any, **kwargs: Any) -> Following:
+    async def then_async(self, target: Any, /, *args: Any, **kwargs: Any) -> Following:
         return await self._host.doors.run(self.then, target, *args, **kwargs)  # type: ignore[no-any-return]
 
     def _new(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun:
         pipeline = self._host.as_pipeline(target)
-        return NewRun(new_id(), pipeline.runnable, pipeline.encode(args, kwargs), waits=True)
+        refused = [
+            name for name, value in pipeline.overrides.items() if name != "labels" and value is not None
+        ]
+        if refused:
+            raise ConfigurationError(
+                f"{pipeline.name}: a run that follows others starts when they have succeeded, and takes no option "
+                f"{refused[0]!r}; only labels"
+            )
+        labels = read_labels(pipeline.name, pipeline.overrides.get("labels"))
+        return NewRun(new_id(), pipeline.runnable, pipeline.encode(args, kwargs), labels=labels, waits=True)
 
     def __iter__(self) -> Any:
         return iter(self.runs)
@@ -217,11 +228,13 @@ class Following:
         return f"<following runs {', '.join(run.id for run in self.runs)}>"
 
 
-def _calls(targets: Iterable[Any]) -> Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]]:
+def _calls(
+    targets: Iterable[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterable[tuple[Any, Sequence[Any], Mapping[str, Any]]]:
     for target in targets:
         if target == ():
             raise DefinitionError(f"{NOTHING_FOLLOWS}; got {targets!r}")
         if isinstance(target, tuple):
             yield target[0], target[1:], {}
         else:
-            yield target, (), {}
+            yield target, args, kwargs

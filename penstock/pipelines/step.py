@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from penstock.job import AttemptRecord, instant
 from penstock.pipelines.paths import path_of
-from penstock.values.codec import decode
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 
@@ -34,7 +33,8 @@ class Step:
         return list(self._attempts)
 
 
-def step_of(row: Sequence[Any], attempts: list[Sequence[Any]]) -> Step:
+def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[str, str], Any]) -> Step:
+    """`read` gives the value behind a stored output of a node."""
     id, node, path, task, status, reason, claimed, finished, _created = row
     records = tuple([_attempt(attempt) for attempt in attempts])
     succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
@@ -48,7 +48,7 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]]) -> Step:
         status=JobStatus(status),
         reason=Reason(reason) if reason else None,
         error=errors[-1] if errors and not done else None,
-        output=decode(succeeded[-1] or "null") if succeeded and done else None,
+        output=read(node, succeeded[-1] or "null") if succeeded and done else None,
         started_at=instant(claimed) if claimed else None,
         finished_at=instant(finished) if finished else None,
         _attempts=records,

@@ -13,7 +13,7 @@ from sqlalchemy.sql import Select, visitors
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
-from penstock.reconcile.conditions import check_tables, condition
+from penstock.reconcile.conditions import check_tables, condition, has_bytes
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
 from penstock.values.cached import cached_property
@@ -152,12 +152,12 @@ class Reconciler:
         foreign = any(isinstance(e, Column) and not self._is_own(e) for e in elements)
         looked_up = any(isinstance(e, Select) or e.__visit_name__ in COMPUTED for e in elements)
         callables = any(isinstance(e, BindParameter) and e.callable is not None for e in elements)
-        return not (foreign or looked_up or callables)
+        return not (foreign or looked_up or callables or has_bytes(self.where))
 
     def _leading_columns(self) -> list[Column[Any]]:
         """For a database without partial indexes: columns by which most rows are left out."""
-        found = [self.target.table.c[name] for name in sorted(self.watched)]
-        return [column for column in found if _is_short(column)][:2]
+        found = [column for column in self.target.table.c if column.name in self.watched]
+        return [column for column in sorted(found, key=lambda each: each.name) if _is_short(column)][:2]
 
     def __repr__(self) -> str:
         return f"<reconciler {self.name} of {self.target.name}>"

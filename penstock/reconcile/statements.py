@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from sqlalchemy import (
     ClauseElement,
+    Column,
     ColumnElement,
     Delete,
     Engine,
@@ -29,9 +31,12 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.sql import visitors
+from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
 from penstock.reconcile.columns import Instant
+from penstock.reconcile.conditions import has_bytes
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
 
@@ -114,12 +119,30 @@ def change_rows(
     target: Target, keys: Sequence[Key], values: Mapping[str, Any]
 ) -> tuple[Update, dict[str, Any]]:
     """The same values for many rows: a statement, made once for every shape, and what to execute it with."""
-    computed = tuple((name, value) for name, value in values.items() if isinstance(value, ClauseElement))
+    computed = {name: value for name, value in values.items() if isinstance(value, ClauseElement)}
     plain = {name: value for name, value in values.items() if not isinstance(value, ClauseElement)}
-    statement = _change(target, tuple(plain))
     if computed:
-        statement = statement.values(dict(computed))
+        order = [(name, computed[name]) for name in _in_order(target, computed)]
+        changed = update(target.table).where(target.among_given(KEYS))
+        statement = changed.ordered_values(*order, *_given(target, tuple(plain)).items())
+    else:
+        statement = _change(target, tuple(plain))
     return statement, {KEYS: target.listed(keys)} | new_values(plain)
+
+
+def _in_order(target: Target, computed: Mapping[str, ClauseElement]) -> list[str]:
+    """What reads a column before what changes it: MySQL goes by the new value from then on, others by the old one."""
+    names = {target.table.c[name].name: name for name in computed}
+    readers: dict[str, set[str]] = {name: set() for name in computed}
+    for reader, value in computed.items():
+        for each in visitors.iterate(value):
+            read = names.get(each.name) if isinstance(each, Column) else None
+            if read is not None and read != reader:
+                readers[read].add(reader)
+    try:
+        return list(TopologicalSorter(readers).static_order())
+    except CycleError:
+        return list(computed)
 
 
 @lru_cache(maxsize=500)
@@ -176,7 +199,12 @@ def _is(target: Target) -> list[ColumnElement[bool]]:
 
 
 def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
-    """With its constants written out: a partial index is only used where the planner can see them."""
+    """With its constants written out: a partial index is only used where the planner can see them.
+
+    Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
+    """
+    if has_bytes(where) or any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
+        return where
     try:
         compiled = where.compile(engine, compile_kwargs={"literal_binds": True})
     except (SQLAlchemyError, NotImplementedError):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Table, and_, bindparam, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Table, Uuid, and_, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, make_transient_to_detached
 from sqlalchemy.types import Enum, TypeDecorator
@@ -89,7 +89,18 @@ class Target:
             names = ", ".join(self.key_names)
             wanted = f"its key is {names}" if len(self.key) == 1 else f"its key is ({names}), a tuple"
             raise ConfigurationError(f"{id!r} is not the key of a row of {self.name}: {wanted}")
-        return key
+        return tuple(self._fitting(value, column) for value, column in zip(key, self.key, strict=True))
+
+    def _fitting(self, value: Any, column: Column[Any]) -> Any:
+        """A UUID may be given as its text, which only some databases take for one."""
+        if isinstance(value, UUID) or not isinstance(column.type, Uuid) or not column.type.as_uuid:
+            return value
+        try:
+            return UUID(value)
+        except (TypeError, ValueError, AttributeError):
+            raise ConfigurationError(
+                f"{value!r} is not the key of a row of {self.name}: {column.name} is a UUID"
+            ) from None
 
     def column(self, name: str) -> Column[Any]:
         """The column a user means by this name."""

@@ -8,18 +8,16 @@ from __future__ import annotations
 from penstock.errors import SerializationError
 from penstock.values import tags
 from penstock.values.jsontext import dumps, limited, loads
-from penstock.values.shape import Mismatch, Shape
+from penstock.values.shape import ANYTHING, Mismatch
 from penstock.values.signature import Signature
 
 __all__ = ["Signature", "decode", "dumps", "encode", "limited", "loads", "natural"]
-
-_ANYTHING = Shape(object)
 
 
 def encode(value: object, *, limit: int | None = None, name: str = "the value") -> str:
     """The JSON text of a value that has no annotation; `name` is what a refusal calls it."""
     try:
-        text = dumps(_ANYTHING.write(value))
+        text = dumps(ANYTHING.write(value))
     except (Mismatch, SerializationError) as error:
         raise SerializationError(f"{name}: {error}. Pass plain values") from None
     return limited(text, limit, name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections import deque
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,10 @@ def lost_type(before: object, after: object) -> tuple[type, type] | None:
     if _equal(before, after):
         return None
     if isinstance(before, PurePath) and isinstance(after, str):
+        return type(before), type(after)
+    if isinstance(before, Enum) and not isinstance(after, Enum):
+        return type(before), type(after)
+    if isinstance(before, (set, frozenset)) and not isinstance(after, (set, frozenset)):
         return type(before), type(after)
     if dataclasses.is_dataclass(before) or isinstance(before, pydantic.BaseModel):
         if type(before) is not type(after):

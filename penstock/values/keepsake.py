@@ -14,9 +14,7 @@ from typing import Any
 from penstock.errors import SerializationError
 from penstock.values import tags
 from penstock.values.jsontext import dumps, loads
-from penstock.values.shape import Mismatch, Shape
-
-ANYTHING = Shape(Any)
+from penstock.values.shape import ANYTHING, Mismatch, Shape
 
 
 class Keepsake:

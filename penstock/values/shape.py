@@ -84,6 +84,11 @@ class Shape:
         """Whether values may come one after the other."""
         return self._origin is Iterable or self._origin is Iterator
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether None is all that it allows."""
+        return self._exact is type(None)
+
     def write(self, value: object) -> object:
         """The raw form of a value; raises `Mismatch`."""
         try:
@@ -182,6 +187,10 @@ class Shape:
         inside = first["input"] is not value or first["type"] == "missing"
         at = f" at {where}" if where and inside else ""
         return f"expected {self._expected}, got {_show(first['input'])}{at} ({first['msg']})"
+
+
+ANYTHING = Shape(Any)
+"""Of what nobody says the type."""
 
 
 def _adapter(annotation: Any) -> TypeAdapter[object]:

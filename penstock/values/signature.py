@@ -13,7 +13,7 @@ from penstock.errors import ArgumentError, SerializationError
 from penstock.values.cached import cached_property
 from penstock.values.jsontext import dumps, limited, loads
 from penstock.values.layout import KEYWORDS, REST, Layout
-from penstock.values.shape import Mismatch, Shape
+from penstock.values.shape import ANYTHING, Mismatch, Shape
 from penstock.values.tags import TAG_START, has_missing
 
 Arguments = tuple[list[object], dict[str, object]]
@@ -115,10 +115,13 @@ class Signature:
         """Whether the parameter is annotated as an iterator or iterable, and so need not be given a whole list."""
         return self._layout.find(parameter)[1].takes_stream
 
-    def encode_result(self, value: object, *, limit: int | None = None) -> str:
-        """The JSON text of a result; raises `SerializationError`."""
+    def encode_result(self, value: object, *, limit: int | None = None, apart: bool = False) -> str:
+        """The JSON text of a result; raises `SerializationError`.
+
+        `apart`: it is not what the function returns. One that returns None says nothing about it.
+        """
         try:
-            shape = self._result
+            shape = ANYTHING if apart and self._result.is_nothing else self._result
             text = dumps(value if type(value) in shape.as_is else shape.write(value))
         except (Mismatch, SerializationError) as error:
             advice = (
@@ -129,8 +132,9 @@ class Signature:
 
     def decode_result(self, text: str) -> object:
         """The result stored in a text, as the return annotation says; raises `SerializationError`."""
+        shape = ANYTHING if self._result.is_nothing else self._result
         try:
-            return self._result.read(loads(text), TAG_START in text)
+            return shape.read(loads(text), TAG_START in text)
         except Mismatch as error:
             raise SerializationError(f"the stored result of {self.name}: {error}") from None
 

@@ -165,6 +165,8 @@ def test_a_value_comes_back_as_it_was(annotation: Any, value: object) -> None:
         (Savings | Account, Account(owner="a", balance=Decimal(1)), "an? Account would come back as Savings"),
         (Account, Savings(owner="a", balance=Decimal(1)), "a Savings would come back as Account"),
         (Colour, "red", "expected Colour"),
+        (str | Colour, Colour.RED, "a Colour would come back as str"),
+        (list[int] | set[int], {1, 2}, "a set would come back as list"),
         (Literal[Colour.RED], Colour.RED, "could be written, but not read again"),
         (Literal["a"], "b", "expected Literal"),
         (Annotated[int, Field(gt=3)], 2, "expected int, got int 2 .*greater than 3"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, Retry, current
-from penstock.errors import OverwriteError, PenstockError
+from penstock.errors import OverwriteError, PayloadTooLarge, PenstockError
 from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 
@@ -70,3 +70,11 @@ def test_a_key_stays_that_of_who_has_set_it_first(app: Penstock) -> None:
     assert (run.status, run.context["cursor"]) == ("succeeded", 2)
     with pytest.raises(OverwriteError):
         run.context["cursor"] = 3
+
+
+def test_a_value_that_is_too_large_is_refused(run: Run) -> None:
+    run.context["kept"] = "small"
+    for write in (run.context.set, lambda key, value: run.context.compare_and_set(key, "small", value)):
+        with pytest.raises(PayloadTooLarge, match="the context value 'kept' takes"):
+            write("kept", "x" * 1_100_000)
+    assert run.context.all() == {"kept": "small"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from penstock import Penstock, first, switch
+from penstock import Penstock, first, stop_run, switch
 from penstock.testing import drain
 
 
@@ -106,3 +106,23 @@ def test_of_a_parameter(shop: Shop) -> None:
 
 def test_elements_that_are_given_are_written_as_the_step_says(shop: Shop) -> None:
     assert shop.result(lambda: shop.place.map([ORDER]).collect()) == [ORDER]
+
+
+def test_and_so_have_the_outputs_of_its_steps(shop: Shop) -> None:
+    @shop.app.pipeline(name="steps")
+    def steps(order: Order) -> Any:
+        return shop.child(order), shop.place.map([ORDER]).collect(), shop.same(1)
+
+    run = steps.trigger(ORDER)
+    drain(shop.app)
+    assert {step.key: step.output for step in run.steps()} == {"child": ORDER, "place": ORDER, "same": 1}
+
+
+def test_an_output_that_does_not_fit_any_more_is_a_plain_one(shop: Shop) -> None:
+    @shop.app.task(name="stop")
+    def stop() -> Order:
+        stop_run("early")
+
+    run = shop.app.flow("stopping").start(stop).trigger()
+    drain(shop.app)
+    assert [step.output for step in run.steps()] == ["early"]

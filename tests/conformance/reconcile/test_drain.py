@@ -114,6 +114,7 @@ def test_async_handlers_run_on_the_callers_loop(app: Penstock, cloud: Cloud) -> 
     ("options", "said"),
     [
         ({"wher": Volume.id == 1}, "Did you mean 'where'?"),
+        ({"where": Volume.next_process_at < NOW}, r"where: NOW is .* func\.now\(\)"),
         ({"where": "status = 1"}, "is not a condition; give one such as Volume.status"),
     ],
 )

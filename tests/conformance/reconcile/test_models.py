@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, ForeignKey, String, event, select
-from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column
+from sqlalchemy import (
+    JSON,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    and_,
+    case,
+    event,
+    exists,
+    func,
+    select,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedAsDataclass, Session, mapped_column, relationship
 
 from penstock import Children, Penstock, Reconcilable
 from penstock.errors import ConfigurationError, RowNotFound
+from penstock.operate.reconcilers import look
+from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets, idle
@@ -42,6 +60,7 @@ class Animal(Base, Reconcilable):
     zoo_id: Mapped[int | None] = mapped_column(ForeignKey("zoos.id"))
     kind: Mapped[str] = mapped_column(String(10))
     status: Mapped[str] = mapped_column(String(10), default="new")
+    zoo: Mapped[Zoo | None] = relationship()
     __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "animal"}
 
 
@@ -58,6 +77,15 @@ class Note(Base, Reconcilable):
     __tablename__ = "memos"
     id: Mapped[int] = mapped_column(primary_key=True)
     data: Mapped[Any] = mapped_column(JSON)
+    status: Mapped[str] = mapped_column(String(10), default="new")
+
+
+class Tally(Base, Reconcilable):
+    __tablename__ = "tallies"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    first: Mapped[int] = mapped_column(default=5)
+    second: Mapped[int] = mapped_column(default=0)
+    third: Mapped[int] = mapped_column(default=0)
     status: Mapped[str] = mapped_column(String(10), default="new")
 
 
@@ -210,3 +238,82 @@ def test_a_key_of_several_columns_is_given_whole(app: Penstock, cloud: Cloud) ->
         app.lock(Volume, (1, 2))
     with pytest.raises(ConfigurationError, match="not the key of a row of gadgets"):
         app.hint(gadgets, "eu")
+
+
+def test_a_table_whose_columns_have_names_of_their_own_in_the_database(app: Penstock) -> None:
+    status = Column("the state", String(10), key="status")
+    visits = Column("n", Integer, key="visits", server_default="1")
+    key = Column("id", Integer, primary_key=True)
+    table = Table("renamed", MetaData(), key, status, visits, *reconcilable_columns())
+
+    @app.reconciler(table, where=status == "new", name="renamed")
+    def visit(item: Any) -> dict[str, Any]:
+        assert item.row.status == "new"
+        return {"status": "done", "visits": visits + item.row.visits}
+
+    table.metadata.create_all(app.database.engine)
+    with app.database.engine.begin() as connection:
+        connection.execute(table.insert(), [{"status": "new"}, {"status": "old"}])
+    drain(app)
+    with app.database.engine.begin() as connection:
+        found = connection.execute(select(table.c.status, table.c.visits).order_by(table.c.id))
+        assert [tuple(row) for row in found] == [("done", 2), ("old", 1)]
+
+
+OPEN = Zoo.next_process_at < datetime(2030, 1, 1, tzinfo=UTC)
+LOOKED_UP = [
+    Animal.zoo.has(OPEN),
+    exists().where(Zoo.id == Animal.zoo_id, OPEN),
+    select(Zoo.id).where(Zoo.id == Animal.zoo_id, OPEN).exists(),
+    select(func.count(Zoo.id)).where(Zoo.id == Animal.zoo_id, OPEN).scalar_subquery() == 1,
+    Animal.zoo_id.in_(select(Zoo.id).where(OPEN)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LOOKED_UP)))
+def test_a_condition_that_looks_up_what_belongs_to_the_row(
+    app: Penstock, session: Session, number: int
+) -> None:
+    put(session, Zoo(id=1), Zoo(id=2, next_process_at=datetime(2031, 1, 1, tzinfo=UTC)))
+    put(session, *(Animal(id=zoo, zoo_id=zoo, kind="animal") for zoo in (1, 2)))
+
+    @app.reconciler(Animal, where=and_(Animal.status == "new", LOOKED_UP[number]), name="visit", index=False)
+    def visit(item: Any) -> dict[str, Any]:
+        return {"status": "done"}
+
+    assert [told.eligible for told in look(app.database, [visit])] == [1]
+    drain(app)
+    assert [told.eligible for told in look(app.database, [visit])] == [0]
+    found = session.execute(select(Animal.status).order_by(Animal.id)).scalars()
+    assert list(found) == ["done", "new"]
+
+
+def test_a_condition_with_bytes(app: Penstock) -> None:
+    digest = Column("digest", LargeBinary(20))
+    key = Column("id", Integer, primary_key=True)
+    table = Table("digests", MetaData(), key, digest, *reconcilable_columns())
+    seen: list[bytes] = []
+
+    @app.reconciler(table, where=digest.in_([b"abc", b"\x00'\\"]), name="digests")
+    def visit(item: Any) -> None:
+        seen.append(item.row.digest)
+
+    table.metadata.create_all(app.database.engine)
+    with app.database.engine.begin() as connection:
+        connection.execute(table.insert(), [{"digest": b"abc"}, {"digest": b"\x00'\\"}, {"digest": b"d"}])
+    drain(app)
+    assert sorted(seen) == [b"\x00'\\", b"abc"]
+
+
+def test_expressions_read_what_was_there_before(app: Penstock, session: Session) -> None:
+    """On MySQL they read what the same statement had written, depending on the order of the columns."""
+    put(session, Tally(id=1), Tally(id=2))
+
+    @app.reconciler(Tally, where=Tally.status == "new", name="visit")
+    def visit(item: Any) -> dict[str, Any]:
+        size = case((Tally.first > 50, "large"), else_="small")
+        return {"first": 100, "second": Tally.first + 1, "third": Tally.second + 1, "status": size}
+
+    drain(app)
+    found = session.execute(select(Tally.first, Tally.second, Tally.third, Tally.status)).all()
+    assert [tuple(row) for row in found] == [(100, 6, 1, "small")] * 2

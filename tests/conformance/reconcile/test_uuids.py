@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 import penstock
 from penstock import Penstock
+from penstock.errors import ConfigurationError
 from penstock.testing import drain
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Token, declare
@@ -31,6 +32,15 @@ def test_in_the_block_of_a_lock(app: Penstock) -> None:
             found = session.get(Token, KEY)
             assert found is not None
             assert isinstance(found.owner, UUID)
+
+
+def test_a_key_may_be_given_as_text(app: Penstock) -> None:
+    with app.lock(Token, str(KEY)) as connection:
+        assert connection.execute(STATEMENT).one()
+    app.hint(Token, str(KEY))
+    for wrong in ("nothing of the kind", 5):
+        with pytest.raises(ConfigurationError, match="id is a UUID"), app.lock(Token, wrong):
+            raise AssertionError
 
 
 def test_in_the_block_of_a_lock_in_async_code(app: Penstock) -> None:

@@ -105,17 +105,17 @@ def test_recovered_tells_that_an_earlier_holder_died(app: Penstock) -> None:
 def test_once_calls_once_and_returns_the_first_value_ever_after(app: Penstock, kind: str) -> None:
     charged: list[int] = []
 
-    def charge(order: int, *, currency: str) -> dict[str, Any]:
+    def charge(order: int, *, currency: str, name: str = "") -> dict[str, Any]:
         charged.append(order)
         return {"order": order, "currency": currency, "number": len(charged)}
 
-    async def charge_async(order: int, *, currency: str) -> dict[str, Any]:
+    async def charge_async(order: int, *, currency: str, name: str = "") -> dict[str, Any]:
         await asyncio.sleep(0)
         return charge(order, currency=currency)
 
     @app.task(name="sync", retries=Retry(max=3, delay=0))
     def in_thread() -> Any:
-        value = penstock.current().once("charge", charge, 7, currency="EUR")
+        value = penstock.current().once("charge", charge, 7, currency="EUR", name="Ann")
         again = penstock.current().once("charge", charge, 8, currency="USD")
         assert value == again
         if penstock.current().attempt < 4:
@@ -124,7 +124,7 @@ def test_once_calls_once_and_returns_the_first_value_ever_after(app: Penstock, k
 
     @app.task(name="async", retries=Retry(max=3, delay=0))
     async def on_loop() -> Any:
-        value = await penstock.current().once("charge", charge_async, 7, currency="EUR")
+        value = await penstock.current().once("charge", charge_async, 7, currency="EUR", name="Ann")
         if penstock.current().attempt < 4:
             raise ConnectionError
         return value

@@ -1,6 +1,7 @@
 """`job.transaction()`: the handler's writes and the job's end commit together, fenced, or not at all."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from sqlalchemy import text
@@ -52,6 +53,17 @@ def test_async_with(app: Penstock) -> None:
     drain(app)
     assert receipts(app) == ["awaited", "not awaited", "after 2"]
     assert job.result(timeout=0) == "async receipt"
+
+
+def test_a_handler_that_returns_nothing_may_complete_its_job_with_something(app: Penstock) -> None:
+    @app.task(name="pay")
+    def pay() -> None:
+        with penstock.current().transaction():
+            penstock.current().complete({"receipt": Decimal("7.50")})
+
+    job, run = pay.enqueue(), app.flow("paying").start(pay).trigger()
+    drain(app)
+    assert job.result(timeout=0) == run.result(timeout=0) == {"receipt": Decimal("7.50")}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
