@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import DefinitionError, PenstockError
 from penstock.options import TaskOptions
-from penstock.pipelines.blueprint import Callee
+from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.definition import StepOptions, Strategy
 from penstock.pipelines.expressions import JsonValue
 from penstock.pipelines.handles import Handle
@@ -23,6 +23,17 @@ _ELSEWHERE = {
     "at": "a step's time is relative to the step before it: use delay=",
     "name": "a task's name is given by @app.task(name=...); a step is named by key=",
 }
+_OF_TASKS = {
+    "timeout": "its time is limited by @app.pipeline(deadline=...)",
+    "retries": "its steps are retried, each as its task says",
+    "max_crashes": "its steps have budgets of their own",
+    "executor": "its steps run where their tasks say",
+}
+"""What a child run does not take, because no handler of its own is called."""
+_OF_JOBS = ("name", "queue", "priority", "timeout", "retries", "max_crashes", "executor")
+"""What a task takes that the library itself enqueues: a callback, a reminder."""
+_OF_ENQUEUES = ("at", "key", "connection")
+"""What a decorator may say for every enqueue, and a step cannot follow."""
 _KNOWN = (
     "key",
     "after",
@@ -52,7 +63,14 @@ class StepSettings:
 def step_settings(step: str, callee: Callee) -> StepSettings:
     """Check and sort the options given for a step that is this task or pipeline."""
     found = read_settings(step, callee.overrides)
-    return replace(found, options=replace(found.options, job=queue_options(step, callee)))
+    for name in _OF_TASKS if isinstance(callee, Blueprint) else ():
+        if callee.overrides.get(name) is not None:
+            raise DefinitionError(
+                f"step {step!r}: option {name!r} does not belong to a child run; {_OF_TASKS[name]}"
+            )
+    task = _declared(f"step {step!r}", callee)
+    delay = task.delay or None if found.options.delay is None else found.options.delay
+    return replace(found, options=replace(found.options, delay=delay, job=_queued(step, callee)))
 
 
 def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
@@ -86,7 +104,34 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     )
 
 
-def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
+def callback_options(where: str, callee: Callee) -> dict[str, JsonValue]:
+    """How a task is queued that the library enqueues by itself: at once, under a key of its own."""
+    task = _declared(where, callee)
+    given = {name for name, value in callee.overrides.items() if value is not None}
+    for name in [*sorted(given.difference(_OF_JOBS)), *(["delay"] if task.delay else [])]:
+        raise DefinitionError(
+            f"{where}: {callee.name} is enqueued by itself when it is time; it takes no {name}=, only "
+            f"{', '.join(_OF_JOBS[1:])}. A task that is to start later can return Snooze(seconds)"
+        )
+    return _queued(where, callee)
+
+
+def _declared(where: str, callee: Callee) -> TaskOptions:
+    """What the task's decorator says, if that can be followed here."""
+    declared = getattr(callee, "defaults", None)
+    if not isinstance(declared, TaskOptions):
+        return USUAL
+    for name in _OF_ENQUEUES:
+        if getattr(declared, name) is not None:
+            raise DefinitionError(
+                f"{where}: @app.task({name}=...) of {callee.name} holds for what is enqueued by itself, and means "
+                f"nothing here. Take it from the decorator, and give it where it is enqueued: "
+                f".options({name}=...).enqueue(...)"
+            )
+    return declared
+
+
+def _queued(step: str, callee: Callee) -> dict[str, JsonValue]:
     """How its jobs are queued: as `.options()` says, else as the task itself says here and now."""
     job = _job_options(step, callee.overrides)
     task = getattr(callee, "settings", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.errors import DefinitionError, PenstockError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.callback import Callback
-from penstock.pipelines.options import queue_options, seconds
+from penstock.pipelines.options import callback_options, seconds
 from penstock.pipelines.wait import Reminder
 from penstock.values.codec import Signature
 from penstock.values.jsontext import dumps
@@ -35,7 +35,7 @@ def read_reminder(where: str, remind: object, every: object) -> Reminder | None:
         raise DefinitionError(f"{where}: remind_every={every!r} must be more than 0 seconds")
     if isinstance(remind, Blueprint) or not isinstance(remind, Callee):
         raise DefinitionError(f"{where}: remind= takes a task, not {remind!r}")
-    callback = Callback.of(remind.name, remind.signature, queue_options(f"{where}.remind", remind))
+    callback = Callback.of(remind.name, remind.signature, callback_options(f"{where}.remind", remind))
     _check(where, remind, callback)
     return Reminder(period, callback)
 

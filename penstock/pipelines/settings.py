@@ -12,7 +12,7 @@ from penstock.pipelines.builder import Builder
 from penstock.pipelines.callback import Callback
 from penstock.pipelines.definition import Definition, Running, Strategy
 from penstock.pipelines.expressions import Expr
-from penstock.pipelines.options import queue_options, seconds, strategy, whole
+from penstock.pipelines.options import callback_options, seconds, strategy, whole
 from penstock.pipelines.validate import check
 from penstock.values.layout import KEYWORDS, REST
 
@@ -129,4 +129,4 @@ def _running(pipeline: str, value: object) -> Running:
 def _callback(pipeline: str, event: str, task: object) -> Callback:
     if isinstance(task, Blueprint) or not isinstance(task, Callee):
         raise DefinitionError(f"pipeline {pipeline!r}: {event} takes tasks, not {task!r}")
-    return Callback.of(task.name, task.signature, queue_options(f"{pipeline}.{event}", task))
+    return Callback.of(task.name, task.signature, callback_options(f"{pipeline}.{event}", task))
