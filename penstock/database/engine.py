@@ -153,11 +153,17 @@ class Database:
         return Reading(self, link)
 
     @contextmanager
-    def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
-        """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
-        with self.crossing or nullcontext(), self.engine.begin() as connection:
-            driver = connection.connection.driver_connection
-            yield connection, self.on(driver)
+    def sqlalchemy(self, patience: float | None = None) -> Iterator[tuple[Connection, Transaction]]:
+        """A SQLAlchemy connection in a transaction, and our own view of the same transaction.
+
+        `patience`: where there is one writer, its turn is waited for no longer than so.
+        """
+        with (
+            self.crossing or nullcontext(),
+            self.engine.connect() as connection,
+            connection.execution_options(penstock_patience=patience).begin(),
+        ):
+            yield connection, self.on(connection.connection.driver_connection)
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
