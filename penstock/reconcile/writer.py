@@ -7,6 +7,7 @@ row is marked for a visit: what was written is looked at next, not after the int
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.target import Target
+from penstock.values.forks import refuse_copy
 from penstock.values.ids import new_id, new_token
 
 WRITER = "writer"
@@ -62,6 +64,7 @@ class RowLock:
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._connection: Connection | None = None
         self._apart: AsyncConnection | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Connection:
         self.host.prepare()
@@ -203,6 +206,7 @@ class RowLock:
         shared.__exit__(None, None, None)
 
     def _ask_for_visit(self, connection: Connection) -> None:
+        refuse_copy(self._process)
         tx = self.host.database.on(connection.connection.driver_connection)
         row = tx.row("SELECT {now}")
         assert row is not None
@@ -214,7 +218,7 @@ class RowLock:
 
     def _withdraw(self) -> None:
         """Nobody is to wait for one who has gone away. Where that cannot be said, the announcement ends by itself."""
-        if self._announced:
+        if self._announced and os.getpid() == self._process:
             with suppress(Exception):  # what has sent us here is what the caller is to hear of
                 self.host.database.patiently(self._take_back)
                 self._announced = False
