@@ -16,7 +16,7 @@ from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
 from penstock.job import Job
 from penstock.later import Later
 from penstock.operate.operating import Operating
-from penstock.options import TaskOptions, read_options
+from penstock.options import declared_options
 from penstock.pipelines.declaring import Pipelines
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
@@ -102,7 +102,7 @@ class Penstock(Pipelines, Operating):
 
         def declare(function: Callable[..., Any]) -> Task[..., Any]:
             name = str(options.get("name") or getattr(function, "__qualname__", function))
-            task = Task(self, function, TaskOptions().merged(read_options(name, options)))
+            task = Task(self, function, declared_options(name, options))
             known = self.tasks.get(task.name)
             if known is not None and not task.may_replace(known):
                 raise DefinitionError(

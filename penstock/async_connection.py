@@ -7,12 +7,14 @@ transaction that nobody is inside of would keep its locks.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.doors import ended
+from penstock.values.forks import refuse_copy
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -39,6 +41,7 @@ class AsyncConnection:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
         self._entering: Future[Connection] | None = None
         self._sent: list[Executing] = []
+        self._process = os.getpid()
 
     def execute(self, *args: Any, **kwargs: Any) -> Executing:
         return self._send(lambda: self._connection().execute(*args, **kwargs))
@@ -72,6 +75,7 @@ class AsyncConnection:
         return self._entering.result()
 
     def _send(self, work: Callable[[], Any]) -> Executing:
+        refuse_copy(self._process)
         sent = Executing(self._pool.submit(work))
         self._sent.append(sent)
         return sent
@@ -88,6 +92,10 @@ class AsyncConnection:
 
     async def leave(self, error: BaseException | None) -> None:
         """Leave the block: with the error, or with that of a statement which nobody awaited."""
+        if error is None:
+            refuse_copy(self._process)
+        elif os.getpid() != self._process:
+            return  # our thread is the parent's
         problem = error if error is not None else await self._first_problem()
         if problem is not None:
             for sent in self._sent:

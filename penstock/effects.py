@@ -6,6 +6,7 @@ that fell behind leaves no trace. No lock is held while the handler works.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from penstock.later import Later
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
 from penstock.surroundings import Surroundings
+from penstock.values.forks import refuse_copy
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind
 
@@ -47,6 +49,7 @@ class TransactionScope:
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._tx: Transaction | None = None
         self._apart: AsyncConnection | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Connection:
         """Nothing has been done yet: what passes by itself is tried again."""
@@ -105,6 +108,7 @@ class TransactionScope:
 
     def _check_open(self) -> None:
         """Whoever has the connection may have ended the transaction by other means, such as a Session on it."""
+        refuse_copy(self._process)
         assert self._connection is not None
         if not self._connection.in_transaction():
             raise PenstockError(

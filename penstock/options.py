@@ -53,6 +53,22 @@ def overridden(said: Mapping[str, object], now: Mapping[str, object]) -> dict[st
     return {name: value for name, value in said.items() if name not in outdone} | dict(now)
 
 
+def declared_options(task: str, given: Mapping[str, object]) -> TaskOptions:
+    """The options of `@app.task(...)`."""
+    refuse_step_options(task, "to @app.task(...)", given)
+    return TaskOptions().merged(read_options(task, given))
+
+
+def refuse_step_options(task: str, place: str, given: Mapping[str, object]) -> None:
+    """Outside of a pipeline they would do nothing, and whoever gave them would not know."""
+    for name in STEP_ONLY:
+        if given.get(name) is not None:
+            raise ConfigurationError(
+                f"{task}: {name}= belongs to a step of a pipeline, not {place}. Leave it out here; give it where "
+                f"the step is described: task.options({name}=...)(...)"
+            )
+
+
 def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
     """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
     read: dict[str, object] = {}

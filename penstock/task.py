@@ -10,7 +10,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobHost
-from penstock.options import TaskOptions, overridden, read_options
+from penstock.options import TaskOptions, overridden, read_options, refuse_step_options
 from penstock.queue.jobs import NewJob, Payloads, Series
 from penstock.values.annotations import is_async
 from penstock.values.cached import cached_property
@@ -220,6 +220,8 @@ class Task(Generic[P, R]):
 
     def _job(self, id: str, payload: str) -> NewJob:
         refuse_to_act(self.name, "enqueue")
+        if self.overrides:
+            refuse_step_options(self.name, "to a job of its own", self.overrides)
         settings = self.settings
         return NewJob(
             id,

@@ -6,7 +6,8 @@ one it finds nobody else there, removes the write-ahead log, and whatever the ch
 while a write was under way in the parent, the child waits for its end for ever.
 
 So before a fork every connection is closed; those in use are waited for, and nobody begins meanwhile. Who forks inside
-a block of its own, or beside one that takes too long, leaves the child with what was said above.
+a block of its own, or beside one that takes too long, has a child that is not let in: what was said above would come
+true for it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from penstock.errors import DatabaseError
 from penstock.values.forks import forget_after_fork, make_way_for_forks
 
 LONGEST = 5.0
+BARRED = (
+    "this process was forked while a transaction on the SQLite file was open in its parent: what it wrote there could "
+    "be lost. Fork before such a block or behind it, or start another program (subprocess)"
+)
 
 
 class Crossing:
@@ -25,6 +31,9 @@ class Crossing:
 
     def __init__(self, close_all: Callable[[], None]) -> None:
         self._close_all = close_all
+        self._in_use = False
+        """Something was open when the fork under way began, or when this process was forked."""
+        self._barred = False
         self.forget()
         forget_after_fork(self)
         make_way_for_forks(self)
@@ -34,8 +43,11 @@ class Crossing:
         self._inside: Counter[int] = Counter()
         self._forks = 0
         """How many threads are about to fork."""
+        self._barred = self._in_use
 
     def enter(self) -> None:
+        if self._barred:
+            raise DatabaseError(BARRED)
         me = threading.get_ident()
         with self._changed:
             if self._forks and me not in self._inside:
@@ -64,6 +76,7 @@ class Crossing:
                 threading.get_ident() not in self._inside
                 and self._changed.wait_for(lambda: not self._inside, LONGEST)
             )
+            self._in_use = self._barred or not free
         if free:
             self._close_all()
 
@@ -71,4 +84,5 @@ class Crossing:
         """After it, in the parent."""
         with self._changed:
             self._forks -= 1
+            self._in_use = self._barred
             self._changed.notify_all()

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from weakref import WeakSet
@@ -32,8 +32,9 @@ from penstock.values.forks import forget_after_fork
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
-    from penstock.database import pooling
+    from penstock.database import lending, pooling
 else:
+    lending = Later("penstock.database.lending")
     pooling = Later("penstock.database.pooling")
 
 P = ParamSpec("P")
@@ -152,12 +153,14 @@ class Database:
         """Statements that only read, each by itself up to date."""
         return Reading(self, link)
 
-    @contextmanager
-    def sqlalchemy(self) -> Iterator[tuple[Connection, Transaction]]:
-        """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
-        with self.crossing or nullcontext(), self.engine.begin() as connection:
-            driver = connection.connection.driver_connection
-            yield connection, self.on(driver)
+    def sqlalchemy(
+        self, patience: float | None = None
+    ) -> AbstractContextManager[tuple[Connection, Transaction]]:
+        """A SQLAlchemy connection in a transaction, and our own view of the same transaction.
+
+        `patience`: where there is one writer, its turn is waited for no longer than so.
+        """
+        return lending.lend(self, patience)
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style

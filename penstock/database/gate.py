@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, event
 
-from penstock.database.dialect import Dialect
 from penstock.database.trouble import quietly
 
+if TYPE_CHECKING:
+    from penstock.database.sqlite import Sqlite
 
-def write_through_the_gate(engine: Engine, dialect: Dialect) -> None:
+PATIENCE = "penstock_patience"
+"""The execution option of a connection that says how long its transaction waits for its turn, in seconds."""
+
+
+def write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
     """Whatever becomes of a transaction or its connection, the next writer gets its turn."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        dialect.begin(connection.connection.driver_connection)
+        patience = connection.get_execution_options().get(PATIENCE)
+        dialect.begin(connection.connection.driver_connection, patience)
 
     @event.listens_for(engine, "commit")
     def commit(connection: Connection) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import StaticPool
@@ -11,6 +11,7 @@ from penstock.database.gate import write_through_the_gate
 
 if TYPE_CHECKING:
     from penstock.database.engine import Database
+    from penstock.database.sqlite import Sqlite
 
 
 def make_engine(database: Database, size: int) -> Engine:
@@ -27,5 +28,5 @@ def make_engine(database: Database, size: int) -> Engine:
     event.listen(engine, "connect", lambda driver, _record: dialect.connected(driver))
     event.listen(engine, "checkout", lambda driver, _record, _proxy: dialect.checked_out(driver))
     if dialect.name == "sqlite":
-        write_through_the_gate(engine, dialect)
+        write_through_the_gate(engine, cast("Sqlite", dialect))
     return engine

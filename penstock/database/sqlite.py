@@ -67,13 +67,16 @@ class Gate:
         self.depth = 0
         self.handle = None
 
-    def enter(self) -> None:
-        if not self.threads.acquire(timeout=self.timeout):
+    def enter(self, patience: float | None = None) -> None:
+        """`patience`: no longer than so, if that is shorter."""
+        longest = self.timeout if patience is None else min(patience, self.timeout)
+        deadline = time.monotonic() + longest
+        if not self.threads.acquire(timeout=longest):
             raise sqlite3.OperationalError("database is locked: another thread kept it for too long")
         self.depth += 1
         try:
             if self.depth == 1:
-                self._lock_file()
+                self._lock_file(longest if patience is None else deadline - time.monotonic())
         except BaseException:  # Ctrl-C: whoever waits here does not get in
             self.leave()
             raise
@@ -84,23 +87,25 @@ class Gate:
             fcntl.flock(self.handle, fcntl.LOCK_UN)
         self.threads.release()
 
-    def _lock_file(self) -> None:
+    def _lock_file(self, longest: float) -> None:
         if self.path is None or not HAS_FLOCK:
             return
         if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        deadline = time.monotonic() + (GLANCE if self.blocked else self.timeout)
+        deadline = time.monotonic() + (min(GLANCE, longest) if self.blocked else longest)
         wait = 0.0002
-        while self.handle is not None and time.monotonic() < deadline:
+        while self.handle is not None:
             try:
                 fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self.blocked = False
                 return
             except OSError:
+                if time.monotonic() >= deadline:
+                    break
                 time.sleep(wait * random.uniform(0.5, 1.5))
                 wait = min(wait * 1.5, 0.004)
-        self.blocked = True
+        self.blocked = self.blocked or longest >= self.timeout
 
 
 File = tuple[int, int] | None
@@ -167,7 +172,7 @@ class Sqlite(ByCursor):
 
     def connected(self, driver: Any) -> None:
         driver.isolation_level = None
-        driver.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+        self._be_patient(driver, self.timeout)
         if not self.in_memory:
             self._use_wal(driver)
         if self.path is not None:
@@ -205,18 +210,28 @@ class Sqlite(ByCursor):
         if there != self.files.get(id(driver), there):
             raise sqlite3.ProgrammingError(f"closed: {self.path} is another file by now")
 
-    def begin(self, driver: Any) -> None:
+    def begin(self, driver: Any, patience: float | None = None) -> None:
+        """`patience`: so long, if not shorter, its turn is waited for."""
         self._refuse_lost_file(driver)
-        self.gate.enter()
+        began = time.monotonic()
+        self.gate.enter(patience)
         if self.gate.depth > 1:
             self.gate.leave()
             raise DatabaseError(NESTED)
         self.inside.add(id(driver))
         try:
+            if patience is not None:
+                self._be_patient(driver, min(self.timeout, patience + began - time.monotonic()))
             driver.execute("BEGIN IMMEDIATE")
         except BaseException:
             self.rollback(driver)  # Ctrl-C is felt when the wait is over, and then it has begun
             raise
+        finally:
+            if patience is not None:
+                self._be_patient(driver, self.timeout)
+
+    def _be_patient(self, driver: Any, seconds: float) -> None:
+        driver.execute(f"PRAGMA busy_timeout = {max(0, int(seconds * 1000))}")
 
     def _leave(self, driver: Any) -> None:
         """Whatever has become of its transaction: SQLite rolls back by itself when a disk is full."""

@@ -6,6 +6,9 @@ so is the child.
 
 A child may have been revived by itself, before: then it is the last of its revivals that is continued, so that what was
 finished there is kept too. While that one is still under way nobody can say what it will have finished: the step fails.
+
+Pipelines may start each other, and then something in them has to decide that it is enough. If nothing does, the depth
+at which no more is opened does.
 """
 
 from __future__ import annotations
@@ -38,6 +41,16 @@ UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, token = NU
 WHERE job_id {among:ids:uuid}
 """
 GIVEN = "SELECT args FROM {runs} WHERE id = :id"
+ABOVE = """
+WITH RECURSIVE above (id, depth) AS (
+  SELECT parent_run_id, 1 FROM {runs} WHERE id = :run
+  UNION ALL
+  SELECT r.parent_run_id, a.depth + 1 FROM above a JOIN {runs} r ON r.id = a.id WHERE a.depth < :most
+)
+SELECT COUNT(*) FROM above WHERE id IS NOT NULL
+"""
+DEEPEST = 500
+"""So many runs, at most, are one inside the other."""
 
 
 def prepare(
@@ -45,12 +58,19 @@ def prepare(
 ) -> tuple[list[NewRun], list[Attempt]]:
     """The runs to open for these steps, and the steps for which there can be none: their arguments do not fit."""
     earlier = _earlier(desk, tx, found, claims)
+    full = _full(tx, found, claims)
     news: list[NewRun] = []
     wrong: list[Attempt] = []
     for claim in claims:
         try:
             if claim.fault is not None:
                 raise claim.fault
+            if claim.run_id in full:
+                raise DefinitionError(
+                    f"{claim.task} would be run {DEEPEST + 1} of those that are one inside the other, and no more than "
+                    f"{DEEPEST} may be. Let the pipelines that start each other come to an end, or start the next one "
+                    "from a task: pipeline.trigger(...)"
+                )
             before = earlier.get(claim.job_id)
             new = _new(desk, claim) if before is None else _revived(desk, tx, found, claim, before)
             news.append(new._replace(parent_run=claim.run_id, parent_job=claim.job_id))
@@ -94,10 +114,17 @@ def _in_time(news: Sequence[NewRun], claims: Mapping[str, Claim]) -> list[NewRun
     return timed
 
 
+def _full(tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]) -> set[str]:
+    """The runs that are as deep inside of others as may be."""
+    nested = {str(claim.run_id) for claim in claims if found[str(claim.run_id)].is_child}
+    above = {run: tx.rows(ABOVE, run=run, most=DEEPEST)[0][0] for run in sorted(nested)}
+    return {run for run, count in above.items() if int(count) >= DEEPEST - 1}
+
+
 def _new(desk: Desk, claim: Claim) -> NewRun:
     pipeline = desk.host.find_pipeline(claim.task)
     args, kwargs = claim.call or ((), {})
-    return NewRun(new_id(), pipeline.definition, pipeline.encode_raw(args, kwargs))
+    return NewRun(new_id(), pipeline.ending, pipeline.encode_raw(args, kwargs))
 
 
 def _revived(desk: Desk, tx: Transaction, found: Mapping[str, RunView], claim: Claim, child: Child) -> NewRun:

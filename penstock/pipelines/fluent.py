@@ -25,6 +25,9 @@ from penstock.pipelines.neighbours import check_reach
 from penstock.pipelines.settings import PipelineSettings, finish, stored_name
 from penstock.values.cached import cached_property
 
+WORKED_OUT = ("definition", "ending", "signature")
+"""What is another after the next verb."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verb:
@@ -210,7 +213,7 @@ class FlowBlueprint(Verbs, Blueprint):
 
     def _copy(self) -> Self:
         same = object.__new__(type(self))
-        same.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("definition", "signature")})
+        same.__dict__.update({k: v for k, v in self.__dict__.items() if k not in WORKED_OUT})
         return same
 
 

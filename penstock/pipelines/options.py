@@ -23,6 +23,15 @@ _ELSEWHERE = {
     "at": "a step's time is relative to the step before it: use delay=",
     "name": "a task's name is given by @app.task(name=...); a step is named by key=",
 }
+_OF_HANDLERS = {
+    "retries": "it is not tried again as a whole: its steps are, each as its task says",
+    "max_crashes": "its steps have budgets of their own",
+    "executor": "its steps run where their tasks say",
+}
+"""What a child run does not take, because no handler of its own is called. A `timeout` is its deadline."""
+_SAYING_NOTHING: dict[str, tuple[object, ...]] = {"retries": (None, 0)}
+_OF_ENQUEUES = ("at", "key", "connection")
+"""What a decorator may say for every enqueue, and a step cannot follow."""
 _KNOWN = (
     "key",
     "after",
@@ -53,11 +62,12 @@ class StepSettings:
 def step_settings(step: str, callee: Callee) -> StepSettings:
     """Check and sort the options given for a step that is this task or pipeline."""
     found = read_settings(step, callee.overrides)
-    if isinstance(callee, Blueprint) and Retry.of(callee.overrides.get("retries", 0)).max:  # type: ignore[arg-type]
-        raise DefinitionError(
-            f"step {step!r}: a child run is not tried again as a whole; its own steps have retries="
-        )
-    options = replace(found.options, delay=_delay(step, callee), job=queue_options(step, callee))
+    for name in _OF_HANDLERS if isinstance(callee, Blueprint) else ():
+        if callee.overrides.get(name) not in _SAYING_NOTHING.get(name, (None,)):
+            raise DefinitionError(
+                f"step {step!r}: option {name!r} does not belong to a child run; {_OF_HANDLERS[name]}"
+            )
+    options = replace(found.options, delay=_delay(step, callee), job=_queued(step, callee))
     return replace(found, options=options)
 
 
@@ -92,7 +102,22 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     )
 
 
-def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
+def _declared(where: str, callee: Callee) -> TaskOptions:
+    """What the task's decorator says, if that can be followed here."""
+    declared = getattr(callee, "defaults", None)
+    if not isinstance(declared, TaskOptions):
+        return USUAL
+    for name in _OF_ENQUEUES:
+        if getattr(declared, name) is not None:
+            raise DefinitionError(
+                f"{where}: @app.task({name}=...) of {callee.name} holds for what is enqueued by itself, and means "
+                f"nothing here. Take it from the decorator, and give it where it is enqueued: "
+                f".options({name}=...).enqueue(...)"
+            )
+    return declared
+
+
+def _queued(step: str, callee: Callee) -> dict[str, JsonValue]:
     """How its jobs are queued: as `.options()` says, else as the task itself says here and now."""
     job = _job_options(step, callee.overrides)
     task = getattr(callee, "settings", None)
@@ -103,7 +128,11 @@ def queue_options(step: str, callee: Callee) -> dict[str, JsonValue]:
             "max_crashes": task.max_crashes,
         }
         job |= {name: value for name, value in own.items() if value != getattr(USUAL, name)}
-        if "timeout" in callee.overrides and task.timeout is None and _declared(callee).timeout is not None:
+        if (
+            "timeout" in callee.overrides
+            and task.timeout is None
+            and _declared(step, callee).timeout is not None
+        ):
             job["timeout"] = None
     return job
 
@@ -117,7 +146,7 @@ def callback_options(where: str, callee: Callee) -> dict[str, JsonValue]:
                 f"{', '.join(_OF_CALLBACKS)}"
             )
     delay = _delay(where, callee)
-    return queue_options(where, callee) | ({"delay": delay} if delay else {})
+    return _queued(where, callee) | ({"delay": delay} if delay else {})
 
 
 def quorum_of(count: object, inputs: int) -> int:
@@ -167,15 +196,9 @@ def seconds(step: str, name: str, value: object) -> float | None:
 
 def _delay(step: str, callee: Callee) -> float | None:
     """As `.options()` says, else as the task itself does."""
-    if (said := seconds(step, "delay", callee.overrides.get("delay"))) is not None:
-        return said
-    return _declared(callee).delay or None
-
-
-def _declared(callee: Callee) -> TaskOptions:
-    """What the decorator of a task says; a pipeline has none."""
-    defaults = getattr(callee, "defaults", None)
-    return defaults if isinstance(defaults, TaskOptions) else USUAL
+    declared = _declared(step, callee)
+    said = seconds(step, "delay", callee.overrides.get("delay"))
+    return declared.delay or None if said is None else said
 
 
 def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:

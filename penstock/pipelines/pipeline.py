@@ -11,6 +11,7 @@ from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.options import read_options
 from penstock.pipelines.blueprint import Blueprint
+from penstock.pipelines.circles import refuse_circles
 from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Origin
 from penstock.pipelines.engine import Engine
@@ -102,10 +103,16 @@ class Pipeline(Blueprint):
         ids = await self.host.engine.trigger_many_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
+    @cached_property
+    def ending(self) -> Definition:
+        """The definition, if its runs can end."""
+        refuse_circles(self.definition, self.host.find_pipeline)
+        return self.definition
+
     @property
     def runnable(self) -> Definition:
         """The definition, if this app can do all that it says."""
-        definition = self.definition
+        definition = self.ending
         if definition.signs and self.host.settings.secret is None:
             raise ConfigurationError(
                 f"pipeline {self.name!r} reminds somebody with a token, and there is no secret to sign it with: set "

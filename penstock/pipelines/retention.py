@@ -5,14 +5,15 @@ they made of a step, also for its idempotency key, under which `once()` remember
 is there. A child is continued when its parent is revived, to any depth, or the last of its own revivals is; so all of
 these stay while its parent is there. And a run stays until those that follow it have ended.
 
-The run's row is locked first, as everybody does who would build on it, and what holds it back is asked again under
-that lock. Of a run so large that it goes in pieces nobody can make use any more once the first of them is gone: it
-is marked as revived, by itself.
+Small runs go together: a transaction for each would be most of what it costs. Their rows are locked first, as everybody
+does who would build on one, and what holds them back is asked again under those locks; whoever has one locked keeps it,
+and none is waited for. Of a run so large that it goes in pieces, and alone, nobody can make use any more once the first
+of them is gone: it is marked as revived, by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
@@ -20,8 +21,11 @@ from penstock.pipelines import revivals
 from penstock.queue.retention import REMOVALS
 
 BATCH = 1000
-LOOKED_AT, MOST_LOOKED_AT = 5, 500
-"""So many runs are looked at first for one that may leave; more and more where those before are held back."""
+"""So many steps go in one transaction, at most."""
+TOGETHER = 100
+"""So many runs."""
+MOST_LOOKED_AT = 500
+"""So many are looked at in one go, where those before are held back."""
 
 FREE = """
 SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_at < {now} - :age
@@ -30,8 +34,8 @@ SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_a
   AND NOT EXISTS (SELECT 1 FROM {runs} p WHERE p.id = r.parent_run_id)
 """
 OLDEST = FREE + "ORDER BY r.ended_at, r.id LIMIT :limit OFFSET :skip"
-STILL_FREE = FREE + "AND r.id = :run"
-LOCK = "SELECT id FROM {runs} WHERE id = :run {lock_skip}"
+STILL_FREE = FREE + "AND r.id {among:runs:uuid}"
+LOCK = "SELECT id FROM {runs} {by_key} WHERE id {among:runs:uuid} {lock_skip}"
 BEFORE = """
 SELECT r.revived_from, p.id FROM {runs} r LEFT JOIN {runs} p ON p.id = r.parent_run_id WHERE r.id = :run
 """
@@ -39,56 +43,92 @@ CONTINUED = """
 SELECT k.run_key, k.run_id FROM {run_keys} k JOIN {runs} d ON d.id = k.run_id
 WHERE k.pipeline {among:pipelines:text} AND k.run_key {among:keys:text}
 """
-STEPS = "SELECT id FROM {jobs} WHERE run_id = :run LIMIT :limit"
-OF_A_RUN = (
-    "DELETE FROM {joins} WHERE run_id = :run",
-    "DELETE FROM {run_labels} WHERE run_id = :run",
-    "DELETE FROM {signals} WHERE run_id = :run",
-    "DELETE FROM {element_signals} WHERE run_id = :run",
-    "DELETE FROM {tuples} WHERE run_id = :run",
-    "DELETE FROM {chains} WHERE downstream_id = :run OR upstream_id = :run",
-    "DELETE FROM {advancements} WHERE run_id = :run",
-    "DELETE FROM {runs} WHERE id = :run",
+STEPS = "SELECT id FROM {jobs} WHERE run_id {among:runs:uuid} LIMIT :limit"
+OF_RUNS = (
+    "DELETE FROM {joins} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {run_labels} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {signals} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {element_signals} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {tuples} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {chains} WHERE downstream_id {among:runs:uuid}",
+    "DELETE FROM {chains} WHERE upstream_id {among:runs:uuid}",
+    "DELETE FROM {advancements} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {runs} WHERE id {among:runs:uuid}",
 )
-FORGET_KEY = "DELETE FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key AND run_id = :run"
-FORGET_REVIVAL = "DELETE FROM {run_keys} WHERE pipeline = :pipeline AND run_key = :key"
+FORGET_KEYS = """
+DELETE FROM {run_keys} WHERE pipeline {among:pipelines:text} AND run_key {among:keys:text} AND run_id {among:runs:uuid}
+"""
+FORGET_REVIVALS = "DELETE FROM {run_keys} WHERE pipeline {among:pipelines:text} AND run_key {among:keys:text}"
 
 
 def prune(tx: Transaction, age: float) -> tuple[int, bool]:
-    """Remove one run, or a batch of its steps: how many runs are gone for good, and whether there is more to do."""
+    """Remove some runs, or a batch of the steps of one: how many runs are gone for good, and whether there is more."""
     tx.stage("prune_runs")
-    row = next(_leaving(tx, int(age * 1_000_000)), None)
-    if row is None:
+    leaving = _leaving(tx, int(age * 1_000_000))
+    if not leaving:
         return 0, False
-    run, pipeline, key, _ = row
-    ids = [str(id) for (id,) in tx.rows(STEPS, run=run, limit=BATCH)]
+    rows, ids = _fitting(tx, leaving)
     if ids:
         for removal in REMOVALS:
             tx.run(removal, ids=ids)
     if len(ids) == BATCH:
+        run, pipeline, _, _ = rows[0]
         revivals.take(tx, str(pipeline), str(run), str(run))
         return 0, True
-    if key is not None:
-        tx.run(FORGET_KEY, pipeline=pipeline, run=run, key=key)
-    tx.run(FORGET_REVIVAL, pipeline=pipeline, key=revivals.key_of(str(run)))
-    for removal in OF_A_RUN:
-        tx.run(removal, run=run)
-    return 1, True
+    _forget(tx, rows)
+    return len(rows), True
 
 
-def _leaving(tx: Transaction, age: int) -> Iterator[Row]:
-    """Those that may go, each locked, the oldest first."""
-    skip, limit = 0, LOOKED_AT
+def _leaving(tx: Transaction, age: int) -> list[Row]:
+    """Some that may go, all locked, of the oldest."""
+    skip, limit = 0, TOGETHER
     while found := tx.rows(OLDEST, age=age, limit=limit, skip=skip):
         continued = _continued(tx, found)
-        for row in found:
-            if str(row[0]) in continued or _is_for_a_parent(tx, row[3]):
-                continue
-            if tx.row(LOCK, run=row[0]) is None:
-                continue
-            if tx.rows(STILL_FREE, age=age, run=row[0]) and not _continued(tx, [row]):
-                yield row
-        skip, limit = skip + limit, min(limit * 5, MOST_LOOKED_AT)
+        free = [row for row in found if str(row[0]) not in continued and not _is_for_a_parent(tx, row[3])]
+        if leaving := _locked(tx, age, free[:TOGETHER]):
+            return leaving
+        skip, limit = skip + limit, MOST_LOOKED_AT
+    return []
+
+
+def _locked(tx: Transaction, age: int, found: Sequence[Row]) -> list[Row]:
+    """Those that nobody else has, and that nothing holds back even now."""
+    if not found:
+        return []
+    ours = [str(id) for (id,) in tx.rows(LOCK, runs=sorted(str(row[0]) for row in found))]
+    if not ours:
+        return []
+    still = {str(row[0]) for row in tx.rows(STILL_FREE, age=age, runs=ours)}
+    still -= _continued(tx, found)
+    return [row for row in found if str(row[0]) in still]
+
+
+def _fitting(tx: Transaction, rows: Sequence[Row]) -> tuple[Sequence[Row], list[str]]:
+    """As many of these runs as have less than a batch of steps together, and those; or the first, with a batch."""
+    first = _steps(tx, rows[:1])
+    while len(first) < BATCH and len(rows) > 1:
+        ids = _steps(tx, rows)
+        if len(ids) < BATCH:
+            return rows, ids
+        rows = rows[: len(rows) // 2]
+    return rows[:1], first
+
+
+def _steps(tx: Transaction, rows: Sequence[Row]) -> list[str]:
+    found = tx.rows(STEPS, runs=[str(row[0]) for row in rows], limit=BATCH)
+    return [str(id) for (id,) in found]
+
+
+def _forget(tx: Transaction, rows: Sequence[Row]) -> None:
+    """All that there is of these runs but their steps."""
+    runs = sorted(str(row[0]) for row in rows)
+    pipelines = sorted({str(row[1]) for row in rows})
+    keys = sorted(str(row[2]) for row in rows if row[2] is not None)
+    if keys:
+        tx.run(FORGET_KEYS, pipelines=pipelines, keys=keys, runs=runs)
+    tx.run(FORGET_REVIVALS, pipelines=pipelines, keys=[revivals.key_of(run) for run in runs])
+    for removal in OF_RUNS:
+        tx.run(removal, runs=runs)
 
 
 def _is_for_a_parent(tx: Transaction, before: object) -> bool:
@@ -100,7 +140,7 @@ def _is_for_a_parent(tx: Transaction, before: object) -> bool:
     return False
 
 
-def _continued(tx: Transaction, found: list[Row]) -> set[str]:
+def _continued(tx: Transaction, found: Sequence[Row]) -> set[str]:
     """Those from which a run was revived that is there. One that is marked as its own revival is half gone."""
     runs = {revivals.key_of(str(row[0])): str(row[0]) for row in found}
     pipelines = sorted({str(row[1]) for row in found})

@@ -7,9 +7,11 @@ row is marked for a visit: what was written is looked at next, not after the int
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -24,6 +26,7 @@ from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.target import Target
+from penstock.values.forks import refuse_copy
 from penstock.values.ids import new_id, new_token
 
 WRITER = "writer"
@@ -53,12 +56,15 @@ class RowLock:
         self._is = target.is_row(self.key)
         self._deadline = 0.0
         self._announced = False
+        self._ends = 0.0
+        """When the announcement is over, whether or not it is taken back."""
         self._nudged = threading.Event()
         self._given_up = False
         self._due: datetime | None = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
         self._connection: Connection | None = None
         self._apart: AsyncConnection | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Connection:
         self.host.prepare()
@@ -91,7 +97,7 @@ class RowLock:
 
     def _try(self) -> bool:
         """Begin the transaction; end it again, with an announcement, if somebody holds the row."""
-        shared = self.host.database.sqlalchemy()
+        shared = self.host.database.sqlalchemy(self._left())
         try:
             connection, tx = shared.__enter__()
         except Exception as error:
@@ -140,18 +146,27 @@ class RowLock:
 
     def _locked_in_time(self, connection: Connection) -> RowMapping | None:
         """Another transaction has it, perhaps another writer's: in line for it, no longer than there is time."""
-        database = self.host.database
-        usual, left = database.settings.lock_timeout, self._deadline - time.monotonic()
-        briefly, again = [database.dialect.lock_patience(seconds) for seconds in (min(usual, left), usual)]
-        if briefly is None or again is None:
+        with self._hurried(connection, self._left()):
             return self._locked(connection)
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+    @contextmanager
+    def _hurried(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """Statements inside wait no longer than so for a lock."""
+        database = self.host.database
+        usual = database.settings.lock_timeout
+        briefly, again = [database.dialect.lock_patience(each) for each in (min(usual, seconds), usual)]
+        if briefly is None or again is None:
+            yield
+            return
         connection.exec_driver_sql(briefly)
         try:
-            return self._locked(connection)
+            yield
         finally:
-            with suppress(
-                DBAPIError
-            ):  # after an error PostgreSQL takes nothing more, and forgets it by itself
+            # After an error PostgreSQL takes nothing more, and forgets it by itself.
+            with suppress(DBAPIError):
                 connection.exec_driver_sql(again)
 
     def _is_busy(self, error: BaseException) -> bool:
@@ -160,6 +175,7 @@ class RowLock:
 
     def _announce(self, connection: Connection, now: datetime) -> None:
         until = now + timedelta(seconds=self.timeout) + EXTRA
+        self._ends = time.monotonic() + (until - now).total_seconds()
         connection.execute(self._change(lock_wanted_by=self.me, lock_wanted_until=until))
         self._announced = True
 
@@ -190,6 +206,7 @@ class RowLock:
         shared.__exit__(None, None, None)
 
     def _ask_for_visit(self, connection: Connection) -> None:
+        refuse_copy(self._process)
         tx = self.host.database.on(connection.connection.driver_connection)
         row = tx.row("SELECT {now}")
         assert row is not None
@@ -201,15 +218,20 @@ class RowLock:
 
     def _withdraw(self) -> None:
         """Nobody is to wait for one who has gone away. Where that cannot be said, the announcement ends by itself."""
-        if self._announced:
+        if self._announced and os.getpid() == self._process:
             with suppress(Exception):  # what has sent us here is what the caller is to hear of
                 self.host.database.patiently(self._take_back)
                 self._announced = False
 
     def _take_back(self) -> None:
-        with self.host.database.engine.begin() as connection:
-            mine = self.target["lock_wanted_by"] == self.me
-            connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
+        left = max(0.0, self._ends - time.monotonic())
+        try:
+            with self.host.database.sqlalchemy(left) as (connection, _), self._hurried(connection, left):
+                mine = self.target["lock_wanted_by"] == self.me
+                connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
+        except Exception as error:
+            if left or not self._is_busy(error):
+                raise  # otherwise it has ended by itself, and whoever has the row can go on
 
     def _change(self, **values: Any) -> Any:
         return update(self.target.table).where(self._is).values(**values)

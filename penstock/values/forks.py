@@ -11,7 +11,15 @@ from collections.abc import Callable
 from typing import Protocol
 from weakref import WeakSet
 
+from penstock.errors import DatabaseError
+
 log = logging.getLogger("penstock")
+
+
+FORKED = (
+    "this process was forked inside a transaction, which is its parent's: nothing can be done about it here. Fork "
+    "before the block, or start another program (subprocess); a child that was forked inside is to end with os._exit()"
+)
 
 
 class Forgetful(Protocol):
@@ -40,6 +48,12 @@ def forget_after_fork(owner: Forgetful) -> None:
 def make_way_for_forks(owner: Careful) -> None:
     """Have it prepare for every fork of this process, for as long as it lives."""
     _careful.add(owner)
+
+
+def refuse_copy(process: int) -> None:
+    """What another process began, of which this one is a copy, is not ours to go on with."""
+    if os.getpid() != process:
+        raise DatabaseError(FORKED)
 
 
 def _make_way() -> None:

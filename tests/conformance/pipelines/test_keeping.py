@@ -93,9 +93,10 @@ def test_a_child_stays_as_long_as_its_parent_to_any_depth(app: Penstock) -> None
         assert list(app.runs()) == []
 
 
-def test_many_that_stay_do_not_keep_a_younger_one(app: Penstock) -> None:
+def test_many_that_stay_do_not_keep_a_younger_one(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "TOGETHER", 5)
     shop = Shop(app)
-    kept = [shop.order.trigger() for _ in range(retention.LOOKED_AT + 2)]
+    kept = [shop.order.trigger() for _ in range(retention.TOGETHER + 2)]
     drain(app)
     with travel(app, DAY):
         younger = shop.order.trigger()

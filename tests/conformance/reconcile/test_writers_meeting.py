@@ -6,13 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import create_engine, update
 
 from penstock import Penstock
+from penstock.database.sqlite import Sqlite
 from penstock.errors import LockTimeout
-from tests.conformance.reconcile.cloud import Cloud, Volume
+from penstock.testing.rows import RowHand
+from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.waiting import eventually
 
 SOON = 6.0
@@ -58,17 +61,63 @@ def test_who_waited_in_vain_is_told_so(
     holder.result(timeout=30)
 
 
-@pytest.mark.usefixtures("rows_have_locks")
-def test_who_waits_for_another_writer_gives_up_in_time(app: Penstock, cloud: Cloud) -> None:
+@contextmanager
+def stranger(app: Penstock) -> Iterator[None]:
+    """Somebody who has never heard of us writes the row, and takes long."""
+    with create_engine(app.database.url.as_sqlalchemy()).connect() as connection:
+        connection.execute(update(Volume).where(Volume.id == 1).values(name="stranger"))
+        yield
+        connection.rollback()
+
+
+@pytest.mark.parametrize("holder", ["the same app", "another process", "a stranger"])
+def test_who_waits_for_another_writer_gives_up_in_time(
+    app: Penstock, cloud: Cloud, other: Penstock, threads: ThreadPoolExecutor, holder: str
+) -> None:
     cloud.volumes(1)
-    with app.lock(Volume, 1):
+    writers = {"the same app": app.lock, "another process": other.lock}
+    with writers[holder](Volume, 1) if holder in writers else stranger(app):
         for timeout in (0, 0.2, 1):
             began = time.monotonic()
             with pytest.raises(LockTimeout):
-                write(app, "late", timeout)
+                threads.submit(write, app, "late", timeout).result(timeout=30)
             assert time.monotonic() - began < SOON
-    write(app, "10.0.0.2", 0)
+    write(app, "10.0.0.2", 5)
     assert cloud.get(Volume, 1).ip == "10.0.0.2"
+
+
+def test_nor_is_it_kept_by_taking_back_its_announcement(
+    app: Penstock, cloud: Cloud, other: Penstock, threads: ThreadPoolExecutor
+) -> None:
+    cloud.volumes(1)
+    with RowHand(app, declare(app, Volume)) as mine:
+        mine.take()
+        began = time.monotonic()
+        late = threads.submit(write, other, "late", 0.5)
+        eventually(lambda: cloud.get(Volume, 1).lock_wanted_by is not None)
+        with stranger(app), pytest.raises(LockTimeout):
+            late.result(timeout=30)
+        assert time.monotonic() - began < SOON
+
+
+def test_who_gave_up_soon_does_not_hurry_the_next(
+    app: Penstock, cloud: Cloud, other: Penstock, threads: ThreadPoolExecutor, database_kind: str
+) -> None:
+    """On the same connections, others wait for as long as they ever did."""
+    cloud.volumes(1)
+    with other.lock(Volume, 1):
+        with pytest.raises(LockTimeout):
+            threads.submit(write, app, "late", 0).result(timeout=30)
+        if database_kind == "sqlite":
+            assert isinstance(app.database.dialect, Sqlite)
+            assert not app.database.dialect.gate.blocked
+        second = threads.submit(write, app, "10.0.0.2", 30)
+        eventually(second.running)
+    second.result(timeout=30)
+    if database_kind == "sqlite":
+        with app.database.engine.connect() as connection:
+            usual = app.database.settings.lock_timeout * 1000
+            assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one() == usual
 
 
 @pytest.mark.usefixtures("rows_have_locks")

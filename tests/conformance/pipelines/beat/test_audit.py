@@ -17,6 +17,7 @@ from penstock.errors import ActionRefused, ConfigurationError
 from penstock.job import Job
 from penstock.operate import actions
 from penstock.operate.audits import Act
+from penstock.pipelines import retention
 from penstock.pipelines.run import Run
 from penstock.telemetry import points
 from penstock.testing import crash_at, drain, inline, travel
@@ -381,7 +382,10 @@ def test_an_act_on_a_step_is_told_with_its_run(yard: Yard) -> None:
     assert yard.app.audit(step.id) == [act]
 
 
-def test_a_prune_is_one_row_that_says_how_much_is_gone_so_far(yard: Yard) -> None:
+def test_a_prune_is_one_row_that_says_how_much_is_gone_so_far(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "TOGETHER", 1)
     app = yard.app
     for _ in range(3):
         yard.failed()
