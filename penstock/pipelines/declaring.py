@@ -88,7 +88,7 @@ class Pipelines:
         if isinstance(target, Task):
             name = f"then.{target.name}"
             known = self.pipelines.get(name)
-            first = known.first_step if isinstance(known, FlowPipeline) else None
+            first = known.first_step if isinstance(known, pipes.FlowPipeline) else None
             if known is not None and first is not None and first.overrides == target.overrides:
                 return known
             return self.flow(name).start(target)
