@@ -49,24 +49,13 @@ def test_a_name_that_somebody_else_has_is_refused_whatever_has_it(app: Penstock)
         app.pipeline(name="one")(partial(_acting, same, str))
 
 
-def test_an_error_of_its_function_says_which_pipeline_and_is_the_step_s_own(app: Penstock) -> None:
+def test_an_error_of_its_function_says_which_pipeline_and_is_the_step_s_own(
+    app: Penstock, make_app: Callable[..., Penstock]
+) -> None:
     """In a child run it was the worker's: it claimed nothing any more, of whatever task."""
-    broken: list[int] = []
-
-    @app.task(name="same")
-    def same(value: int) -> int:
-        return value
-
-    @app.pipeline(name="child")
-    def child(value: int) -> Any:
-        return same([value][len(broken)])
-
-    @app.pipeline(name="parent")
-    def parent(value: int) -> Any:
-        return child(same(value))
-
+    _, _, parent = _with_a_child(make_app(), 0)
+    same, child, _ = _with_a_child(app, 1)
     run = parent.trigger(1)
-    broken.append(1)
     beside = same.options(priority=-1).enqueue(3)
     with pytest.raises(DefinitionError, match="pipeline 'child' cannot be described: IndexError") as caught:
         child.trigger(2)
@@ -75,6 +64,22 @@ def test_an_error_of_its_function_says_which_pipeline_and_is_the_step_s_own(app:
     assert (run.status, run.reasons) == ("halted", ["child_run_failed"])
     assert "IndexError" in str(run.steps()[-1].error)
     assert beside.result(timeout=0) == 3
+
+
+def _with_a_child(app: Penstock, place: int) -> tuple[Any, Any, Any]:
+    @app.task(name="same")
+    def same(value: int) -> int:
+        return value
+
+    @app.pipeline(name="child")
+    def child(value: int) -> Any:
+        return same([value][place])
+
+    @app.pipeline(name="parent")
+    def parent(value: int) -> Any:
+        return child(same(value))
+
+    return same, child, parent
 
 
 def _acting(same: Any, act: Callable[[], object]) -> Any:
