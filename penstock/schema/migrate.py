@@ -16,6 +16,7 @@ from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table,
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
+from penstock.database import trouble
 from penstock.database.engine import Database
 from penstock.errors import ConfigurationError
 from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
@@ -68,6 +69,8 @@ def _connected(database: Database) -> Connection:
     """Nobody has been asked yet when a driver refuses what the URL says, and such an error is no database's."""
     try:
         return database.engine.connect()
+    except RuntimeError as error:  # PyMySQL cannot send a password without TLS
+        trouble.raise_as(database.explained(error), error)
     except (TypeError, ValueError, OSError) as error:
         if database.is_passing(error):
             raise database.explained(error) from error

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pymysql
 import pytest
 from sqlalchemy import make_url
 
@@ -70,6 +71,20 @@ def test_a_user_whom_mariadb_does_not_know(app_on: AppOn, mariadb_url: str) -> N
         DatabaseUnavailable, match="Correct the user or the password|pip install cryptography"
     ):
         app_on(elsewhere(mariadb_url, username="nobody", password="wrong")).migrate()
+
+
+@pytest.mark.parametrize("options", ["", "?ssl_disabled=1"])
+def test_a_password_that_mysql_wants_encrypted(
+    app_on: AppOn, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    """Who lacks what encrypts it is told so by the driver, before anything is sent."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("'cryptography' package is required for sha256_password or caching_sha2_password")
+
+    monkeypatch.setattr(pymysql.connections.Connection, "connect", refuse)
+    with pytest.raises(DatabaseUnavailable, match="pip install cryptography"):
+        app_on(f"mysql://ann:secret@localhost/shop{options}").migrate()
 
 
 @pytest.mark.parametrize(
