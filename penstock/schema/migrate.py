@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from sqlalchemy.schema import CreateTable
 
 from penstock.database import trouble
 from penstock.database.engine import Database
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, DatabaseUnavailable
 from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
 from penstock.schema.migrations.names import Names
 from penstock.schema.operations import operations
@@ -38,6 +39,11 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0006.upgrade,
     v0007.upgrade,
 )
+
+MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))
+"""MySQL: this table, column, index, row is there."""
+MOST_MADE = 200
+"""How often that can happen to one who upgrades: more than there are tables, columns, indexes and versions."""
 
 
 def version_table(database: Database) -> Table:
@@ -82,11 +88,23 @@ def _connected(database: Database) -> Connection:
 
 def upgrade(database: Database) -> int:
     """Apply what is missing. The number of migrations applied."""
-    return database.patiently(lambda: _upgrade(database, version_table(database)))
+    versions = version_table(database)
+    for again in reversed(range(MOST_MADE)):
+        try:
+            return database.patiently(lambda: _upgrade(database, versions))
+        except DBAPIError as error:
+            if not again or not _is_made_already(database, error):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _is_made_already(database: Database, error: DBAPIError) -> bool:
+    """Somebody else made it between our look and our statement."""
+    return database.dialect.name == "mysql" and trouble.cause_of(error).args[:1] in MADE_ALREADY
 
 
 def _upgrade(database: Database, versions: Table) -> int:
-    with database.engine.begin() as connection, _alone(database, connection):
+    with database.engine.connect() as connection, alone(database, connection):
         if database.schema:
             connection.execute(text(f'CREATE SCHEMA IF NOT EXISTS "{database.schema}"'))
         versions.create(connection, checkfirst=True)
@@ -95,31 +113,55 @@ def _upgrade(database: Database, versions: Table) -> int:
         for number in range(found + 1, LATEST + 1):
             MIGRATIONS[number - 1](op, _names(database))
             _note(database, connection, versions, number)
+        connection.commit()
     return LATEST - found
 
 
 @contextmanager
-def _alone(database: Database, connection: Connection) -> Iterator[None]:
-    """One upgrader at a time.
+def alone(database: Database, connection: Connection) -> Iterator[None]:
+    """One upgrader at a time, until it has committed.
 
     SQLite has its write lock, PostgreSQL a lock that ends with the transaction. On MySQL every DDL statement ends
-    the transaction, so the lock is the connection's: given back here, or by the server when the connection dies.
+    the transaction, so the lock is the connection's. Such a lock is not known to the other nodes of a cluster, and
+    a proxy may lose it: there it only saves work, and whoever finds made what it was about to make looks again.
     """
-    name = {
-        "name": hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()
-    }
+    name = hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()
     match database.dialect.name:
         case "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), name)
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": name})
             yield
         case "mysql":
-            connection.execute(text("SELECT GET_LOCK(:name, 3600)"), name)
+            _take(database, connection, name)
             try:
                 yield
             finally:
-                connection.execute(text("SELECT RELEASE_LOCK(:name)"), name)
+                _give_back(connection, name)
         case _:
             yield
+
+
+def _take(database: Database, connection: Connection, name: str) -> None:
+    """Wait for the lock. A wait that the server cuts short is no error: it answers, and the lock is not ours."""
+    settings = database.settings
+    ask, asked = text("SELECT GET_LOCK(:name, :seconds)"), {"name": name, "seconds": settings.lock_timeout}
+    enough = time.monotonic() + settings.statement_timeout * 3
+    while connection.execute(ask, asked).scalar() != 1:
+        if time.monotonic() > enough:
+            where = settings.shown_url
+            raise DatabaseUnavailable(
+                f"The tables at {where} cannot be upgraded now: another process is upgrading them. "
+                "Wait until it is done, or end its connection.",
+                where,
+            )
+
+
+def _give_back(connection: Connection, name: str) -> None:
+    """A connection that cannot say so is not kept: with it the lock ends as well."""
+    try:
+        connection.rollback()
+        connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+    except DBAPIError:
+        connection.invalidate()
 
 
 def _names(database: Database) -> Names:
