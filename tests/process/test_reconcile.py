@@ -151,10 +151,7 @@ def test_a_graceful_stop_finishes_what_runs_and_gives_back_the_rest_at_once(clou
     assert {row.lock_token for row in rows} == {None}
     assert {row.process_attempts for row in rows} == {0}
     cloud.start()
-    (
-        eventually(lambda: cloud.all(Volume, status="active")),
-        "and nobody had to wait for a lease of ten minutes",
-    )
+    eventually(lambda: cloud.all(Volume, status="active"))  # nobody waits for a lease of ten minutes
 
 
 @pytest.mark.one_database
