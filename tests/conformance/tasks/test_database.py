@@ -124,7 +124,7 @@ def test_a_real_deadlock_is_survived(make_app: AppOn) -> None:
             done.result(60)
     found = rows(app, "SELECT retry_count FROM {job_states}")
     assert found == [(2,), (2,)], "each transaction took effect exactly once"
-    assert tries[0] == (2 if app.database.dialect.name == "sqlite" else 3)
+    assert tries[0] == 2 if app.database.dialect.name == "sqlite" else tries[0] >= 3
 
 
 def test_no_more_connections_are_kept_than_wanted(make_app: AppOn) -> None:
