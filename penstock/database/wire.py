@@ -140,9 +140,8 @@ class Wire:
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")
             if type(expected) is _Commit:
-                if (
-                    result.status == FATAL_ERROR
-                ):  # of the commit itself; the end of that, and of the journey, follow
+                # An error of the commit itself: the end of that, and of the journey, follow.
+                if result.status == FATAL_ERROR:
                     error = error or error_from_result(result)
                     if receive() is not None or receive() is None:
                         raise error

@@ -79,9 +79,8 @@ def admit(tx: Transaction, held: Sequence[Wanted], touched: Collection[str] = ()
 def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
     """Let those go who wait for these keys, as far as there is room."""
     tx.stage("limits_sweep")
-    tx.dialect.go_by_index(
-        tx
-    )  # a line may have grown from nothing: by its statistics, all of it would be sorted
+    # A line may have grown from nothing: by its statistics, all of it would be sorted.
+    tx.dialect.go_by_index(tx)
     return admit(tx, (), keys)
 
 

@@ -98,9 +98,8 @@ def crasher(wanted: str) -> Watcher:
         nonlocal left
         if reached != point:
             return
-        with (
-            lock
-        ):  # until the end: another thread must not get past this point while we are about to die at it
+        # Held until the end: another thread must not get past this point while we are about to die at it.
+        with lock:
             left -= 1
             if left == 0:
                 _act(action, reached)
@@ -113,9 +112,8 @@ def _act(action: str, point: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            signal.pthread_kill(
-                threading.get_ident(), signal.SIGSTOP
-            )  # this thread first: it goes no further
+            # To this thread first: it goes no further.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "exit":
             os._exit(1)
         case "raise":

@@ -291,9 +291,8 @@ class TestShared:
         def work(one: RowHand) -> None:
             while {row.status for row in cloud.all(Task)} != {"done"}:
                 one.source.heard({"rows"})
-                for item in app.database.patiently(
-                    lambda: one.take(5)
-                ):  # InnoDB may see a deadlock, as in a worker
+                # InnoDB may see a deadlock, as in a worker.
+                for item in app.database.patiently(lambda: one.take(5)):
                     item.update(item.shared, load=item.shared.load + 1)
                     one.finish(
                         one.end(item, {"status": "done", "next_process_at": now(app) + timedelta(days=1)})
