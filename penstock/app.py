@@ -12,7 +12,7 @@ from penstock.database.ears import ear_for
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
-from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
+from penstock.errors import ConfigurationError, DefinitionError
 from penstock.job import Job
 from penstock.later import Later
 from penstock.operate.operating import Operating
@@ -289,6 +289,3 @@ class Penstock(Pipelines, Operating):
 
     def __repr__(self) -> str:
         return f"<Penstock on {self.settings.shown_url}>"
-
-
-__all__ = ["Penstock", "UnknownTask"]

@@ -16,9 +16,7 @@ from typing import TypeVar
 from penstock.errors import ConfigurationError
 from penstock.values import readers
 from penstock.values.readers import URL_FORMS, Reader, choice, flag, nearest, optional, seconds, whole
-from penstock.values.units import QueueLimit, parse_queues
-
-__all__ = ["QueueLimit", "Settings", "parse_queues"]
+from penstock.values.units import QueueLimit
 
 PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
