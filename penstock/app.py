@@ -14,7 +14,7 @@ from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.job import Job
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.operate.operating import Operating
 from penstock.options import declared_options
 from penstock.pipelines.declaring import Pipelines
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from penstock.reconcile import definition, target, visits, writer
     from penstock.schema import tables
 else:
-    greenlets, tables = Later("sqlalchemy.util"), Later("penstock.schema.tables")
-    definition, target = Later("penstock.reconcile.definition"), Later("penstock.reconcile.target")
-    visits, writer = Later("penstock.reconcile.visits"), Later("penstock.reconcile.writer")
+    greenlets, tables = Lazy("sqlalchemy.util"), Lazy("penstock.schema.tables")
+    definition, target = Lazy("penstock.reconcile.definition"), Lazy("penstock.reconcile.target")
+    visits, writer = Lazy("penstock.reconcile.visits"), Lazy("penstock.reconcile.writer")
 
 P = ParamSpec("P")
 R = TypeVar("R")

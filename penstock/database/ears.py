@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.engine import Database
 from penstock.database.url import for_libpq, parse
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.values.ids import new_token
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from penstock.database import patient
 else:
-    psycopg, patient = Later("psycopg"), Later("penstock.database.patient")
+    psycopg, patient = Lazy("psycopg"), Lazy("penstock.database.patient")
 
 GLANCE = 0.005
 RECONNECT_AFTER = 1.0

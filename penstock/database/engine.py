@@ -25,7 +25,7 @@ from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
 from penstock.database.url import dialect_for, parse
 from penstock.errors import DatabaseUnavailable
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.settings import Settings
 from penstock.values.forks import forget_after_fork
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.database import lending, pooling
 else:
-    lending = Later("penstock.database.lending")
-    pooling = Later("penstock.database.pooling")
+    lending = Lazy("penstock.database.lending")
+    pooling = Lazy("penstock.database.pooling")
 
 P = ParamSpec("P")
 R = TypeVar("R")

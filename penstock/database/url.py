@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from penstock.errors import ConfigurationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.settings import Settings, without_password
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.database import mysql, postgres, sqlite
     from penstock.database.dialect import Dialect
 else:
-    sqlalchemy = Later("sqlalchemy")
-    mysql, postgres, sqlite = (Later(f"penstock.database.{name}") for name in ("mysql", "postgres", "sqlite"))
+    sqlalchemy = Lazy("sqlalchemy")
+    mysql, postgres, sqlite = (Lazy(f"penstock.database.{name}") for name in ("mysql", "postgres", "sqlite"))
 
 DRIVERS = {
     "postgresql": "postgresql+psycopg",

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines import retention, stuck, timers
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.stuck import Stuck
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
         trigger,
     )
 else:
-    chains, closing = Later("penstock.pipelines.chains"), Later("penstock.pipelines.closing")
-    deadline, expand = Later("penstock.pipelines.deadline"), Later("penstock.pipelines.expand")
-    giving_up, reminders = Later("penstock.pipelines.giving_up"), Later("penstock.pipelines.reminders")
-    signals, steering = Later("penstock.pipelines.signals"), Later("penstock.pipelines.steering")
-    sweep, trigger = Later("penstock.pipelines.sweep"), Later("penstock.pipelines.trigger")
+    chains, closing = Lazy("penstock.pipelines.chains"), Lazy("penstock.pipelines.closing")
+    deadline, expand = Lazy("penstock.pipelines.deadline"), Lazy("penstock.pipelines.expand")
+    giving_up, reminders = Lazy("penstock.pipelines.giving_up"), Lazy("penstock.pipelines.reminders")
+    signals, steering = Lazy("penstock.pipelines.signals"), Lazy("penstock.pipelines.steering")
+    sweep, trigger = Lazy("penstock.pipelines.sweep"), Lazy("penstock.pipelines.trigger")
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""

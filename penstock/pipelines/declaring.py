@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from penstock.errors import DefinitionError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
 from penstock.pipelines.neighbours import check_reach
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
     from penstock.pipelines.run import Run
 else:
-    pipes, settings = Later("penstock.pipelines.pipeline"), Later("penstock.pipelines.settings")
-    run, resuming = Later("penstock.pipelines.run"), Later("penstock.pipelines.resuming")
+    pipes, settings = Lazy("penstock.pipelines.pipeline"), Lazy("penstock.pipelines.settings")
+    run, resuming = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.resuming")
 
 
 class Pipelines:

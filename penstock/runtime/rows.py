@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.database.ears import DeafEar, ear_for
 from penstock.database.engine import Database
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.hints import ROWS
 from penstock.runtime.service import Service
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.runtime import runner as running
     from penstock.runtime.runner import Runner
 else:
-    row_pump, running = Later("penstock.runtime.row_pump"), Later("penstock.runtime.runner")
+    row_pump, running = Lazy("penstock.runtime.row_pump"), Lazy("penstock.runtime.runner")
 
 
 class RowHost(Protocol):

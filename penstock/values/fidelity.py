@@ -15,12 +15,12 @@ from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     import pydantic
 else:
-    pydantic = Later("pydantic")
+    pydantic = Lazy("pydantic")
 
 
 def lost_type(before: object, after: object) -> tuple[type, type] | None:

@@ -6,7 +6,7 @@ from tests.architecture.source import Module, modules
 
 LAYERS = [
     "errors",
-    "later",
+    "lazy",
     "values",
     "settings",
     "telemetry",
