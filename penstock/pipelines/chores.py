@@ -160,7 +160,7 @@ class Chores:
             self.desk.host.wakeups.tell(ENDED)
         return len(given)
 
-    def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.Given]:
+    def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.GivenUp]:
         try:
             return self.host.database.in_transaction(
                 unknown.give_up, found, partial(closing.follow, self.desk)

@@ -9,7 +9,7 @@ from penstock.errors import DefinitionError
 from penstock.lazy import Lazy
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
-from penstock.pipelines.neighbours import check_reach
+from penstock.pipelines.other_apps import check_reach
 from penstock.task import Task
 from penstock.values import checks
 from penstock.values.checks import checked
