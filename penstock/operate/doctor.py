@@ -23,9 +23,9 @@ from penstock.operate.reconcilers import lacks, look
 from penstock.pipelines import stuck
 from penstock.pipelines.timers import REMIND_SIGNED
 from penstock.queue import claim
-from penstock.queue.retention import FIRST_ID
 from penstock.reconcile.definition import Reconciler
 from penstock.schema import version
+from penstock.values.ids import FIRST_ID
 
 SKEW = 5.0
 LAG = 60.0

@@ -12,9 +12,9 @@ from penstock.errors import PenstockError
 from penstock.operate.overview import claimed_ids
 from penstock.queue import read
 from penstock.queue.slots import USED
+from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
 
-LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 STRIDE = 5_000
 MOST_WALKED = 100_000
 """A filter that matches little is not allowed to walk over everything: after so many jobs it says how far it came."""
@@ -176,7 +176,7 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     found: list[JobRow] = []
     for _ in range(0, MOST_WALKED, STRIDE):
         boundary = tx.row(BOUNDARY, before=before, stride=STRIDE)
-        low = str(boundary[0]) if boundary else _dashed("0" * 32)
+        low = str(boundary[0]) if boundary else FIRST_ID
         template = COLUMNS + WALK + wanted.conditions + ORDER
         rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
         found += map(_job, rows)

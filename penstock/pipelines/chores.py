@@ -23,11 +23,10 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.stuck import Stuck
 from penstock.queue import audit, processes, unknown
 from penstock.queue.jobs import Ended
-from penstock.queue.retention import FIRST_ID
 from penstock.queue.wakeups import ENDED
 from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
 from penstock.values.cached import cached_property
-from penstock.values.ids import new_id
+from penstock.values.ids import FIRST_ID, new_id
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ UPDATE {job_states} {by_key} SET status = :status, reason = :reason, token = NUL
   finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
-PARK = """
+PUT_ASIDE = """
 UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
 STILL_OURS = """
@@ -225,7 +225,7 @@ def _wait_for_resume(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> No
         return
     rows = tx.rows(STILL_PAUSED, ids=sorted(_runs_of(claims)))
     paused = {str(run) for run, since in rows if since is not None}
-    _park(tx, claims, JobStatus.AVAILABLE)
+    _put_aside(tx, claims, JobStatus.AVAILABLE)
     back = [claim for claim in claims if claim.run_id not in paused]
     if back:
         places = [{"job_id": c.job_id, "task": c.task, "queue": c.queue, "tier": c.tier} for c in back]
@@ -234,9 +234,9 @@ def _wait_for_resume(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> No
         desk.tell_ready(tx)
 
 
-def _park(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
+def _put_aside(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
     if claims:
-        tx.run(PARK, status=status.value, ids=sorted([claim.job_id for claim in claims]))
+        tx.run(PUT_ASIDE, status=status.value, ids=sorted([claim.job_id for claim in claims]))
 
 
 def _start_children(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
@@ -244,7 +244,7 @@ def _start_children(desk: Desk, tx: Transaction, found: dict[str, RunView], clai
         return
     news, wrong = children.prepare(desk, tx, found, claims)
     parents = {new.parent_job for new in news}
-    _park(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
+    _put_aside(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
     open_runs(desk, tx, news)
     if wrong:
         children.fail(tx, wrong)

@@ -25,6 +25,7 @@ from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
+from penstock.values.ids import FIRST_ID
 
 RETENTION_INTERVAL = 60.0
 REAPS = 3
@@ -78,7 +79,7 @@ class Housekeeping(Service):
         self._round_after = RARELY
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
-        self._prune_after = retention.FIRST_ID
+        self._prune_after = FIRST_ID
 
     def run(self) -> None:
         self.contact.arrive(self.settings.heartbeat_interval)
@@ -174,7 +175,7 @@ class Housekeeping(Service):
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
             return False
         _, after = self.database.in_transaction(retention.prune, age, self._prune_after, self.settings.batch)
-        self._prune_after = after or retention.FIRST_ID
+        self._prune_after = after or FIRST_ID
         if after is None:
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
         return after is not None
