@@ -119,7 +119,7 @@ class Dialect(Protocol):
     def wait(self, opened: object) -> None:
         """Until everything sent so far has been done."""
 
-    def glance(self, opened: object) -> None:
+    def wait_for_answers(self, opened: object) -> None:
         """Wait for the answers to what was sent so far; for the commit of what needs no other, only later."""
 
     def hasten(self, opened: object) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 else:
     psycopg, patient = Lazy("psycopg"), Lazy("penstock.database.patient")
 
-GLANCE = 0.005
+LOOK_INTERVAL = 0.005
+"""Between two looks at the log of a SQLite file: they cost no statement."""
 RECONNECT_AFTER = 1.0
 GIVEN_UP_AFTER = 25_000
 """Milliseconds until a connection on which nothing comes back, not even to keepalives, counts as lost."""
@@ -72,7 +73,7 @@ class FileEar:
             if mark != self.seen:
                 self.seen = mark
                 return ["written"]
-            if _readable(min(left, GLANCE), wake):
+            if _readable(min(left, LOOK_INTERVAL), wake):
                 return []
         return []
 

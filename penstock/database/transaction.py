@@ -80,7 +80,7 @@ class Transaction:
 
         What they tell is not certain before the block has ended.
         """
-        return self._ask(template, parameters, self.dialect.glance)
+        return self._ask(template, parameters, self.dialect.wait_for_answers)
 
     def _ask(self, template: str, parameters: Parameters, wait: Callable[[object], None]) -> Ahead:
         cursor = self._execute(template, parameters)
@@ -184,7 +184,7 @@ class Transaction:
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
         if points.watched:
-            self._reach()
+            self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def _execute(self, template: str, parameters: Mapping[str, object]) -> Any:
@@ -194,12 +194,12 @@ class Transaction:
         if rendered.lists or renderer.style == "numbered":
             parameters = self._bind(rendered, parameters)
         if points.watched:
-            self._reach()
+            self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
         if points.watched:
-            self._reach()
+            self.reach_statement()
         self.driver.cursor().executemany(rendered.sql, rows)
 
     def _bind(self, rendered: Rendered, parameters: Mapping[str, Any]) -> Mapping[str, object]:
@@ -212,7 +212,8 @@ class Transaction:
             bound[name] = self.dialect.list_value(parameters[name], kind)
         return bound
 
-    def _reach(self) -> None:
+    def reach_statement(self) -> None:
+        """The point before the next statement."""
         if points.watched:
             self._statements += 1
             points.reach(f"{self._stage}.{self._statements}")

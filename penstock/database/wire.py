@@ -117,7 +117,7 @@ class Wire:
             self.pgconn.pipeline_sync()
             self._expected.append(_Commit())
 
-    def glance(self) -> None:
+    def wait_for_answers(self) -> None:
         """Until what was sent is answered. Its commit is under way then, and waited for by the next `wait`."""
         if self._expected and type(self._expected[0]) is not _Commit:
             self.pgconn.send_flush_request()
