@@ -63,7 +63,7 @@ class Penstock(Pipelines, Operating):
         catalog.describe(self.database)
         self.events = Stream()
         self.wakeups = Wakeups(self.database)
-        self.database.call_keepers = self.wakeups.call_keepers
+        self.database.call_housekeeping = self.wakeups.call_housekeeping
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
@@ -186,7 +186,7 @@ class Penstock(Pipelines, Operating):
             for queue, tier in lanes_of(jobs):
                 self.wakeups.tell_within(tx, ready(queue, tier))
             if tx.leaves_chores:
-                self.wakeups.call_keepers_within(tx)
+                self.wakeups.call_housekeeping_within(tx)
         return ids
 
     def within(self, theirs: foreign.Foreign) -> Transaction:

@@ -28,7 +28,8 @@ class TableWrite:
     ignore_duplicates: bool = False
 
 
-KEPT = frozenset({"scheduled", "timers", "advancements"})
+CHORES = frozenset({"scheduled", "timers", "advancements"})
+"""Tables whose rows are work for the housekeeping, now or when it is time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +37,10 @@ class Writes:
     """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
 
     tables: tuple[TableWrite, ...]
-    is_kept: bool = field(init=False)
-    """What is written there waits for those who look after it."""
+    are_chores: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_kept", any(write.table in KEPT for write in self.tables))
+        object.__setattr__(self, "are_chores", any(write.table in CHORES for write in self.tables))
 
 
 @dataclass(frozen=True, slots=True)

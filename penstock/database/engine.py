@@ -60,8 +60,8 @@ class Database:
         self.column_types: dict[str, dict[str, str]] = {}
         self._clock = self.dialect.now
         self.clock_shift = 0
-        self.call_keepers: Callable[[Transaction], None] | None = None
-        """Told of transactions that leave something to look after."""
+        self.call_housekeeping: Callable[[Transaction], None] | None = None
+        """Told of transactions that leave chores."""
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
         self._bare = True
@@ -165,7 +165,7 @@ class Database:
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
         renderer = self._renderers.get(style) or self.renderer(style)
-        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_keepers)
+        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_housekeeping)
 
     # statements
 

@@ -24,7 +24,7 @@ class Transaction:
 
     __slots__ = (
         "_after_commit",
-        "_call_keepers",
+        "_call_housekeeping",
         "_stage",
         "_stages",
         "_statements",
@@ -43,15 +43,15 @@ class Transaction:
         dialect: Dialect,
         renderer: Renderer,
         column_types: Mapping[str, Mapping[str, str]],
-        call_keepers: Callable[[Transaction], None] | None = None,
+        call_housekeeping: Callable[[Transaction], None] | None = None,
     ) -> None:
         self.driver = driver
         self.dialect = dialect
         self.renderer = renderer
         self.column_types = column_types
-        self._call_keepers = call_keepers
+        self._call_housekeeping = call_housekeeping
         self.leaves_chores = False
-        """There will be something to look after. Where this is not ours to commit, its owner has to see to it."""
+        """There is something for the housekeeping. Who commits this, if that is not us, has to have it called."""
         self.opened: object = None
         self.presumes = False
         """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
@@ -140,17 +140,17 @@ class Transaction:
         """
         if rows:
             self.dialect.write(self, self.renderer, writes, rows, shared or {})
-            if writes.is_kept and not self.leaves_chores:
+            if writes.are_chores and not self.leaves_chores:
                 soon = SOON_TO_SLEEPERS if self.dialect.pushes_wakeups else SOON
                 if any(_wait(row, shared or row) < soon for row in rows):
                     self.leave_chores()
 
     def leave_chores(self) -> None:
-        """Have those who look after things called, once this is durable."""
+        """Have the housekeeping called, once this is durable."""
         if not self.leaves_chores:
             self.leaves_chores = True
-            if self._call_keepers is not None:
-                self._call_keepers(self)
+            if self._call_housekeeping is not None:
+                self._call_housekeeping(self)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""

@@ -139,5 +139,5 @@ class Engine:
             for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
                 self.host.wakeups.tell_within(tx, ready(queue, tier))
             if tx.leaves_chores:
-                self.host.wakeups.call_keepers_within(tx)
+                self.host.wakeups.call_housekeeping_within(tx)
         return ids

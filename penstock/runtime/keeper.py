@@ -68,7 +68,7 @@ class Keeper(Service):
         self.database = Database(_impatient(app))
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database)
-        self.database.call_keepers = self.wakeups.call_keepers
+        self.database.call_housekeeping = self.wakeups.call_housekeeping
         self.link = Link(self.database, dedicated=True)
         self.id = new_id()
         self._registered = False
