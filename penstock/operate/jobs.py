@@ -115,7 +115,7 @@ def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str |
     before = before or LAST_ID
     match wanted.status:
         case JobStatus.FAILED:
-            return _page_of(tx, wanted, limit, before, _failed)
+            return _failed(tx, wanted, limit, before)
         case JobStatus.RUNNING:
             ids = [id for id in claimed_ids(tx) if id < before]
             return _page(_these(tx, wanted, ids, limit), limit)
@@ -188,16 +188,13 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     return Page(found, before)
 
 
-def _page_of(tx: Transaction, wanted: JobFilter, limit: int, before: str, source: object) -> Page:
+def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     found: list[JobRow] = []
-    while len(found) < limit and (ids := source(tx, before, STRIDE)):  # type: ignore[operator]
+    while len(found) < limit and (rows := tx.rows(FAILED, before=before, limit=STRIDE)):
+        ids = [str(id) for (id,) in rows]
         found += _these(tx, wanted, ids, limit - len(found))
         before = ids[-1]
     return _page(found, limit)
-
-
-def _failed(tx: Transaction, before: str, limit: int) -> list[str]:
-    return [str(row[0]) for row in tx.rows(FAILED, before=before, limit=limit)]
 
 
 def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -> list[JobRow]:

@@ -251,9 +251,9 @@ class Run(Steerable, Redefinable):
         return f"<run {self.id}>"
 
 
-def _seconds(expires: object) -> float:
+def _seconds(expires: float | str) -> float:
     try:
-        found = parse_seconds(expires)  # type: ignore[arg-type]
+        found = parse_seconds(expires)
     except (ValueError, TypeError, AttributeError):
         found = 0.0
     if not 0 < found <= LONGEST:

@@ -16,6 +16,7 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -138,12 +139,12 @@ class Supervisor:
         if place.empty_since is not None:
             self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
 
-    def _live(self, birth: str, ready: object) -> int:
+    def _live(self, birth: str, ready: Callable[[], None]) -> int:
         """All that a child ever does."""
         details = {**self.options.details, "birth": birth}
         options = replace(self.options, supervisor_id=self.keeper.id, details=details)
         try:
-            return serve_supervised(self.app, options, self._lifeline, ready)  # type: ignore[arg-type]
+            return serve_supervised(self.app, options, self._lifeline, ready)
         except DatabaseUnavailable as error:
             log.error("this process cannot start: %s", error)
             return 3
