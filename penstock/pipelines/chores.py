@@ -23,7 +23,7 @@ from penstock.pipelines.desk import Desk
 from penstock.pipelines.stuck import Stuck
 from penstock.queue import audit, processes, unknown
 from penstock.queue.jobs import Ended
-from penstock.queue.wakeups import ENDED
+from penstock.queue.wakeups import ENDED, READY
 from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
 from penstock.values.cached import cached_property
 from penstock.values.ids import FIRST_ID, new_id
@@ -132,7 +132,7 @@ class Chores:
         found = [one for one in mended if one is not None]
         for one in found:
             self.host.events.emit(RunRepaired(one.run, one.repair))
-            self.desk.host.wakeups.tell("ready")
+            self.desk.host.wakeups.tell(READY)
         return found, runs[-1] if len(runs) == BATCH else None
 
     def prune(self, age: float | None = None) -> int:

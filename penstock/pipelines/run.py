@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
-from penstock.job import Patience
+from penstock.patience import Patience
 from penstock.pipelines import answers, reading, results, signals
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow

@@ -17,7 +17,7 @@ from penstock.errors import AdvancementFailed
 from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.glance import Seen
 from penstock.queue.jobs import Follow
-from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.contact import Contact
 from penstock.runtime.limit_keeper import LimitKeeper
 from penstock.runtime.neighbours import Neighbours
@@ -164,7 +164,7 @@ class Housekeeping(Service):
             self._reap_at = 0.0  # there may be more
         if crashed:
             self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
-            self.wakeups.tell("ready")
+            self.wakeups.tell(READY)
             self.wakeups.tell(ENDED)
         return bool(crashed)
 

@@ -14,6 +14,7 @@ LAYERS = [
     "schema",
     "queue",
     "doors",
+    "patience",
     "options",
     "job",
     "surroundings",
