@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +18,10 @@ Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
 Ahead = Callable[[], list[Row]]
 """A query that was sent ahead; calling it waits for the rows."""
+
+
+FIELD = re.compile(r":([a-z_]+)")
+"""A field of a batch, as the SQL of a `TableWrite` names it."""
 
 
 @dataclass(frozen=True, slots=True)

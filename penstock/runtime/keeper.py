@@ -8,7 +8,6 @@ have short timeouts, so that it can be put to rest soon.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections import deque
@@ -89,7 +88,7 @@ class Keeper(Service):
 
     def register(self) -> None:
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
-        host, pid = socket.gethostname()[:200], os.getpid()
+        host, pid = dwelling.host_name(), os.getpid()
         at_home = dwelling.here() if not self._registered else None  # as with every Identity
         told = self.details | (at_home.told() if at_home is not None else {})
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))
