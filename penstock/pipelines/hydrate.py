@@ -23,6 +23,7 @@ from penstock.pipelines.paths import Path, path_of
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
 from penstock.pipelines.trigger import open_runs
+from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Claim, Ended
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, Reason
@@ -41,7 +42,6 @@ WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 # Whoever resumes a run locks its row first, and looks for steps without a place after that.
 STILL_PAUSED = "SELECT id, paused_at FROM {runs} {by_key} WHERE id {among:ids:uuid} ORDER BY id {lock}"
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 NOT_STARTED = {
     RunMode.HALTED: (JobStatus.SKIPPED, Reason.RUN_HALTED),
@@ -113,7 +113,7 @@ def _sorted_out(
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(desk, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
-        _forget(tx, claims, going + lost)
+        forget_receipts(tx, claims, going + lost)
         held = _still_ours(tx, [*paused, *children, *refused])
         _start_children(
             desk, tx, found, [claim for claim in ready[len(going) :] if held.get(claim.job_id) is False]
@@ -180,13 +180,6 @@ def not_started(tx: Transaction, mode: RunMode, steps: Iterable[tuple[str, str, 
     if ids:
         tx.run(SKIP, status=status.value, reason=reason.value, ids=ids)
     return ended
-
-
-def _forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> None:
-    """The receipts of claims of which nothing is left."""
-    tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
-    if tokens:
-        tx.run(FORGET_CLAIMS, tokens=sorted(tokens))
 
 
 def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
