@@ -75,9 +75,8 @@ def watching(watcher: Watcher) -> Iterator[None]:
         watched = bool(_watchers)
 
 
-def watch_environment() -> None:
-    """Obey PENSTOCK_CRASH_AT=`point[:visit][:kill|stop|exit|raise]` for as long as the process lives."""
-    wanted = os.environ.get("PENSTOCK_CRASH_AT")
+def watch(wanted: str | None) -> None:
+    """Obey the setting `crash_at`, `point[:visit][:kill|stop|exit|raise]`, for as long as the process lives."""
     if wanted:
         global watched, _watchers  # noqa: PLW0603 - as above
         _watchers = (*_watchers, crasher(wanted))
