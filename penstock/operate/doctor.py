@@ -1,7 +1,7 @@
 """The doctor: looks at everything that can be wrong with an installation, and says what to do about each finding.
 
 A check is a function of the patient that returns findings. Checks after the first two are made only if there is a
-database with a schema to look at. Pipelines and reconcilers add theirs to CHECKS.
+database with a schema to look at.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Looking after runs: timers that are due, and large expands. Every process does it; each piece is done once.
+"""Looking after runs: timers that are due, large expands, and now and then what is stuck, unknown or old.
 
-Each piece of work is a row that is locked, worked on and removed or moved on in one transaction, and skipped by
-everybody else meanwhile. Whoever dies in the middle has done nothing. A piece that raises is reported and put off, so
-that it does not keep the others waiting.
+Every process does it, and each piece is done once: it is a row that is locked, worked on and removed or moved on in
+one transaction, and skipped by everybody else meanwhile. Whoever dies in the middle has done nothing. A piece that
+raises is reported and put off, so that it does not keep the others waiting.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""The means to steer a run, and to let others follow it. Each takes effect in the database at once; what follows from
-it is worked off by whoever asked, or by any worker."""
+"""The means to steer a run, and to let others follow it.
+
+Each takes effect in the database at once; what follows from it is worked off by whoever asked, or by any worker.
+"""
 
 from __future__ import annotations
 

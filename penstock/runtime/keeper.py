@@ -1,8 +1,7 @@
-"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent
-children.
+"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
 
-It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements
-have short timeouts, so that it can be put to rest soon.
+It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements have short
+timeouts, so that it can be put to rest soon.
 """
 
 from __future__ import annotations

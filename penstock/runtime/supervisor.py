@@ -1,10 +1,9 @@
-"""The supervisor: forks the workers, learns from the operating system when one dies, and puts another in
-its place.
+"""The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
 
-The main thread only forks, waits and signals; everything about the database is the keeper's, which rests
-while a child is forked, so that the parent of a fork has one thread and no connection. A dead child's work
-is taken back at once, for its death is proven. When the supervisor itself dies, its children notice by a
-pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started next.
+The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
+is forked, so that the parent of a fork has one thread and no connection. A dead child's work is taken back at once, for
+its death is proven. When the supervisor itself dies, its children notice by a pipe that closes, stop as after SIGTERM,
+and leave the field to the supervisor that is started next.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Whether a value that was read back is still of the types it was written with.
 
-An annotation that names a base class stores only what the base class has: a `Dog` stored as `Animal` would
-come back as an `Animal`, with nobody told. So would the wrong member of a union whose members look alike, such as
-a path beside `str`.
-Such a loss is found here, before the value is stored.
+An annotation that names a base class stores only what the base class has: a `Dog` stored as `Animal` would come back as
+an `Animal`, with nobody told. So would the wrong member of a union whose members look alike, such as a path beside
+`str`. Such a loss is found here, before the value is stored.
 """
 
 from __future__ import annotations
