@@ -82,6 +82,7 @@ class Penstock(Pipelines, Operating):
     def forget(self) -> None:
         """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
         self._lock = threading.Lock()
+        # Held, and never used: with the last reference to it, the parent's connection would be closed.
         self._inherited, self._relay = self._relay, None
 
     @cached_property
@@ -204,6 +205,10 @@ class Penstock(Pipelines, Operating):
         if self.inline is not None:
             self.inline(jobs)
 
+    def job(self, id: str) -> Job[Any]:
+        """The job with this id."""
+        return Job(self, checked_id(id))
+
     # rows
 
     def lock(self, model: Any, id: Any, timeout: float = 5.0) -> writer.RowLock:
@@ -216,10 +221,6 @@ class Penstock(Pipelines, Operating):
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
         await visits.hint_async(self, model, ids)
-
-    def job(self, id: str) -> Job[Any]:
-        """The job with this id."""
-        return Job(self, checked_id(id))
 
     # running
 
