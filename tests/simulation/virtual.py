@@ -40,12 +40,8 @@ CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
 """Only there threads wait and are made."""
 SLOWER = {
     "penstock.runtime.heartbeat": {"LOOK_INTERVAL": 3.0},
-    "penstock.runtime.row_pump": {
-        "FIRST_DELAY": 1.0,
-        "LONGEST_DELAY": 4.0,
-        "SWEEP_INTERVAL": 40.0,
-        "TALLY_INTERVAL": 30.0,
-    },
+    "penstock.runtime.row_pump": {"FIRST_DELAY": 1.0, "LONGEST_DELAY": 4.0},
+    "penstock.runtime.row_services": {"SWEEP_INTERVAL": 40.0, "TALLY_INTERVAL": 30.0},
     "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},
 }
 """Loops that only look around do so less often, or most of a schedule would be that."""

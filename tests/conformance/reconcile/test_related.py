@@ -14,7 +14,7 @@ from penstock import Children, Penstock, Shared
 from penstock.errors import DefinitionError
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.events import LocksSwept, RelatedBusy
-from penstock.runtime.row_pump import LeaseKeeper, Sweeper
+from penstock.runtime.row_services import LeaseKeeper, Sweeper
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, Task, declare, ids
