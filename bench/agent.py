@@ -19,10 +19,9 @@ from typing import Any, TextIO
 
 from bench.field import CLASSES
 from bench.marks import Marks
-from bench.systems.base import STEPS, PipelineSystem, SupervisedSystem, System
+from bench.systems.base import STEPS, WARM_UP, PipelineSystem, SupervisedSystem, System
 
 Answer = dict[str, Any]
-WARM_UP = 20
 
 
 async def install(system: System, _options: Answer) -> Answer:

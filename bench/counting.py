@@ -21,7 +21,6 @@ class Relay:
     def __init__(self, port: int) -> None:
         self.target = port
         self.statements = 0
-        self.messages = 0
         self._lock = threading.Lock()
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]

@@ -4,7 +4,7 @@ import typing as _typing
 
 from penstock.app import Penstock
 from penstock.context import current, stop_run
-from penstock.later import Later as _Later
+from penstock.lazy import Lazy as _Lazy
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
@@ -54,7 +54,7 @@ _WHEN_ASKED_FOR = {
 def __getattr__(name: str) -> _typing.Any:
     if name not in _WHEN_ASKED_FOR:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(_Later(f"penstock.{_WHEN_ASKED_FOR[name]}"), name)
+    found = globals()[name] = getattr(_Lazy(f"penstock.{_WHEN_ASKED_FOR[name]}"), name)
     return found
 
 

@@ -12,9 +12,9 @@ from penstock.database.ears import ear_for
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
-from penstock.errors import ConfigurationError, DefinitionError, UnknownTask
+from penstock.errors import ConfigurationError, DefinitionError
 from penstock.job import Job
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.operate.operating import Operating
 from penstock.options import declared_options
 from penstock.pipelines.declaring import Pipelines
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from penstock.reconcile import definition, target, visits, writer
     from penstock.schema import tables
 else:
-    greenlets, tables = Later("sqlalchemy.util"), Later("penstock.schema.tables")
-    definition, target = Later("penstock.reconcile.definition"), Later("penstock.reconcile.target")
-    visits, writer = Later("penstock.reconcile.visits"), Later("penstock.reconcile.writer")
+    greenlets, tables = Lazy("sqlalchemy.util"), Lazy("penstock.schema.tables")
+    definition, target = Lazy("penstock.reconcile.definition"), Lazy("penstock.reconcile.target")
+    visits, writer = Lazy("penstock.reconcile.visits"), Lazy("penstock.reconcile.writer")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,7 +63,7 @@ class Penstock(Pipelines, Operating):
         catalog.describe(self.database)
         self.events = Stream()
         self.wakeups = Wakeups(self.database)
-        self.database.call_keepers = self.wakeups.call_keepers
+        self.database.call_housekeeping = self.wakeups.call_housekeeping
         self.doors = Doors(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
@@ -82,6 +82,7 @@ class Penstock(Pipelines, Operating):
     def forget(self) -> None:
         """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
         self._lock = threading.Lock()
+        # Held, and never used: with the last reference to it, the parent's connection would be closed.
         self._inherited, self._relay = self._relay, None
 
     @cached_property
@@ -186,7 +187,7 @@ class Penstock(Pipelines, Operating):
             for queue, tier in lanes_of(jobs):
                 self.wakeups.tell_within(tx, ready(queue, tier))
             if tx.leaves_chores:
-                self.wakeups.call_keepers_within(tx)
+                self.wakeups.call_housekeeping_within(tx)
         return ids
 
     def within(self, theirs: foreign.Foreign) -> Transaction:
@@ -204,6 +205,10 @@ class Penstock(Pipelines, Operating):
         if self.inline is not None:
             self.inline(jobs)
 
+    def job(self, id: str) -> Job[Any]:
+        """The job with this id."""
+        return Job(self, checked_id(id))
+
     # rows
 
     def lock(self, model: Any, id: Any, timeout: float = 5.0) -> writer.RowLock:
@@ -216,10 +221,6 @@ class Penstock(Pipelines, Operating):
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
         await visits.hint_async(self, model, ids)
-
-    def job(self, id: str) -> Job[Any]:
-        """The job with this id."""
-        return Job(self, checked_id(id))
 
     # running
 
@@ -289,6 +290,3 @@ class Penstock(Pipelines, Operating):
 
     def __repr__(self) -> str:
         return f"<Penstock on {self.settings.shown_url}>"
-
-
-__all__ = ["Penstock", "UnknownTask"]

@@ -15,7 +15,7 @@ from penstock.async_connection import AsyncConnection
 from penstock.database import trouble
 from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed, PenstockError, SerializationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
 from penstock.surroundings import Surroundings
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.database import plain_text
     from penstock.values.signature import Signature
 else:
-    plain_text = Later("penstock.database.plain_text")
+    plain_text = Lazy("penstock.database.plain_text")
 
 
 class TransactionScope:

@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.doors import closed
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
+from penstock.patience import Host as PatienceHost
+from penstock.patience import Patience
 from penstock.queue import control, read
 from penstock.queue.read import Standing
-from penstock.queue.wakeups import ENDED
-from penstock.values import checks, tags
-from penstock.values.checks import checked
+from penstock.queue.wakeups import READY
+from penstock.values import tags
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, OutcomeKind
 
 if TYPE_CHECKING:
     from penstock.database.engine import Database
-    from penstock.doors import Doors
     from penstock.queue.jobs import Follow
-    from penstock.queue.wakeups import Wakeups
-    from penstock.settings import Settings
 
 R = TypeVar("R")
 
 
-class JobHost(Protocol):
+class JobHost(PatienceHost, Protocol):
     """What a job needs of its app."""
-
-    @property
-    def settings(self) -> Settings: ...
 
     @property
     def database(self) -> Database: ...
 
     @property
-    def doors(self) -> Doors: ...
-
-    @property
-    def wakeups(self) -> Wakeups: ...
-
-    @property
     def follow(self) -> Follow: ...
-
-    def listen_for_results(self) -> None: ...
 
     def find_task(self, name: str) -> Any: ...
 
@@ -105,7 +87,7 @@ class Job(Generic[R]):
     def attempts(self) -> list[AttemptRecord]:
         """Every finished attempt, in order."""
         rows = self._database.read(lambda tx: tx.rows(read.ATTEMPTS, id=self.id))
-        return [_attempt(row) for row in rows]
+        return [attempt_of(row) for row in rows]
 
     async def attempts_async(self) -> list[AttemptRecord]:
         return await self._host.doors.run(self.attempts)
@@ -121,7 +103,7 @@ class Job(Generic[R]):
         """Run a failed or cancelled job again, with fresh budgets. False: it is neither."""
         again = bool(self._database.in_transaction(control.retrying(), [self.id]))
         if again:
-            self._host.wakeups.tell("ready")
+            self._host.wakeups.tell(READY)
         return again
 
     async def retry_async(self) -> bool:
@@ -177,97 +159,13 @@ class Job(Generic[R]):
         return f"<job {self.id}>"
 
 
-FIRST_LOOK_IF_TOLD = 0.02
-"""Whoever is told of ends need not look for them as often."""
-
-
-class Patience:
-    """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
-
-    def __init__(
-        self, host: JobHost, timeout: float | None, subject: str = ENDED, delay: float = 0.002
-    ) -> None:
-        self.host = host
-        self.subject = subject
-        seconds = checked("timeout", timeout, checks.patience)
-        self.seconds = seconds or 0.0
-        self.deadline = None if seconds is None else time.monotonic() + seconds
-        self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
-        self.heard = threading.Event()
-        self.waker: Callable[[], object] | None = None
-        self.since = host.doors.closings
-        self.stop: Callable[[], None] = lambda: None
-
-    def __enter__(self) -> Patience:
-        self.host.listen_for_results()
-        self.stop = self.host.wakeups.listen(self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Patience:
-        await self.host.doors.run(self.host.listen_for_results)
-        self.stop = self.host.wakeups.listen(self._hear)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.stop()
-
-    def wait(self) -> bool:
-        """Wait a little. False: the time is up. Raises `AppClosed` if the app is closed meanwhile."""
-        pause = self._pause()
-        if pause is None:
-            return False
-        self.heard.wait(pause)
-        self.heard.clear()
-        self._check_open()
-        return True
-
-    async def wait_async(self) -> bool:
-        pause = self._pause()
-        if pause is None:
-            return False
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
-        self.waker = lambda: loop.call_soon_threadsafe(event.set)
-        if self.heard.is_set():
-            event.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), pause)
-        self.waker = None
-        self.heard.clear()
-        self._check_open()
-        return True
-
-    def _check_open(self) -> None:
-        """To ask again would open what somebody has closed."""
-        if self.host.doors.closings != self.since:
-            raise closed("while somebody waited for a result")
-
-    def _pause(self) -> float | None:
-        pause = self.delay
-        self.delay = min(self.delay * 1.5, self.host.settings.result_poll_interval)
-        if self.deadline is None:
-            return pause
-        left = self.deadline - time.monotonic()
-        return None if left <= 0 else min(pause, left)
-
-    def _hear(self, subject: str) -> None:
-        if not subject.startswith(self.subject) and subject != ENDED:
-            return
-        self.heard.set()
-        waker = self.waker
-        if waker is not None:
-            with suppress(RuntimeError):  # the loop is closed: that is no matter of whoever tells us
-                waker()
-
-
 def instant(micros: int) -> datetime:
     """Microseconds of the database's clock as a datetime in UTC."""
     return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
-def _attempt(row: Sequence[Any]) -> AttemptRecord:
+def attempt_of(row: Sequence[Any]) -> AttemptRecord:
+    """An attempt from its row, with the columns of `queue.read.ATTEMPTS`."""
     number, process, started, finished, outcome, error_type, error, traceback = row
     text = f"{error_type}: {error}" if error_type and error else error_type or error
     return AttemptRecord(

@@ -107,7 +107,7 @@ def _read(name: str, value: object) -> object:
         case "limits":
             return read_limits(value)
         case "retries":
-            return Retry.of(value)  # type: ignore[arg-type]
+            return Retry.of(value)
         case "max_crashes":
             return None if value is None else checks.whole(value, 0)
         case "executor":

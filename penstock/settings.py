@@ -16,9 +16,7 @@ from typing import TypeVar
 from penstock.errors import ConfigurationError
 from penstock.values import readers
 from penstock.values.readers import URL_FORMS, Reader, choice, flag, nearest, optional, seconds, whole
-from penstock.values.units import QueueLimit, parse_queues
-
-__all__ = ["QueueLimit", "Settings", "parse_queues"]
+from penstock.values.units import QueueLimit, read_queues
 
 PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
@@ -85,7 +83,7 @@ class Settings:
     )
 
     queues: tuple[QueueLimit, ...] | None = _setting(
-        None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(readers.queues)
+        None, 'Queues to work on, such as "mail:10,default"; none: all.', optional(read_queues)
     )
     role: str = _setting(
         "all",

@@ -106,11 +106,11 @@ class Task(Generic[P, R]):
         name = read_options(self.name, merged).get("name")
         defaults = self.defaults if name is None else self.defaults.merged({"name": name})
         other = Task(self.host, self.function, defaults, merged)
-        if other.name != self.name:
-            self.host.also_runs(Task(self.host, self.function, defaults))
         if other.name == self.name:
             # Reading the signature again would cost more than the enqueue.
             other.__dict__["codec"] = self.codec
+        else:
+            self.host.also_runs(Task(self.host, self.function, defaults))
         return other
 
     @overload

@@ -2,7 +2,6 @@
 
     database_url            a fresh database with the schema in it; the test runs once per kind of database
     app, make_app           an app on it; `make_app(payload_limit=100)` for one with other settings
-    db                      the app's database, for tests of storage functions
     worker_process          starts real workers on it: `worker_process("--processes", "2", module="...")`
     empty_database_url      the same without the schema, for tests of the migrations
 
@@ -215,11 +214,6 @@ def make_app(database_url: str, app_on: Callable[..., "Penstock"]) -> Callable[.
 @pytest.fixture
 def app(make_app: Callable[..., "Penstock"]) -> "Penstock":
     return make_app()
-
-
-@pytest.fixture
-def db(app: "Penstock") -> Database:
-    return app.database
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from typing import Any
 from bench.marks import END, Marks
 
 STEPS = 5
+WARM_UP = 20
+"""Jobs that a producer enqueues before those that are timed. Their numbers are used again."""
 
 
 class System(ABC):

@@ -8,6 +8,8 @@ from typing import Any
 
 Figures = dict[str, float]
 EVERYBODY = ("penstock", "bare", "pgqueuer", "chancy", "procrastinate", "dbos")
+QUEUES = tuple(name for name in EVERYBODY if name != "bare")
+"""All but the bare loop, which is there to show what the database allows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from bench.workloads.base import Figures, Workload
 
 JOBS = 20_000
 PATIENCE = 120
-TWICE = tuple(name for name in ("penstock", "bare", "pgqueuer", "chancy", "procrastinate", "dbos"))
 
 
 def drain(bench: Bench, processes: int = 1) -> Figures:

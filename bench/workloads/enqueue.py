@@ -1,9 +1,7 @@
 """Enqueue: in bulk, and one by one with a commit each."""
 
 from bench.driver import Bench
-from bench.workloads.base import EVERYBODY, Figures, Workload
-
-QUEUES = tuple(name for name in EVERYBODY if name != "bare")
+from bench.workloads.base import QUEUES, Figures, Workload
 
 
 def bulk(bench: Bench) -> Figures:

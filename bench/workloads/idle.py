@@ -4,7 +4,7 @@ import time
 
 from bench.counting import relay
 from bench.driver import Bench
-from bench.workloads.base import EVERYBODY, Figures, Workload
+from bench.workloads.base import QUEUES, Figures, Workload
 
 SETTLE = 30.0
 """Some look again and again for a while before they calm down."""
@@ -29,7 +29,7 @@ WORKLOADS = (
         "idle worker",
         idle,
         {"statements": "statements/s"},
-        tuple(name for name in EVERYBODY if name != "bare"),
+        QUEUES,
         most_rounds=1,
     ),
 )

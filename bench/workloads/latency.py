@@ -1,6 +1,7 @@
 """Idle pick-up: from the commit of the enqueue, in another process, to the first line of the handler."""
 
 from bench.driver import Bench
+from bench.systems.base import WARM_UP
 from bench.workloads.base import Figures, Workload, percentile
 
 JOBS = 200
@@ -12,7 +13,7 @@ def pick_up(bench: Bench) -> Figures:
     bench.start("work").go()
     producer = bench.start("pick_up", count=count, gap=GAP)
     bench.do("single", count=1, task="mark")  # wakes everything up once
-    bench.wait(lambda: bench.marks.stamped >= 21, 10)
+    bench.wait(lambda: bench.marks.stamped >= WARM_UP + 1, 10)
     before = bench.marks.stamped
     producer.go()
     told = producer.answer()

@@ -4,13 +4,12 @@ Everybody's app has the same four tasks. Ours with pipelines beside them is meas
 """
 
 from bench.driver import Bench
-from bench.workloads.base import EVERYBODY, Figures, Workload
+from bench.workloads.base import QUEUES, Figures, Workload
 
 MILLION = 1_000_000
 MANY = 100_000
 JOBS = 20_000
 WORKERS = 4
-QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 
 
 def of_tasks(bench: Bench) -> Figures:

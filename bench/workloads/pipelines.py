@@ -5,12 +5,11 @@ from functools import partial
 
 from bench.counting import relay
 from bench.driver import Bench
-from bench.workloads.base import EVERYBODY, Figures, Workload, percentile
+from bench.systems.base import STEPS
+from bench.workloads.base import QUEUES, Figures, Workload, percentile
 from bench.workloads.drain import PATIENCE
 
 RUNS = 2_000
-STEPS = 5
-QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 REAL = ("penstock", "dbos")
 """Those with pipelines."""
 

@@ -8,12 +8,14 @@ from signal import SIGKILL
 
 from bench.driver import Bench
 from bench.marks import END
-from bench.workloads.base import EVERYBODY, Figures, Workload
+from bench.systems.base import WARM_UP
+from bench.workloads.base import QUEUES, Figures, Workload
 
 JOBS = 100
+NUMBERS = JOBS - WARM_UP
+"""As many are enqueued after the warm-up, which has used the first of these numbers already."""
 NAP = 3.0
 PATIENCE = 150
-QUEUES = tuple(name for name in EVERYBODY if name != "bare")
 
 
 def recover(bench: Bench) -> Figures:
@@ -21,7 +23,7 @@ def recover(bench: Bench) -> Figures:
     common = {"nap": NAP, "concurrency": JOBS, "recovery": True, "executor": "one", "batch": JOBS}
     victim = bench.start("work", slot=0, **common)
     heir = bench.start("work", slot=1, **common)
-    bench.do("single", count=JOBS - 20, task="nap")
+    bench.do("single", count=NUMBERS, task="nap")
     victim.go()
     bench.wait(lambda: bench.marks.stamped >= JOBS, 30)
     victim.kill()
@@ -33,7 +35,7 @@ def recover(bench: Bench) -> Figures:
 def recover_supervised(bench: Bench) -> Figures:
     """`penstock worker` as it is run by default: under a supervisor, which sees its child die."""
     supervisor = bench.start("supervise", nap=NAP)
-    bench.do("single", count=JOBS - 20, task="nap")
+    bench.do("single", count=NUMBERS, task="nap")
     supervisor.go()
     bench.wait(lambda: bench.marks.stamped >= JOBS, 30)
     children = Path(f"/proc/{supervisor.process.pid}/task/{supervisor.process.pid}/children")
@@ -43,7 +45,7 @@ def recover_supervised(bench: Bench) -> Figures:
 
 
 def _until_done(bench: Bench, killed: float) -> Figures:
-    bench.wait(lambda: len(_ended(bench)) >= JOBS_KINDS and bench.unfinished() == 0, PATIENCE, pause=0.02)
+    bench.wait(lambda: len(_ended(bench)) >= NUMBERS and bench.unfinished() == 0, PATIENCE, pause=0.02)
     seconds = time.monotonic() - killed
     starts = Counter(number for number, _ in bench.marks.stamps() if number < END)
     return {
@@ -51,10 +53,6 @@ def _until_done(bench: Bench, killed: float) -> Figures:
         "unfinished": float(bench.unfinished()),
         "repeated": float(sum(starts.values()) - JOBS),
     }
-
-
-JOBS_KINDS = JOBS - 20
-"""The first twenty numbers are used twice: by the warm-up of the producer, and by the rest."""
 
 
 def _ended(bench: Bench) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 from sqlalchemy import insert, select, update
 
@@ -23,13 +24,13 @@ async def main() -> None:
         await until(lambda found: set(found) <= {"terminated"})
 
 
-async def until(done: object) -> None:
+async def until(done: Callable[[Counter[str]], bool]) -> None:
     """Show the instances until this is true of their states."""
     while True:
         with app.database.engine.connect() as connection:
             found = Counter(connection.scalars(select(Instance.status)))
         print(dict(found))
-        if done(found):  # type: ignore[operator]
+        if done(found):
             return
         await asyncio.sleep(0.5)
 

@@ -17,7 +17,8 @@ from penstock.operate.runs import find_run_or_job
 from penstock.values.jsontext import dumps
 
 COLUMNS = ["when (UTC)", "by", "act", "subject", "why", "detail"]
-WHOLE_ID = 36
+WHOLE_ID = 32
+"""Digits of an id, its hyphens not counted."""
 
 
 def audit(
@@ -75,6 +76,6 @@ def _subject(app: Penstock, prefix: str) -> str:
     try:
         return app.database.read(find_run_or_job, prefix)[0]
     except UnknownId:
-        if len(prefix.replace("-", "")) < WHOLE_ID - 4:
+        if len(prefix.replace("-", "")) < WHOLE_ID:
             raise
         return id_range(prefix)[0]

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.frame import BAD, Refusal
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
-from penstock.cli.output import show_json
+from penstock.cli.output import tell
 from penstock.cli.runs import RunId, find_pipeline, new_arguments, the_run
 from penstock.operate.runs import find_definition
 from penstock.pipelines.difference import Difference, compare
@@ -34,7 +34,7 @@ def diff(
     else:
         with opened(app, database) as opened_app:
             found = the_run(opened_app, target).diff()
-    show_json(found) if as_json else out.print(str(found), markup=False)
+    tell(str(found), found, as_json=as_json)
     if found:
         raise typer.Exit(BAD)
 
@@ -52,7 +52,7 @@ def migrate_run(
         moved = the_run(found, run)
         done = moved.migrate()
     word = "goes on with the app's definition" if done else "has the app's definition already"
-    show_json({moved.id: done}) if as_json else out.print(f"{moved.id} {word}", markup=False)
+    tell(f"{moved.id} {word}", {moved.id: done}, as_json=as_json)
 
 
 def rerun(
@@ -71,7 +71,7 @@ def rerun(
         old = the_run(found, run)
         new = old.rerun(new_arguments(arguments))
     told = f"{old.id} is run again as {new.id}"
-    show_json({"run": new.id, "rerun_of": old.id}) if as_json else out.print(told, markup=False)
+    tell(told, {"run": new.id, "rerun_of": old.id}, as_json=as_json)
 
 
 def _of_pipeline(target: str, against: str | None) -> Difference:

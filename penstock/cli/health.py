@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, span
 from penstock.operate.processes import list_processes
+from penstock.runtime.dwelling import host_name
 from penstock.values.readers import nearest
 
 ROLES = ("all", "worker", "advancer", "reconciler")
@@ -30,8 +30,7 @@ def health(
     with opened(app, database) as found:
         rows = found.database.read(list_processes)
         patience = found.settings.reap_after
-    # As a process writes down where it is.
-    here = socket.gethostname()[:200]
+    here = host_name()
     asked = [
         row
         for row in rows

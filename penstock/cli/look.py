@@ -119,7 +119,7 @@ def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = F
 
 def _process(row: ProcessRow, reap_after: float) -> tuple[object, ...]:
     details = row.details if isinstance(row.details, dict) else {}
-    heard = span(row.silence) + (" (silent)" if row.silence > reap_after else "")
+    heard = span(row.silence) + (" (silent)" if row.is_silent(reap_after) else "")
     role = f"  {row.role}" if row.supervisor_id else row.role
     return row.id, role, row.host, str(row.pid), span(row.age), heard, row.holding, details.get("queues", "")
 

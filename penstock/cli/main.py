@@ -1,4 +1,4 @@
-"""The commands, put together. Each group of commands is a file of its own with a list of them."""
+"""The commands, put together. Each group of them is a file of its own."""
 
 from __future__ import annotations
 

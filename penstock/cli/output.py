@@ -50,6 +50,14 @@ def show_json(value: object) -> None:
     out.print(in_json(written), markup=False)
 
 
+def tell(words: str, value: object, *, as_json: bool) -> None:
+    """What came of a command: in words, or as a value for programs."""
+    if as_json:
+        show_json(value)
+    else:
+        out.print(words, markup=False)
+
+
 def plain(value: object, name: str = "") -> object:
     """Dataclasses and models as mappings, and microseconds as instants where the name says that they are."""
     if isinstance(value, Enum):

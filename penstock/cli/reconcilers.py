@@ -9,12 +9,12 @@ import typer
 from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     from penstock.operate import reconcilers as operating
 else:
-    operating = Later("penstock.operate.reconcilers")
+    operating = Lazy("penstock.operate.reconcilers")
 
 
 def reconcilers(

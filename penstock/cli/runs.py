@@ -11,7 +11,7 @@ from penstock.app import Penstock
 from penstock.cli.finding import find_attribute, load_module
 from penstock.cli.frame import BAD, Refusal, err, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
-from penstock.cli.output import show_json, show_table, span, when
+from penstock.cli.output import show_json, show_table, span, tell, when
 from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
@@ -79,7 +79,7 @@ def _run_all(pipeline: Pipeline, source: str, more: bool, as_json: bool) -> None
     if more:
         raise Refusal("--from has the arguments of many runs: give no others, no --key and no --wait")
     ids = trigger_all(pipeline, source)
-    show_json(ids) if as_json else out.print(f"triggered {len(ids):,} runs", markup=False)
+    tell(f"triggered {len(ids):,} runs", ids, as_json=as_json)
 
 
 def runs(
@@ -156,9 +156,8 @@ def revive(
             raise Refusal("--step does one step again as it was: give either --step or --current")
         which = CURRENT if current else OWN
         new = old.retry_step(step, context) if step else old.revive(context, new_arguments(arguments), which)
-        show_json({"run": new.id, "revived_from": old.id}) if as_json else out.print(
-            f"{old.id} goes on as {new.id}", markup=False
-        )
+        told = f"{old.id} goes on as {new.id}"
+        tell(told, {"run": new.id, "revived_from": old.id}, as_json=as_json)
 
 
 def then(
@@ -180,7 +179,7 @@ def then(
         told = f"{following.id} follows {first.id}"
         if following.status is RunStatus.SKIPPED:
             told += f", which is {first.status.value}, and is skipped. Revive that, and name the new run."
-        show_json({"run": following.id, "follows": first.id}) if as_json else out.print(told, markup=False)
+        tell(told, {"run": following.id, "follows": first.id}, as_json=as_json)
     finally:
         app.close()
 
@@ -229,9 +228,7 @@ def _steer(
 ) -> None:
     run = the_run(app, prefix)
     done = action(run)
-    show_json({run.id: done}) if as_json else out.print(
-        f"{run.id} {word if done else otherwise}", markup=False
-    )
+    tell(f"{run.id} {word if done else otherwise}", {run.id: done}, as_json=as_json)
 
 
 def _tell(run: Run, status: RunStatus, wait: bool, as_json: bool) -> None:

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from penstock.app import Penstock
-from penstock.cli.frame import BAD, Refusal, out
+from penstock.cli.frame import BAD, Refusal
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
-from penstock.cli.output import show_json
+from penstock.cli.output import tell
 from penstock.cli.producing import read_value
 from penstock.cli.runs import RunId, the_run
 from penstock.operate.runs import signals_of
@@ -43,7 +43,7 @@ def signal(
             if name is not None or path is not None:
                 raise Refusal("a token says itself what it is for: penstock signal --token TOKEN [VALUE]")
             resumed = found.resume(token, None if run is None else read_value(run))
-            show_json({resumed.id: True}) if as_json else out.print(f"{resumed.id} goes on", markup=False)
+            tell(f"{resumed.id} goes on", {resumed.id: True}, as_json=as_json)
             return
         if run is None or name is None:
             raise Refusal("which signal? penstock signal RUN NAME [VALUE], or --token TOKEN [VALUE]")
@@ -63,9 +63,7 @@ def token(
     with opened(app, database) as found:
         waiting = the_run(found, run)
         made = waiting.token(name, expires, _path(path))
-    show_json({"run": waiting.id, "signal": name, "token": made}) if as_json else out.print(
-        made, markup=False
-    )
+    tell(made, {"run": waiting.id, "signal": name, "token": made}, as_json=as_json)
 
 
 def _give(app: Penstock, prefix: str, name: str, value: str | None, path: str | None, as_json: bool) -> None:
@@ -76,7 +74,7 @@ def _give(app: Penstock, prefix: str, name: str, value: str | None, path: str | 
         raise Refusal(f"no step of run {waiting.id} waits for {name!r}{others}{nearest(name, known)}")
     done = waiting.signal(name, None if value is None else read_value(value), _path(path))
     word = f"has the signal {name}" if done else f"had the signal {name} before, and that one stands"
-    show_json({waiting.id: done}) if as_json else out.print(f"{waiting.id} {word}", markup=False)
+    tell(f"{waiting.id} {word}", {waiting.id: done}, as_json=as_json)
     if not done:
         raise typer.Exit(BAD)
 

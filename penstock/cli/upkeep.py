@@ -10,7 +10,7 @@ from penstock.cli.finding import find_app, load_app
 from penstock.cli.frame import BAD, Refusal, out
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
 from penstock.cli.output import COLOURS, progress, show_json
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.operate import actions
 from penstock.schema import version
 from penstock.values import checks
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.operate import doctor as examining
     from penstock.schema import migrate as migrations
 else:
-    checking, examining = Later("penstock.operate.check"), Later("penstock.operate.doctor")
-    migrations = Later("penstock.schema.migrate")
+    checking, examining = Lazy("penstock.operate.check"), Lazy("penstock.operate.doctor")
+    migrations = Lazy("penstock.schema.migrate")
 
 
 def migrate(

@@ -29,7 +29,6 @@ COLOURS = {
     "available": "blue",
     "scheduled": "blue",
 }
-OVER = (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SKIPPED)
 
 
 def watch(run: Run, timeout: float | None = None, *, silently: bool = False) -> RunStatus:
@@ -85,7 +84,7 @@ def _line(node: GraphNode) -> tuple[RenderableType, ...]:
     total = node.total
     if not total:
         return name, Text("·", style="dim"), Text("")
-    done = sum(count for status, count in node.counts.items() if status in OVER)
+    done = sum(count for status, count in node.counts.items() if status.terminal)
     bar: RenderableType = (
         ProgressBar(total=total, completed=done, width=20) if total > 1 else _mark(node.counts)
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from penstock.database.dialect import Parameters, TableWrite
+from penstock.database.dialect import FIELD, Parameters, TableWrite
 
-FIELD = re.compile(r":([a-z_]+)")
 ColumnTypes = Mapping[str, Mapping[str, str]]
 
 

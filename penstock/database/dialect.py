@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +20,10 @@ Ahead = Callable[[], list[Row]]
 """A query that was sent ahead; calling it waits for the rows."""
 
 
+FIELD = re.compile(r":([a-z_]+)")
+"""A field of a batch, as the SQL of a `TableWrite` names it."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableWrite:
     """One table's share of a batch insert: column → SQL over the batch's fields (`:field`)."""
@@ -28,7 +33,8 @@ class TableWrite:
     ignore_duplicates: bool = False
 
 
-KEPT = frozenset({"scheduled", "timers", "advancements"})
+CHORES = frozenset({"scheduled", "timers", "advancements"})
+"""Tables whose rows are work for the housekeeping, now or when it is time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,11 +42,10 @@ class Writes:
     """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
 
     tables: tuple[TableWrite, ...]
-    is_kept: bool = field(init=False)
-    """What is written there waits for those who look after it."""
+    are_chores: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "is_kept", any(write.table in KEPT for write in self.tables))
+        object.__setattr__(self, "are_chores", any(write.table in CHORES for write in self.tables))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,7 @@ class Dialect(Protocol):
     def wait(self, opened: object) -> None:
         """Until everything sent so far has been done."""
 
-    def glance(self, opened: object) -> None:
+    def wait_for_answers(self, opened: object) -> None:
         """Wait for the answers to what was sent so far; for the commit of what needs no other, only later."""
 
     def hasten(self, opened: object) -> None:

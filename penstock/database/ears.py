@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.engine import Database
 from penstock.database.url import for_libpq, parse
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.values.ids import new_token
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from penstock.database import patient
 else:
-    psycopg, patient = Later("psycopg"), Later("penstock.database.patient")
+    psycopg, patient = Lazy("psycopg"), Lazy("penstock.database.patient")
 
-GLANCE = 0.005
+LOOK_INTERVAL = 0.005
+"""Between two looks at the log of a SQLite file: they cost no statement."""
 RECONNECT_AFTER = 1.0
 GIVEN_UP_AFTER = 25_000
 """Milliseconds until a connection on which nothing comes back, not even to keepalives, counts as lost."""
@@ -72,7 +73,7 @@ class FileEar:
             if mark != self.seen:
                 self.seen = mark
                 return ["written"]
-            if _readable(min(left, GLANCE), wake):
+            if _readable(min(left, LOOK_INTERVAL), wake):
                 return []
         return []
 

@@ -25,7 +25,7 @@ from penstock.database.template import ParamStyle, Renderer
 from penstock.database.transaction import Transaction
 from penstock.database.url import dialect_for, parse
 from penstock.errors import DatabaseUnavailable
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.settings import Settings
 from penstock.values.forks import forget_after_fork
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from penstock.database import lending, pooling
 else:
-    lending = Later("penstock.database.lending")
-    pooling = Later("penstock.database.pooling")
+    lending = Lazy("penstock.database.lending")
+    pooling = Lazy("penstock.database.pooling")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,8 +60,8 @@ class Database:
         self.column_types: dict[str, dict[str, str]] = {}
         self._clock = self.dialect.now
         self.clock_shift = 0
-        self.call_keepers: Callable[[Transaction], None] | None = None
-        """Told of transactions that leave something to look after."""
+        self.call_housekeeping: Callable[[Transaction], None] | None = None
+        """Told of transactions that leave chores."""
         self._renderers: dict[ParamStyle, Renderer] = {}
         self._engine: Engine | None = None
         self._bare = True
@@ -165,7 +165,7 @@ class Database:
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
         renderer = self._renderers.get(style) or self.renderer(style)
-        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_keepers)
+        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_housekeeping)
 
     # statements
 

@@ -17,13 +17,13 @@ from penstock.database.template import ParamStyle
 from penstock.database.transaction import Transaction
 from penstock.database.trouble import quietly
 from penstock.errors import ConfigurationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     from psycopg import pq
     from sqlalchemy import util as greenlets
 else:
-    pq, greenlets = Later("psycopg.pq"), Later("sqlalchemy.util")
+    pq, greenlets = Lazy("psycopg.pq"), Lazy("sqlalchemy.util")
 
 IN_TRANSACTION = 1
 """What MySQL's server status says while a transaction is open."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from penstock.database.as_text import as_text
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from penstock.database import text_cursor
 else:
-    rows, text_cursor = Later("psycopg.rows"), Later("penstock.database.text_cursor")
-    sqlalchemy, greenlets = Later("sqlalchemy"), Later("sqlalchemy.util")
+    rows, text_cursor = Lazy("psycopg.rows"), Lazy("penstock.database.text_cursor")
+    sqlalchemy, greenlets = Lazy("sqlalchemy"), Lazy("sqlalchemy.util")
 
 Answered = tuple[int, Sequence[Any]]
 """How many rows a statement touched, and those that it returned."""

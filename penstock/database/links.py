@@ -1,4 +1,8 @@
-"""Connections in use: taken for one transaction, or kept by a loop."""
+"""Connections in use: taken for one transaction, or kept by a loop.
+
+A *fairy* is what SQLAlchemy calls a connection that its pool has given out: closed, it goes back to the pool;
+invalidated, it is gone. Those that we open ourselves have the same shape.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ class Spares:
 
 
 class Opened:
-    """A connection of our own, in the shape that SQLAlchemy's pool gives to its own."""
+    """A connection of our own, in the shape of a fairy."""
 
     __slots__ = ("_dialect", "driver_connection")
 

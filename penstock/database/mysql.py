@@ -6,7 +6,6 @@ block every enqueue into it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from pymysql.constants import CLIENT
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
 from penstock.database import portable
-from penstock.database.dialect import Parameters, TableWrite, Writes
+from penstock.database.dialect import FIELD, Parameters, TableWrite, Writes
 from penstock.database.portable import ByCursor
 from penstock.database.template import ListType, ParamStyle, Renderer
 
@@ -35,7 +34,6 @@ DUPLICATE = 1062
 BATCH_BYTES = 1_000_000
 """Well below the smallest max_allowed_packet in use."""
 BATCH_ROWS = 500
-FIELD = re.compile(r":([a-z_]+)")
 REMOVE = "DELETE FROM picked USING {availabilities} AS picked {by_key} WHERE picked.seq {among:seqs:int}"
 """Only this form of DELETE takes a hint."""
 

@@ -78,13 +78,13 @@ class OpenTransaction:
             self.send()
             self.wire.wait()
 
-    def glance(self) -> None:
+    def wait_for_answers(self) -> None:
         """Wait for answers, though not for the commit, where each journey is a transaction by itself."""
         if self._block or self._lent is not None:
             self.wait()
         else:
             self.send()
-            self.wire.glance()
+            self.wire.wait_for_answers()
 
     def commit(self) -> None:
         self._post()

@@ -70,7 +70,7 @@ class ByCursor:
     def hasten(self, opened: object) -> None:
         """Nothing is sent before its turn."""
 
-    def glance(self, opened: object) -> None:
+    def wait_for_answers(self, opened: object) -> None:
         """Nothing is sent ahead here."""
 
     def wait(self, opened: object) -> None:

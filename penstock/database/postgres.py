@@ -182,9 +182,9 @@ class Postgres:
         if isinstance(opened, OpenTransaction):
             opened.wait()
 
-    def glance(self, opened: object) -> None:
+    def wait_for_answers(self, opened: object) -> None:
         if isinstance(opened, OpenTransaction):
-            opened.glance()
+            opened.wait_for_answers()
 
     def commit(self, driver: Any, opened: object) -> None:
         if isinstance(opened, OpenTransaction):

@@ -41,7 +41,7 @@ NESTED = (
     "this thread has a transaction open already, and SQLite has one writer: a second one would wait for the first for "
     "ever. Inside job.transaction(), enqueue with connection=, and call once() before the block."
 )
-GLANCE = 0.05
+BRIEFLY = 0.05
 """So long a writer waits at a gate that was blocked when it was last tried."""
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
@@ -93,7 +93,7 @@ class Gate:
         if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        deadline = time.monotonic() + (min(GLANCE, longest) if self.blocked else longest)
+        deadline = time.monotonic() + (min(BRIEFLY, longest) if self.blocked else longest)
         wait = 0.0002
         while self.handle is not None:
             try:

@@ -72,7 +72,7 @@ class Statements:
         self._asked = self.tx.start("SELECT {now}")
 
     def _execute(self, statement: Executable, values: Any, *, wait: bool) -> CursorResult[Any]:
-        self.tx._reach()
+        self.tx.reach_statement()
         self._borrowed.waits = wait
         try:
             return self._connection.execute(statement, values)

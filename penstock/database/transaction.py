@@ -24,7 +24,7 @@ class Transaction:
 
     __slots__ = (
         "_after_commit",
-        "_call_keepers",
+        "_call_housekeeping",
         "_stage",
         "_stages",
         "_statements",
@@ -43,15 +43,15 @@ class Transaction:
         dialect: Dialect,
         renderer: Renderer,
         column_types: Mapping[str, Mapping[str, str]],
-        call_keepers: Callable[[Transaction], None] | None = None,
+        call_housekeeping: Callable[[Transaction], None] | None = None,
     ) -> None:
         self.driver = driver
         self.dialect = dialect
         self.renderer = renderer
         self.column_types = column_types
-        self._call_keepers = call_keepers
+        self._call_housekeeping = call_housekeeping
         self.leaves_chores = False
-        """There will be something to look after. Where this is not ours to commit, its owner has to see to it."""
+        """There is something for the housekeeping. Who commits this, if that is not us, has to have it called."""
         self.opened: object = None
         self.presumes = False
         """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
@@ -80,7 +80,7 @@ class Transaction:
 
         What they tell is not certain before the block has ended.
         """
-        return self._ask(template, parameters, self.dialect.glance)
+        return self._ask(template, parameters, self.dialect.wait_for_answers)
 
     def _ask(self, template: str, parameters: Parameters, wait: Callable[[object], None]) -> Ahead:
         cursor = self._execute(template, parameters)
@@ -140,17 +140,17 @@ class Transaction:
         """
         if rows:
             self.dialect.write(self, self.renderer, writes, rows, shared or {})
-            if writes.is_kept and not self.leaves_chores:
+            if writes.are_chores and not self.leaves_chores:
                 soon = SOON_TO_SLEEPERS if self.dialect.pushes_wakeups else SOON
                 if any(_wait(row, shared or row) < soon for row in rows):
                     self.leave_chores()
 
     def leave_chores(self) -> None:
-        """Have those who look after things called, once this is durable."""
+        """Have the housekeeping called, once this is durable."""
         if not self.leaves_chores:
             self.leaves_chores = True
-            if self._call_keepers is not None:
-                self._call_keepers(self)
+            if self._call_housekeeping is not None:
+                self._call_housekeeping(self)
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
@@ -184,7 +184,7 @@ class Transaction:
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
         if points.watched:
-            self._reach()
+            self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def _execute(self, template: str, parameters: Mapping[str, object]) -> Any:
@@ -194,12 +194,12 @@ class Transaction:
         if rendered.lists or renderer.style == "numbered":
             parameters = self._bind(rendered, parameters)
         if points.watched:
-            self._reach()
+            self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
         if points.watched:
-            self._reach()
+            self.reach_statement()
         self.driver.cursor().executemany(rendered.sql, rows)
 
     def _bind(self, rendered: Rendered, parameters: Mapping[str, Any]) -> Mapping[str, object]:
@@ -212,7 +212,8 @@ class Transaction:
             bound[name] = self.dialect.list_value(parameters[name], kind)
         return bound
 
-    def _reach(self) -> None:
+    def reach_statement(self) -> None:
+        """The point before the next statement."""
         if points.watched:
             self._statements += 1
             points.reach(f"{self._stage}.{self._statements}")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from penstock.errors import ConfigurationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.settings import Settings, without_password
+from penstock.values.readers import URL_FORMS
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -23,20 +24,11 @@ if TYPE_CHECKING:
     from penstock.database import mysql, postgres, sqlite
     from penstock.database.dialect import Dialect
 else:
-    sqlalchemy = Later("sqlalchemy")
-    mysql, postgres, sqlite = (Later(f"penstock.database.{name}") for name in ("mysql", "postgres", "sqlite"))
+    sqlalchemy = Lazy("sqlalchemy")
+    mysql, postgres, sqlite = (Lazy(f"penstock.database.{name}") for name in ("mysql", "postgres", "sqlite"))
 
-DRIVERS = {
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "postgresql+psycopg": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-    "mysql+pymysql": "mysql+pymysql",
-    "mariadb+pymysql": "mysql+pymysql",
-    "sqlite": "sqlite+pysqlite",
-    "sqlite+pysqlite": "sqlite+pysqlite",
-}
+DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite+pysqlite"}
+"""By the kind of database, as SQLAlchemy names them."""
 FORMS = "sqlite:///file.db, postgresql://host/database or mysql://user@host/database"
 URL = re.compile(
     r"(?P<driver>[\w+]+)://"
@@ -88,12 +80,12 @@ def parse(url: str) -> Url:
         found, several = _read(url)
     except ValueError as error:
         raise ConfigurationError(f"{without_password(url)!r} is not a database URL. Use {FORMS}.") from error
-    driver = DRIVERS.get(found.driver)
+    driver = DRIVERS.get(URL_FORMS.get(found.driver, ""))
     if driver is None:
         raise ConfigurationError(f"{found.driver!r} is not a database that Penstock knows. Use {FORMS}.")
     if driver.startswith("sqlite") and found.host:
         raise ConfigurationError(
-            f"{url!r} names a host; a SQLite file needs three slashes: sqlite:///{found.host}"
+            f"{without_password(url)!r} names a host; a SQLite file needs three slashes: sqlite:///{found.host}"
         )
     if several and not driver.startswith("postgresql"):
         raise ConfigurationError("Several hosts in one URL are for PostgreSQL only: name one of them.")

@@ -117,7 +117,7 @@ class Wire:
             self.pgconn.pipeline_sync()
             self._expected.append(_Commit())
 
-    def glance(self) -> None:
+    def wait_for_answers(self) -> None:
         """Until what was sent is answered. Its commit is under way then, and waited for by the next `wait`."""
         if self._expected and type(self._expected[0]) is not _Commit:
             self.pgconn.send_flush_request()
@@ -140,9 +140,8 @@ class Wire:
             if result is None:
                 raise psycopg.OperationalError("the connection is closed")
             if type(expected) is _Commit:
-                if (
-                    result.status == FATAL_ERROR
-                ):  # of the commit itself; the end of that, and of the journey, follow
+                # An error of the commit itself: the end of that, and of the journey, follow.
+                if result.status == FATAL_ERROR:
                     error = error or error_from_result(result)
                     if receive() is not None or receive() is None:
                         raise error

@@ -13,7 +13,7 @@ from penstock.job import JobHost
 from penstock.pipelines import retention as run_retention
 from penstock.queue import audit, control, retention
 from penstock.queue.wakeups import ENDED, READY
-from penstock.values.ids import new_id
+from penstock.values.ids import FIRST_ID, new_id
 
 BATCH = 500
 
@@ -48,7 +48,7 @@ def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_liste
 
 def prune(database: Database, age: float, progress: Progress = nobody_listens) -> int:
     """Remove all finished work older than `age` seconds; how much it was."""
-    removed, after = 0, retention.FIRST_ID
+    removed, after = 0, FIRST_ID
     act = new_id()
 
     def some_runs(tx: Transaction) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Checking an app without running it. Each check is a function that names what is wrong; others add theirs."""
+"""Checking an app without running it. Each check is a function that names what is wrong."""
 
 from __future__ import annotations
 

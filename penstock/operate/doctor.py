@@ -1,7 +1,7 @@
 """The doctor: looks at everything that can be wrong with an installation, and says what to do about each finding.
 
 A check is a function of the patient that returns findings. Checks after the first two are made only if there is a
-database with a schema to look at. Pipelines and reconcilers add theirs to CHECKS.
+database with a schema to look at.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from penstock.operate.reconcilers import lacks, look
 from penstock.pipelines import stuck
 from penstock.pipelines.timers import REMIND_SIGNED
 from penstock.queue import claim
-from penstock.queue.retention import FIRST_ID
 from penstock.reconcile.definition import Reconciler
 from penstock.schema import version
+from penstock.values.ids import FIRST_ID
 
 SKEW = 5.0
 LAG = 60.0

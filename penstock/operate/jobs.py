@@ -12,9 +12,9 @@ from penstock.errors import PenstockError
 from penstock.operate.overview import claimed_ids
 from penstock.queue import read
 from penstock.queue.slots import USED
+from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
 
-LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 STRIDE = 5_000
 MOST_WALKED = 100_000
 """A filter that matches little is not allowed to walk over everything: after so many jobs it says how far it came."""
@@ -115,7 +115,7 @@ def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str |
     before = before or LAST_ID
     match wanted.status:
         case JobStatus.FAILED:
-            return _page_of(tx, wanted, limit, before, _failed)
+            return _failed(tx, wanted, limit, before)
         case JobStatus.RUNNING:
             ids = [id for id in claimed_ids(tx) if id < before]
             return _page(_these(tx, wanted, ids, limit), limit)
@@ -176,7 +176,7 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     found: list[JobRow] = []
     for _ in range(0, MOST_WALKED, STRIDE):
         boundary = tx.row(BOUNDARY, before=before, stride=STRIDE)
-        low = str(boundary[0]) if boundary else _dashed("0" * 32)
+        low = str(boundary[0]) if boundary else FIRST_ID
         template = COLUMNS + WALK + wanted.conditions + ORDER
         rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
         found += map(_job, rows)
@@ -188,16 +188,13 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     return Page(found, before)
 
 
-def _page_of(tx: Transaction, wanted: JobFilter, limit: int, before: str, source: object) -> Page:
+def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
     found: list[JobRow] = []
-    while len(found) < limit and (ids := source(tx, before, STRIDE)):  # type: ignore[operator]
+    while len(found) < limit and (rows := tx.rows(FAILED, before=before, limit=STRIDE)):
+        ids = [str(id) for (id,) in rows]
         found += _these(tx, wanted, ids, limit - len(found))
         before = ids[-1]
     return _page(found, limit)
-
-
-def _failed(tx: Transaction, before: str, limit: int) -> list[str]:
-    return [str(row[0]) for row in tx.rows(FAILED, before=before, limit=limit)]
 
 
 def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -> list[JobRow]:

@@ -1,5 +1,7 @@
-"""The state of all queues at a glance. Counts come from the narrow tables only and stop at a limit, so that
-looking costs little however much work there is; nothing here walks over finished jobs.
+"""The state of all queues, in numbers.
+
+Counts come from the narrow tables only and stop at a limit, so that looking costs little however much work there is;
+nothing here walks over finished jobs.
 """
 
 from __future__ import annotations

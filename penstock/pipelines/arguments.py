@@ -10,8 +10,9 @@ from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.draft import short_name
 from penstock.pipelines.expressions import Const, DictOf, Expr, ListOf
 from penstock.pipelines.handles import Handle, expression
-from penstock.values.codec import Signature, encode
+from penstock.values.codec import encode
 from penstock.values.jsontext import dumps, loads
+from penstock.values.signature import Signature
 
 
 def argument(callee: Callee, where: int | str, value: object) -> Expr:

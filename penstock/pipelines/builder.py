@@ -18,8 +18,8 @@ from penstock.pipelines.drafting import Drafting, Frame
 from penstock.pipelines.expressions import Element, Expr, Failed, Output, Param, renamed
 from penstock.pipelines.handles import Handle, expression, label_of, node_of, scope_of
 from penstock.pipelines.loose import check_used, read_by
-from penstock.pipelines.neighbours import check_found, check_reach
 from penstock.pipelines.options import StepSettings, quorum_of, read_settings, step_settings
+from penstock.pipelines.other_apps import check_found, check_reach
 from penstock.pipelines.wait import Wait
 
 FAILED = "True"

@@ -1,8 +1,8 @@
-"""Looking after runs: timers that are due, and large expands. Every process does it; each piece is done once.
+"""Looking after runs: timers that are due, large expands, and now and then what is stuck, unknown or old.
 
-Each piece of work is a row that is locked, worked on and removed or moved on in one transaction, and skipped by
-everybody else meanwhile. Whoever dies in the middle has done nothing. A piece that raises is reported and put off, so
-that it does not keep the others waiting.
+Every process does it, and each piece is done once: it is a row that is locked, worked on and removed or moved on in
+one transaction, and skipped by everybody else meanwhile. Whoever dies in the middle has done nothing. A piece that
+raises is reported and put off, so that it does not keep the others waiting.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from pydantic_core import from_json
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines import retention, stuck, timers
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.stuck import Stuck
 from penstock.queue import audit, processes, unknown
 from penstock.queue.jobs import Ended
-from penstock.queue.retention import FIRST_ID
-from penstock.queue.wakeups import ENDED
+from penstock.queue.wakeups import ENDED, READY
 from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
 from penstock.values.cached import cached_property
-from penstock.values.ids import new_id
+from penstock.values.ids import FIRST_ID, new_id
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 if TYPE_CHECKING:
@@ -44,11 +43,11 @@ if TYPE_CHECKING:
         trigger,
     )
 else:
-    chains, closing = Later("penstock.pipelines.chains"), Later("penstock.pipelines.closing")
-    deadline, expand = Later("penstock.pipelines.deadline"), Later("penstock.pipelines.expand")
-    giving_up, reminders = Later("penstock.pipelines.giving_up"), Later("penstock.pipelines.reminders")
-    signals, steering = Later("penstock.pipelines.signals"), Later("penstock.pipelines.steering")
-    sweep, trigger = Later("penstock.pipelines.sweep"), Later("penstock.pipelines.trigger")
+    chains, closing = Lazy("penstock.pipelines.chains"), Lazy("penstock.pipelines.closing")
+    deadline, expand = Lazy("penstock.pipelines.deadline"), Lazy("penstock.pipelines.expand")
+    giving_up, reminders = Lazy("penstock.pipelines.giving_up"), Lazy("penstock.pipelines.reminders")
+    signals, steering = Lazy("penstock.pipelines.signals"), Lazy("penstock.pipelines.steering")
+    sweep, trigger = Lazy("penstock.pipelines.sweep"), Lazy("penstock.pipelines.trigger")
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
@@ -133,7 +132,7 @@ class Chores:
         found = [one for one in mended if one is not None]
         for one in found:
             self.host.events.emit(RunRepaired(one.run, one.repair))
-            self.desk.host.wakeups.tell("ready")
+            self.desk.host.wakeups.tell(READY)
         return found, runs[-1] if len(runs) == BATCH else None
 
     def prune(self, age: float | None = None) -> int:
@@ -160,7 +159,7 @@ class Chores:
             self.desk.host.wakeups.tell(ENDED)
         return len(given)
 
-    def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.Given]:
+    def _give_up(self, found: Sequence[unknown.Place]) -> list[unknown.GivenUp]:
         try:
             return self.host.database.in_transaction(
                 unknown.give_up, found, partial(closing.follow, self.desk)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from penstock.errors import DefinitionError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines import reading
 from penstock.pipelines.engine import Engine
-from penstock.pipelines.neighbours import check_reach
+from penstock.pipelines.other_apps import check_reach
 from penstock.task import Task
 from penstock.values import checks
 from penstock.values.checks import checked
@@ -22,11 +22,12 @@ from penstock.values.sameness import same
 if TYPE_CHECKING:
     from penstock.pipelines import pipeline as pipes
     from penstock.pipelines import resuming, run, settings
-    from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Host, Pipeline
+    from penstock.pipelines.host import Host
+    from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
     from penstock.pipelines.run import Run
 else:
-    pipes, settings = Later("penstock.pipelines.pipeline"), Later("penstock.pipelines.settings")
-    run, resuming = Later("penstock.pipelines.run"), Later("penstock.pipelines.resuming")
+    pipes, settings = Lazy("penstock.pipelines.pipeline"), Lazy("penstock.pipelines.settings")
+    run, resuming = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.resuming")
 
 
 class Pipelines:
@@ -34,9 +35,14 @@ class Pipelines:
 
     tasks: dict[str, Any]
 
+    @property
+    def _host(self) -> Host:
+        """The whole app, of which this is a part."""
+        return cast("Host", self)
+
     def _open_pipelines(self) -> None:
         self.pipelines: dict[str, Pipeline] = {}
-        self.engine = Engine(cast("Host", self))
+        self.engine = Engine(self._host)
 
     @overload
     def pipeline(self, function: Callable[..., Any], /) -> GraphPipeline: ...
@@ -53,9 +59,7 @@ class Pipelines:
             own = options.pop("name", None)
             name = qualified_name(function) if own is None else own
             check_name(name)
-            made = pipes.GraphPipeline(
-                cast("Host", self), function, name, settings.pipeline_settings(name, options)
-            )
+            made = pipes.GraphPipeline(self._host, function, name, settings.pipeline_settings(name, options))
             self.declare_pipeline(made)
             return made
 
@@ -65,7 +69,7 @@ class Pipelines:
         """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
         check_name(name)
         check_reach(self, list(given.values()))
-        made = pipes.FlowPipeline(cast("Host", self), name, settings.pipeline_settings(name, given))
+        made = pipes.FlowPipeline(self._host, name, settings.pipeline_settings(name, given))
         self.declare_pipeline(made)
         return made
 
@@ -96,7 +100,7 @@ class Pipelines:
 
     def run(self, id: str) -> Run:
         """The run with this id."""
-        return run.Run(cast("Host", self), checked_id(id))
+        return run.Run(self._host, checked_id(id))
 
     async def run_async(self, id: str) -> Run:
         return self.run(id)
@@ -110,7 +114,7 @@ class Pipelines:
         label: str | None = None,
     ) -> list[Run]:
         """Runs, the newest first."""
-        host, name = cast("Host", self), getattr(pipeline, "name", pipeline)
+        host, name = self._host, getattr(pipeline, "name", pipeline)
         checks.words(pipeline=name, key=key, label=label)
         checked("limit", limit, lambda given: checks.whole(given, 0))
         host.prepare()
@@ -125,14 +129,14 @@ class Pipelines:
         limit: int = 100,
         label: str | None = None,
     ) -> list[Run]:
-        return await cast("Host", self).doors.run(self.runs, pipeline, status, key, limit, label)
+        return await self._host.doors.run(self.runs, pipeline, status, key, limit, label)
 
     def resume(self, token: str, value: object = None) -> Run:
         """Give the signal that a token allows (see `run.token`), in the name of whoever is `acting`; its run.
 
         Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
         """
-        host = cast("Host", self)
+        host = self._host
         text = encode(value, limit=host.settings.payload_limit, name="the value given to resume()")
         use = resuming.Use(self.engine.desk, token, text)
         host.prepare()
@@ -142,7 +146,7 @@ class Pipelines:
         return resumed
 
     async def resume_async(self, token: str, value: object = None) -> Run:
-        return await cast("Host", self).doors.run(self.resume, token, value)
+        return await self._host.doors.run(self.resume, token, value)
 
     def next_chore(self) -> float | None:
         """Seconds until there is something to look after for a run, as far as is known."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from penstock.database.dialect import Ahead
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.options import TaskOptions
 from penstock.pipelines.troubles import Troubles
 from penstock.queue.jobs import Offer
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.pipelines.changes import Plan
     from penstock.pipelines.wiring import Wiring
 else:
-    definition = Later("penstock.pipelines.definition")
+    definition = Lazy("penstock.pipelines.definition")
 
 USUAL = TaskOptions()
 MOST_RUNS = 5000

@@ -10,7 +10,7 @@ from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.doors import Doors
 from penstock.errors import ConfigurationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines.chores import Chores
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.desk import Host as DeskHost
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from penstock.pipelines import closing, hydrate, runs, trigger
     from penstock.pipelines.trigger import NewRun
 else:
-    greenlets, trigger = Later("sqlalchemy.util"), Later("penstock.pipelines.trigger")
-    closing, hydrate = Later("penstock.pipelines.closing"), Later("penstock.pipelines.hydrate")
-    runs = Later("penstock.pipelines.runs")
+    greenlets, trigger = Lazy("sqlalchemy.util"), Lazy("penstock.pipelines.trigger")
+    closing, hydrate = Lazy("penstock.pipelines.closing"), Lazy("penstock.pipelines.hydrate")
+    runs = Lazy("penstock.pipelines.runs")
 
 R = TypeVar("R")
 
@@ -139,5 +139,5 @@ class Engine:
             for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
                 self.host.wakeups.tell_within(tx, ready(queue, tier))
             if tx.leaves_chores:
-                self.host.wakeups.call_keepers_within(tx)
+                self.host.wakeups.call_housekeeping_within(tx)
         return ids

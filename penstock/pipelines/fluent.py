@@ -21,7 +21,7 @@ from penstock.pipelines.drafting import Frame
 from penstock.pipelines.graph import MISSING, arm_labels, describing, wait_options
 from penstock.pipelines.growth import Growth, Tip
 from penstock.pipelines.handles import Handle
-from penstock.pipelines.neighbours import check_reach
+from penstock.pipelines.other_apps import check_reach
 from penstock.pipelines.settings import PipelineSettings, finish, stored_name
 from penstock.values.cached import cached_property
 

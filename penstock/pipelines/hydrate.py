@@ -23,6 +23,7 @@ from penstock.pipelines.paths import Path, path_of
 from penstock.pipelines.runs import RunView
 from penstock.pipelines.stored import Values, fetch
 from penstock.pipelines.trigger import open_runs
+from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Claim, Ended
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, Reason
@@ -32,7 +33,7 @@ UPDATE {job_states} {by_key} SET status = :status, reason = :reason, token = NUL
   finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
-PARK = """
+PUT_ASIDE = """
 UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
 """
 STILL_OURS = """
@@ -41,7 +42,6 @@ WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 # Whoever resumes a run locks its row first, and looks for steps without a place after that.
 STILL_PAUSED = "SELECT id, paused_at FROM {runs} {by_key} WHERE id {among:ids:uuid} ORDER BY id {lock}"
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 NOT_STARTED = {
     RunMode.HALTED: (JobStatus.SKIPPED, Reason.RUN_HALTED),
@@ -113,7 +113,7 @@ def _sorted_out(
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(desk, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
-        _forget(tx, claims, going + lost)
+        forget_receipts(tx, claims, going + lost)
         held = _still_ours(tx, [*paused, *children, *refused])
         _start_children(
             desk, tx, found, [claim for claim in ready[len(going) :] if held.get(claim.job_id) is False]
@@ -182,13 +182,6 @@ def not_started(tx: Transaction, mode: RunMode, steps: Iterable[tuple[str, str, 
     return ended
 
 
-def _forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> None:
-    """The receipts of claims of which nothing is left."""
-    tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
-    if tokens:
-        tx.run(FORGET_CLAIMS, tokens=sorted(tokens))
-
-
 def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
     """The claim may have been committed before this transaction: what was lost since then is not ours to end.
 
@@ -225,7 +218,7 @@ def _wait_for_resume(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> No
         return
     rows = tx.rows(STILL_PAUSED, ids=sorted(_runs_of(claims)))
     paused = {str(run) for run, since in rows if since is not None}
-    _park(tx, claims, JobStatus.AVAILABLE)
+    _put_aside(tx, claims, JobStatus.AVAILABLE)
     back = [claim for claim in claims if claim.run_id not in paused]
     if back:
         places = [{"job_id": c.job_id, "task": c.task, "queue": c.queue, "tier": c.tier} for c in back]
@@ -234,9 +227,9 @@ def _wait_for_resume(desk: Desk, tx: Transaction, claims: Sequence[Claim]) -> No
         desk.tell_ready(tx)
 
 
-def _park(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
+def _put_aside(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
     if claims:
-        tx.run(PARK, status=status.value, ids=sorted([claim.job_id for claim in claims]))
+        tx.run(PUT_ASIDE, status=status.value, ids=sorted([claim.job_id for claim in claims]))
 
 
 def _start_children(desk: Desk, tx: Transaction, found: dict[str, RunView], claims: Sequence[Claim]) -> None:
@@ -244,7 +237,7 @@ def _start_children(desk: Desk, tx: Transaction, found: dict[str, RunView], clai
         return
     news, wrong = children.prepare(desk, tx, found, claims)
     parents = {new.parent_job for new in news}
-    _park(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
+    _put_aside(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
     open_runs(desk, tx, news)
     if wrong:
         children.fail(tx, wrong)

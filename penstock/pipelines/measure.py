@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.values import tags
-from penstock.values.codec import natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +18,7 @@ class Measure:
 
 def to_match(raw: object) -> Measure:
     """What a switch needs to know: `str(value)` is the label."""
-    return Measure(label=str(natural(raw)))
+    return Measure(label=str(tags.read(raw)))
 
 
 def to_expand(raw: object) -> Measure:

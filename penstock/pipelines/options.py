@@ -252,7 +252,7 @@ def _job_options(step: str, given: Mapping[str, object]) -> dict[str, JsonValue]
 
 def _retries(step: str, value: object) -> JsonValue:
     try:
-        policy = Retry.of(value)  # type: ignore[arg-type]
+        policy = Retry.of(value)
     except PenstockError as error:
         raise DefinitionError(f"step {step!r}: {error}") from error
     return dict(policy.to_dict())  # type: ignore[arg-type]

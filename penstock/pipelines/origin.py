@@ -10,6 +10,7 @@ from penstock.pipelines.reading import RunStanding
 from penstock.values.codec import decode
 
 if TYPE_CHECKING:
+    from penstock.pipelines.host import Host
     from penstock.pipelines.run import Run
 
 
@@ -17,19 +18,15 @@ class Traceable:
     """What can be asked about a run's beginning."""
 
     id: str
-
-    @property
-    def _origin_host(self) -> Any:
-        """The app; a run knows it by a narrower type."""
-        return self._host  # type: ignore[attr-defined]
+    _host: Host
 
     @property
     def args(self) -> dict[str, Any]:
         """What it was triggered with, by parameter; typed as the app's pipeline says, if it still takes them."""
         standing = self._stands()
-        pipeline = self._origin_host.find_pipeline(standing.pipeline)
+        pipeline = self._host.find_pipeline(standing.pipeline)
         try:
-            return dict(pipeline.decode(standing.args)) if pipeline is not None else _natural(standing.args)
+            return pipeline.decode(standing.args) if pipeline is not None else _natural(standing.args)
         except PenstockError:
             return _natural(standing.args)
 
@@ -41,14 +38,14 @@ class Traceable:
     @property
     def labels(self) -> list[str]:
         """The labels it was triggered with."""
-        self._origin_host.prepare()
-        return list(self._origin_host.database.read(labels.of_run, self.id))
+        self._host.prepare()
+        return self._host.database.read(labels.of_run, self.id)
 
     @property
     def description(self) -> str:
         """What the app says that its pipeline is for; empty if it says nothing."""
-        pipeline = self._origin_host.find_pipeline(self._stands().pipeline)
-        return "" if pipeline is None else str(pipeline.description)
+        pipeline = self._host.find_pipeline(self._stands().pipeline)
+        return "" if pipeline is None else pipeline.description
 
     @property
     def revived_from(self) -> Run | None:
@@ -66,15 +63,14 @@ class Traceable:
         return self._other(self._stands().parent_run)
 
     def _other(self, id: str | None) -> Run | None:
-        return None if id is None else self._origin_host.run(id)
+        return None if id is None else self._host.run(id)
 
     def _stands(self) -> RunStanding:
-        self._origin_host.prepare()
-        found = self._origin_host.database.read(reading.standings, [self.id]).get(self.id)
+        self._host.prepare()
+        found = self._host.database.read(reading.standings, [self.id]).get(self.id)
         if found is None:
             raise PenstockError(f"there is no run {self.id}; it may have been pruned")
-        standing: RunStanding = found
-        return standing
+        return found
 
 
 def _natural(text: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
@@ -14,8 +14,6 @@ from penstock.pipelines.blueprint import Blueprint
 from penstock.pipelines.circles import refuse_circles
 from penstock.pipelines.definition import Definition
 from penstock.pipelines.desk import Origin
-from penstock.pipelines.engine import Engine
-from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.fluent import FlowBlueprint
 from penstock.pipelines.graph import GraphBlueprint
 from penstock.pipelines.labels import read_labels
@@ -33,16 +31,10 @@ from penstock.values.layout import KEYWORDS, REST
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
 
+if TYPE_CHECKING:
+    from penstock.pipelines.host import Host
+
 TRIGGER_OPTIONS = ("key", "delay", "at", "connection", "labels")
-
-
-class Host(EngineHost, Protocol):
-    """What a pipeline needs of its app."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-    def declare_pipeline(self, pipeline: Any) -> None: ...
 
 
 class Pipeline(Blueprint):

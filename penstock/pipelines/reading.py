@@ -8,6 +8,7 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
+from penstock.values.ids import LAST_ID
 from penstock.values.jsontext import loads
 from penstock.values.readers import nearest
 from penstock.values.status import RunStatus
@@ -37,7 +38,6 @@ BY_STATUS = " AND status = :status"
 BY_KEY = " AND run_key = :key"
 BY_LABEL = " AND id IN (SELECT run_id FROM {run_labels} WHERE label = :label)"
 NEWEST = " ORDER BY id DESC LIMIT :limit"
-LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 
 class RunStanding(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
@@ -12,16 +12,15 @@ from penstock.pipelines.definition import Definition
 from penstock.pipelines.difference import Difference, compare
 from penstock.pipelines.runs import wiring_for
 
+if TYPE_CHECKING:
+    from penstock.pipelines.host import Host
+
 
 class Redefinable:
     """What can be asked and done about a run's definition."""
 
     id: str
-
-    @property
-    def _defined(self) -> Any:
-        """The app; a run knows it by a narrower type."""
-        return self._host  # type: ignore[attr-defined]
+    _host: Host
 
     @property
     def definition(self) -> str:
@@ -31,10 +30,10 @@ class Redefinable:
     def diff(self) -> Difference:
         """What is different in the app's definition of this pipeline now; false if nothing is."""
         own = self._own_definition()
-        return compare(own, current(self._defined, own.name).definition)
+        return compare(own, current(self._host, own.name).definition)
 
     async def diff_async(self) -> Difference:
-        return await self._defined.doors.run(self.diff)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.diff)
 
     def migrate(self) -> bool:
         """Have a run that is under way go on with the app's definition of now. False: it does already.
@@ -42,7 +41,7 @@ class Redefinable:
         What the run has already must be the same in both, or `DefinitionsDiffer` says what is not, and nothing is
         changed.
         """
-        host = self._defined
+        host = self._host
         wanted = current(host, self._own_definition().name)
         tried: list[bool] = []
 
@@ -52,16 +51,16 @@ class Redefinable:
             tried.append(moved)
             return any(tried)
 
-        return bool(host.database.in_transaction(move))
+        return host.database.in_transaction(move)
 
     async def migrate_async(self) -> bool:
-        return bool(await self._defined.doors.run(self.migrate))
+        return await self._host.doors.run(self.migrate)
 
     def _own_definition(self) -> Definition:
-        return self._defined.database.read(self._read_definition)  # type: ignore[no-any-return]
+        return self._host.database.read(self._read_definition)
 
     def _read_definition(self, tx: Transaction) -> Definition:
         standing = reading.standings(tx, [self.id]).get(self.id)
         if standing is None:
             raise PenstockError(f"there is no run {self.id}; it may have been pruned")
-        return wiring_for(self._defined.engine.desk, tx, standing.definition).definition
+        return wiring_for(self._host.engine.desk, tx, standing.definition).definition

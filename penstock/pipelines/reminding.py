@@ -7,9 +7,9 @@ from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.callback import Callback
 from penstock.pipelines.options import callback_options, seconds
 from penstock.pipelines.wait import Reminder
-from penstock.values.codec import Signature
 from penstock.values.jsontext import dumps
 from penstock.values.layout import KEYWORDS
+from penstock.values.signature import Signature
 
 TOLD: dict[str, object] = {
     "run_id": "00000000-0000-7000-8000-000000000000",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
-from penstock.job import Patience
+from penstock.patience import Patience
 from penstock.pipelines import answers, reading, results, signals
 from penstock.pipelines.changes import RunMode
 from penstock.pipelines.closing import follow
 from penstock.pipelines.desk import Origin
-from penstock.pipelines.engine import Engine
-from penstock.pipelines.engine import Host as EngineHost
 from penstock.pipelines.paths import Path, path_text
 from penstock.pipelines.picture import Graph, graph_of
 from penstock.pipelines.reading import RunStanding
@@ -33,18 +31,12 @@ from penstock.values.units import parse_seconds
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
+    from penstock.pipelines.host import Host
 
 DAY = 86_400.0
 FIRST_LOOK = 0.02
 """Runs take a while: the end is told, and looked for by polling only where nobody can be told."""
 JUST_NOW = 0.001
-
-
-class Host(EngineHost, Protocol):
-    """What a run needs of its app."""
-
-    @property
-    def engine(self) -> Engine: ...
 
 
 class _Look(NamedTuple):
@@ -259,9 +251,9 @@ class Run(Steerable, Redefinable):
         return f"<run {self.id}>"
 
 
-def _seconds(expires: object) -> float:
+def _seconds(expires: float | str) -> float:
     try:
-        found = parse_seconds(expires)  # type: ignore[arg-type]
+        found = parse_seconds(expires)
     except (ValueError, TypeError, AttributeError):
         found = 0.0
     if not 0 < found <= LONGEST:

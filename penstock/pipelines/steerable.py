@@ -1,5 +1,7 @@
-"""The means to steer a run, and to let others follow it. Each takes effect in the database at once; what follows from
-it is worked off by whoever asked, or by any worker."""
+"""The means to steer a run, and to let others follow it.
+
+Each takes effect in the database at once; what follows from it is worked off by whoever asked, or by any worker.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +23,7 @@ from penstock.values.ids import new_id
 from penstock.values.lengths import NAME_LENGTH
 
 if TYPE_CHECKING:
+    from penstock.pipelines.host import Host
     from penstock.pipelines.run import Run
 
 DEFAULT_GRACE = 10.0
@@ -34,44 +37,37 @@ NOTHING_FOLLOWS = (
 class Steerable(Traceable):
     """What can be done to a run."""
 
-    id: str
-
-    @property
-    def _steered(self) -> Any:
-        """The app; a run knows it by a narrower type."""
-        return self._host  # type: ignore[attr-defined]
-
     @property
     def _database(self) -> Database:
         """A run made from an id may be the first to use the database."""
-        self._steered.prepare()
-        return self._steered.database  # type: ignore[no-any-return]
+        self._host.prepare()
+        return self._host.database
 
     def cancel(self, grace: float = DEFAULT_GRACE) -> bool:
         """Start nothing more, tell what runs, and give up on it after `grace` seconds. False: that was asked before."""
-        engine, seconds = self._steered.engine, checked("grace", grace, checks.seconds)
+        engine, seconds = self._host.engine, checked("grace", grace, checks.seconds)
         begun = self._database.in_transaction(lambda tx: steering.cancel(engine.desk, tx, self.id, seconds))
         engine.work_off()
-        return bool(begun)
+        return begun
 
     async def cancel_async(self, grace: float = DEFAULT_GRACE) -> bool:
-        return bool(await self._steered.doors.run(self.cancel, grace))
+        return await self._host.doors.run(self.cancel, grace)
 
     def pause(self) -> bool:
         """Start no further step until resumed. What runs goes on."""
-        return bool(self._database.in_transaction(steering.pause, self.id))
+        return self._database.in_transaction(steering.pause, self.id)
 
     async def pause_async(self) -> bool:
-        return bool(await self._steered.doors.run(self.pause))
+        return await self._host.doors.run(self.pause)
 
     def resume(self) -> bool:
         """Go on after a pause."""
         resumed = self._database.in_transaction(steering.resume, self.id)
-        self._steered.engine.work_off()
-        return bool(resumed)
+        self._host.engine.work_off()
+        return resumed
 
     async def resume_async(self) -> bool:
-        return bool(await self._steered.doors.run(self.resume))
+        return await self._host.doors.run(self.resume)
 
     def revive(
         self, duplicate_context: bool = False, args: Arguments | None = None, definition: str = OWN
@@ -90,14 +86,14 @@ class Steerable(Traceable):
     async def revive_async(
         self, duplicate_context: bool = False, args: Arguments | None = None, definition: str = OWN
     ) -> Run:
-        return await self._steered.doors.run(self.revive, duplicate_context, args, definition)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.revive, duplicate_context, args, definition)
 
     def rerun(self, args: Arguments | None = None) -> Run:
         """The same again as a new run, with the app's definition of now: nothing is kept but the arguments.
 
         `args` replaces those. The run must have ended.
         """
-        host, new = self._steered, new_id()
+        host, new = self._host, new_id()
         host.prepare()
         wanted = current(host, self._stands().pipeline)
         text = None if args is None else self._encoded(args)
@@ -109,10 +105,10 @@ class Steerable(Traceable):
         host.database.in_transaction(write)
         if host.inline is not None:
             host.inline([])
-        return host.run(new)  # type: ignore[no-any-return]
+        return host.run(new)
 
     async def rerun_async(self, args: Arguments | None = None) -> Run:
-        return await self._steered.doors.run(self.rerun, args)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.rerun, args)
 
     def retry_step(self, key: str, duplicate_context: bool = True) -> Run:
         """Like `revive`, but of all that failed only this step is done again, and what depends on it."""
@@ -120,7 +116,7 @@ class Steerable(Traceable):
         return self._revived(duplicate_context, None, key, False)
 
     async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:
-        return await self._steered.doors.run(self.retry_step, key, duplicate_context)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.retry_step, key, duplicate_context)
 
     def then(self, /, *target: Any, **kwargs: Any) -> Following:
         """A run that starts when this one has succeeded, and is skipped if it does not.
@@ -129,13 +125,13 @@ class Steerable(Traceable):
         """
         if not target:
             raise DefinitionError(NOTHING_FOLLOWS)
-        return Following(self._steered, [self]).then(*target, **kwargs)
+        return Following(self._host, [self]).then(*target, **kwargs)
 
     async def then_async(self, /, *target: Any, **kwargs: Any) -> Following:
-        return await self._steered.doors.run(self.then, *target, **kwargs)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.then, *target, **kwargs)
 
     def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
-        host, new = self._steered, new_id()
+        host, new = self._host, new_id()
         host.prepare()
         text = None if args is None else self._encoded(args, keeps=not redefine)
         wanted = current(host, self._stands().pipeline) if redefine else None
@@ -147,23 +143,23 @@ class Steerable(Traceable):
         host.database.in_transaction(write)
         if host.inline is not None:
             host.inline([])
-        return host.run(new)  # type: ignore[no-any-return]
+        return host.run(new)
 
     def _encoded(self, args: object, keeps: bool = False) -> str:
         """New arguments; `keeps`: for the definition that the run has, else for the app's."""
         standing = self._stands()
-        pipeline = self._steered.find_pipeline(standing.pipeline)
+        pipeline = self._host.find_pipeline(standing.pipeline)
         if pipeline is None:
             raise DefinitionError(
                 f"this app knows no pipeline for run {self.id}: its new arguments cannot be checked"
             )
         given = _call(pipeline.name, args)
         if keeps:
-            desk = self._steered.engine.desk
+            desk = self._host.engine.desk
             own = self._database.read(lambda tx: wiring_for(desk, tx, standing.definition)).definition
             if own.params != pipeline.definition.params:
                 return binding.of_revival(self.id, own, pipeline, *given)
-        return str(pipeline.encode(*given))
+        return pipeline.encode(*given)
 
 
 def _call(name: str, args: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
@@ -177,7 +173,7 @@ def _call(name: str, args: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
 class Following:
     """Runs that follow others; `then` goes on from all of them."""
 
-    def __init__(self, host: Any, runs: Sequence[Any]) -> None:
+    def __init__(self, host: Host, runs: Sequence[Any]) -> None:
         self._host = host
         self.runs = list(runs)
 
@@ -200,7 +196,7 @@ class Following:
         return Following(host, [host.run(new.id) for new in news])
 
     async def then_async(self, target: Any, /, *args: Any, **kwargs: Any) -> Following:
-        return await self._host.doors.run(self.then, target, *args, **kwargs)  # type: ignore[no-any-return]
+        return await self._host.doors.run(self.then, target, *args, **kwargs)
 
     def _new(self, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun:
         pipeline = self._host.as_pipeline(target)

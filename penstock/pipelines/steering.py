@@ -22,6 +22,7 @@ from penstock.pipelines.runs import views
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
 from penstock.queue.wakeups import ready
+from penstock.values.ids import FIRST_ID
 from penstock.values.jsontext import dumps
 from penstock.values.status import Reason, RunStatus
 
@@ -40,12 +41,12 @@ WHERE r.parent_run_id = :run AND r.ended_at IS NULL AND r.mode = 'cancelled'
 """
 SLACK = 1.0
 """Seconds: a child that was cancelled along with its parent was told a little later, and is left alone."""
-PARKED = """
+WITHOUT_PLACE = """
 SELECT j.id, j.task, j.queue, j.priority, j.node, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
-  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) ORDER BY j.id LIMIT 500
+  AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id) ORDER BY j.id LIMIT :limit
 """
-FIRST = "00000000-0000-0000-0000-000000000000"
+BATCH = 500
 
 
 class Effect(StrEnum):
@@ -131,18 +132,20 @@ def resume(tx: Transaction, run: str) -> bool:
     if status != RunStatus.PAUSED:
         raise ActionRefused(f"run {run} is {status}: only a paused run can be resumed")
     tx.run(RESUME, id=run)
-    timers.set(tx, timers.REQUEUE, run, data=FIRST)
+    timers.set(tx, timers.REQUEUE, run, data=FIRST_ID)
     audit.of_run(tx, "resume", run)
     return True
 
 
 def requeue(desk: Desk, tx: Transaction, run: str, after: str) -> None:
-    """Give steps that were parked while the run was paused a place in the queue again. Two places are one too many,
-    and harmless: a claim takes the job once. Elements that are staged get theirs with the others, which is after this:
-    so those are looked for first."""
+    """Give steps that were put aside while the run was paused a place in the queue again.
+
+    Two places are one too many, and harmless: a claim takes the job once. Elements that are staged get theirs with the
+    others, which is after this: so those are looked for first.
+    """
     tx.stage("requeue")
     to_come = expand.to_come(desk, tx, run)
-    steps = tx.rows(PARKED, run=run, after=after)
+    steps = tx.rows(WITHOUT_PLACE, run=run, after=after, limit=BATCH)
     rows = [
         {"job_id": job, "task": task, "queue": queue, "tier": tier_of(priority)}
         for job, task, queue, priority, node, path in steps
@@ -151,7 +154,7 @@ def requeue(desk: Desk, tx: Transaction, run: str, after: str) -> None:
     tx.insert("availabilities", rows)
     for queue, tier in sorted({(str(row["queue"]), int(str(row["tier"]))) for row in rows}):
         desk.host.wakeups.tell_with(tx, [ready(queue, tier)])
-    if len(steps) == 500:
+    if len(steps) == BATCH:
         timers.set(tx, timers.REQUEUE, run, data=str(steps[-1][0]))
 
 

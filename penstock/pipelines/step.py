@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from penstock.job import AttemptRecord, instant
+from penstock.job import AttemptRecord, attempt_of, instant
 from penstock.pipelines.paths import path_of
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -34,9 +34,12 @@ class Step:
 
 
 def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[str, str], Any]) -> Step:
-    """`read` gives the value behind a stored output of a node."""
+    """A step from its row and those of its attempts, each of which ends in its output.
+
+    `read` gives the value behind a stored output of a node.
+    """
     id, node, path, task, status, reason, claimed, finished, _created = row
-    records = tuple([_attempt(attempt) for attempt in attempts])
+    records = tuple([attempt_of(attempt[:-1]) for attempt in attempts])
     succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
     errors = [record.error for record in records if record.error]
     done = JobStatus(status) is JobStatus.SUCCEEDED
@@ -52,12 +55,4 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[s
         started_at=instant(claimed) if claimed else None,
         finished_at=instant(finished) if finished else None,
         _attempts=records,
-    )
-
-
-def _attempt(row: Sequence[Any]) -> AttemptRecord:
-    number, process, started, finished, outcome, error_type, error, traceback, _output = row
-    text = f"{error_type}: {error}" if error_type and error else error_type or error
-    return AttemptRecord(
-        number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback
     )

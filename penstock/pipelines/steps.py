@@ -140,11 +140,11 @@ def _place(step: NewStep) -> str:
         case JobStatus.RUNNING:
             return "held"
         case JobStatus.AVAILABLE:
-            return "ready" if step.queued else "parked"
+            return "ready" if step.queued else "aside"
         case JobStatus.SCHEDULED:
-            return "delayed" if step.queued else "parked"
+            return "delayed" if step.queued else "aside"
         case JobStatus.WAITING:
-            return "parked"
+            return "aside"
     return "ended"
 
 

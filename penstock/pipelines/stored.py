@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.inputs import Cell, Needs
@@ -138,13 +139,13 @@ def _read_below(tx: Transaction, template: str, run: str, cell: Cell, values: Va
     _keep(values, tx.rows(template, run=run, node=cell.node, first=first, last=last))
 
 
-def _keep(values: Values, rows: Iterable[Sequence[object]]) -> None:
+def _keep(values: Values, rows: Iterable[Row]) -> None:
     for run, node, path, *found in rows:
         where = (str(run), str(node), path_of(str(path)))
         if len(found) == 1:
-            values.outputs[where] = found[0]  # type: ignore[assignment]
+            values.outputs[where] = found[0]
         else:
-            values.marks[where] = (found[0], found[1])  # type: ignore[assignment]
+            values.marks[where] = (found[0], found[1])
 
 
 def _blocks(places: Sequence[Where]) -> list[tuple[list[str], list[str], list[Path]]]:

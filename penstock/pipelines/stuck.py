@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.pipelines.desk import Desk
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
@@ -21,8 +21,8 @@ from penstock.queue.jobs import tier_of
 if TYPE_CHECKING:
     from penstock.pipelines import apply, closing, runs
 else:
-    apply, closing = Later("penstock.pipelines.apply"), Later("penstock.pipelines.closing")
-    runs = Later("penstock.pipelines.runs")
+    apply, closing = Lazy("penstock.pipelines.apply"), Lazy("penstock.pipelines.closing")
+    runs = Lazy("penstock.pipelines.runs")
 
 OLD_ENOUGH = 60.0
 WHY = "it was active, and nothing was queued, held, delayed or waiting"

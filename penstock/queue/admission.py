@@ -21,7 +21,6 @@ LOCK_HELD = """
 SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 NO_RESERVATION = Reservation(frozenset(), frozenset(), 0)
 
 
@@ -79,17 +78,9 @@ def admit(tx: Transaction, held: Sequence[Wanted], touched: Collection[str] = ()
 def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
     """Let those go who wait for these keys, as far as there is room."""
     tx.stage("limits_sweep")
-    tx.dialect.go_by_index(
-        tx
-    )  # a line may have grown from nothing: by its statistics, all of it would be sorted
+    # A line may have grown from nothing: by its statistics, all of it would be sorted.
+    tx.dialect.go_by_index(tx)
     return admit(tx, (), keys)
-
-
-def forget(tx: Transaction, claims: Sequence[Claim], kept: Sequence[Claim]) -> None:
-    """The receipts of claims of which nothing is left."""
-    tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
-    if tokens:
-        tx.run(FORGET_CLAIMS, tokens=sorted(tokens))
 
 
 def decide(

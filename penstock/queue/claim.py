@@ -7,7 +7,7 @@ in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
@@ -18,6 +18,7 @@ FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND ti
 LOWEST_TIER = -(2**31)
 Foresee = Callable[[Transaction, int], None]
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
+FORGET_RECEIPTS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
 def claim(
@@ -64,6 +65,13 @@ def write_receipt(tx: Transaction, offer: Offer) -> None:
     """By this a reaper finds what was accepted of an offer."""
     row = {"token": offer.token, "process_id": offer.process, "job_ids": receipt_of(offer.claims)}
     tx.insert("claims", [row], claimed_at="{now}")
+
+
+def forget_receipts(tx: Transaction, claims: Iterable[Claim], kept: Iterable[Claim]) -> None:
+    """Of these claims, those of which nothing is kept need no receipt any more."""
+    tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
+    if tokens:
+        tx.run(FORGET_RECEIPTS, tokens=sorted(tokens))
 
 
 def discover(tx: Transaction, queues: Sequence[str] | None) -> list[tuple[str, int]]:

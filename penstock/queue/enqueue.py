@@ -79,7 +79,7 @@ def _groups(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
 
 def _place(job: NewJob) -> str:
     if job.status is not None:
-        return "parked"
+        return "aside"
     if job.due_at is not None:
         return "at"
     return "delay" if job.delay > 0 else "ready"

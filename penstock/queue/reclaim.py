@@ -19,6 +19,7 @@ from pydantic_core import from_json
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.queue import slots
+from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -58,7 +59,6 @@ FORGET_CANCELLATIONS = """
 DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}
   AND NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = process_id)
 """
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAI
     crashed = _crash(tx, held, follow) if held else []
     locked = {holding[job_id] for job_id in holding.keys() - {row[0] for row in held}}
     if tokens - locked:
-        tx.run(FORGET_CLAIMS, tokens=sorted(tokens - locked))
+        tx.run(FORGET_RECEIPTS, tokens=sorted(tokens - locked))
     tx.run(FORGET_CANCELLATIONS, dead=sorted({str(process) for _, process, _ in orphaned}))
     return crashed
 

@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.queue import slots
+from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import Attempt, Claim, Follow, nothing_follows, tier_of
 from penstock.queue.settle import settle
 from penstock.values.outcome import Outcome
@@ -28,7 +29,6 @@ RELEASE = """
 UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL
 WHERE job_id {among:ids:uuid}
 """
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 # Once our process row is gone, everything under it is an orphan and the reaper's business.
 OWN_CLAIMS = """
 SELECT token, job_ids FROM {claims}
@@ -61,7 +61,7 @@ def release(
         _give_back(tx, back)
     slots.vacate(tx, sorted(ours))
     if finished_tokens:
-        tx.run(FORGET_CLAIMS, tokens=finished_tokens)
+        tx.run(FORGET_RECEIPTS, tokens=finished_tokens)
     unwanted = [(ours[str(row[0])], row) for row in described if ours[str(row[0])][3]]
     if unwanted:
         _cancel(tx, unwanted, follow)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from penstock.database.transaction import Transaction
 
-FIRST_ID = "00000000-0000-0000-0000-000000000000"
 CANDIDATES = """
 SELECT s.job_id, s.finished_at < {now} - :age FROM {job_states} s
 WHERE s.job_id > :after ORDER BY s.job_id LIMIT :limit

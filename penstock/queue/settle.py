@@ -36,7 +36,6 @@ WHERE job_id {among:ids:uuid}
 """
 LONGEST_WAIT = 100 * 366 * 86_400.0
 """Whoever wants to wait longer than a hundred years gets that; more does not fit a column."""
-FORGET_CLAIMS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
 
 
@@ -167,7 +166,7 @@ def _in_steps(
         record(tx, settled.accepted, process)
         _move(tx, settled.accepted)
     if finished_tokens:
-        tx.run(FORGET_CLAIMS, tokens=finished_tokens)
+        tx.run(queue_claim.FORGET_RECEIPTS, tokens=finished_tokens)
     return settled
 
 

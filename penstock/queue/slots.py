@@ -19,7 +19,7 @@ from penstock.queue.jobs import Attempt, Claim
 from penstock.values.limits import Demand
 
 NEVER = 4611686018427387904
-"""The end of a slot that has none: no clock will come there. Written out in the statements below."""
+"""The end of a slot that has none: no clock will come there."""
 RESERVATION = 10_000_000
 """For so many microseconds a job that was let go need not fear that others take its slot."""
 RESERVED = 0
@@ -30,23 +30,21 @@ LOCK = """
 SELECT limit_key, most FROM {limits} {by_key} WHERE limit_key {among:keys:text} ORDER BY limit_key {lock}
 """
 CHANGE = "UPDATE {limits} {by_key} SET most = :most WHERE limit_key = :key"
-USED = """
-(SELECT COUNT(*) FROM {slots} s WHERE s.limit_key = l.limit_key AND s.until > {now} AND s.until < 4611686018427387904)
-+ (SELECT COUNT(*) FROM {slots} s WHERE s.limit_key = l.limit_key AND s.until = 4611686018427387904
-   AND (SELECT j.token FROM {job_states} j WHERE j.job_id = s.job_id) = s.token)
+USED = f"""
+(SELECT COUNT(*) FROM {{slots}} s WHERE s.limit_key = l.limit_key AND s.until > {{now}} AND s.until < {NEVER})
++ (SELECT COUNT(*) FROM {{slots}} s WHERE s.limit_key = l.limit_key AND s.until = {NEVER}
+   AND (SELECT j.token FROM {{job_states}} j WHERE j.job_id = s.job_id) = s.token)
 """
 WAITED_FOR = "EXISTS (SELECT 1 FROM {parked} p WHERE p.limit_key = l.limit_key)"
 STANDING = f"""
 SELECT l.limit_key, l.most, {USED}, {WAITED_FOR} FROM {{limits}} l WHERE l.limit_key {{among:keys:text}}
 """
-UNTIL = "CASE WHEN :wait = 0 THEN 4611686018427387904 ELSE {now} + :wait END"
+UNTIL = f"CASE WHEN :wait = 0 THEN {NEVER} ELSE {{now}} + :wait END"
 RESERVATIONS = """
 SELECT job_id, limit_key, place, until > {now} FROM {slots} {by_key} WHERE job_id {among:ids:uuid} AND token = 0
 """
 USE_UP = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND token = 0"
-VACATE = """
-DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND until = 4611686018427387904
-"""
+VACATE = f"DELETE FROM {{slots}} WHERE job_id {{among:ids:uuid}} AND until = {NEVER}"
 TAKE_BACK = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND token = :token"
 
 

@@ -50,7 +50,7 @@ class Place(NamedTuple):
     seq: int
 
 
-class Given(NamedTuple):
+class GivenUp(NamedTuple):
     """A job that was given up."""
 
     job_id: str
@@ -78,7 +78,7 @@ def look(tx: Transaction, age: float) -> list[Place]:
     return found
 
 
-def give_up(tx: Transaction, places: Sequence[Place], follow: Follow) -> list[Given]:
+def give_up(tx: Transaction, places: Sequence[Place], follow: Follow) -> list[GivenUp]:
     """Fail what was found, unless somebody has it by now."""
     tx.stage("give_up_unknown")
     lanes: dict[tuple[str, int], list[int]] = {}
@@ -99,14 +99,14 @@ def _known(tx: Transaction) -> set[str] | None:
     return {mark for known in lists for mark in known}
 
 
-def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[Given]:
+def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
     generations = {str(job): int(generation) for job, generation in tx.rows(LOCK, ids=ids)}
     if not generations:
         return []
     reason = Reason.UNKNOWN_TASK
     given, ended, attempts, letters = [], [], [], []
     for job, task, queue, run, node, path, created in tx.rows(DESCRIBE, ids=sorted(generations)):
-        one = Given(
+        one = GivenUp(
             str(job), task, queue, generations[str(job)] + 1, f"no process knows a task named {task!r}"
         )
         given.append(one)

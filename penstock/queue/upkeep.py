@@ -10,7 +10,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.queue.slots import TAKE_BACK, USED
+from penstock.queue.slots import NEVER, TAKE_BACK, USED
 
 BATCH = 500
 FAR = 86_400_000_000
@@ -25,9 +25,9 @@ ORDER BY l.limit_key LIMIT :limit
 EXPIRED = "SELECT job_id FROM {slots} WHERE until <= {now} LIMIT :limit"
 REMOVE_EXPIRED = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND until <= {now}"
 # Of claims that are over, whoever ended them: they do not count, and need not lie about.
-ORPHANED = """
-SELECT s.token, s.job_id FROM {slots} s WHERE s.until = 4611686018427387904
-  AND NOT EXISTS (SELECT 1 FROM {job_states} j WHERE j.job_id = s.job_id AND j.token = s.token) LIMIT :limit
+ORPHANED = f"""
+SELECT s.token, s.job_id FROM {{slots}} s WHERE s.until = {NEVER}
+  AND NOT EXISTS (SELECT 1 FROM {{job_states}} j WHERE j.job_id = s.job_id AND j.token = s.token) LIMIT :limit
 """
 AT_REST = """
 NOT EXISTS (SELECT 1 FROM {slots} s WHERE s.limit_key = {limits}.limit_key)

@@ -57,8 +57,8 @@ class Wakeups:
         self._pending: set[str] = set()
         self._sender: threading.Thread | None = None
         self._within: dict[str, float] = {}
-        self.keepers = 0
-        """How many in this process look after things."""
+        self.housekeepers = 0
+        """How many workers of this process do their housekeeping here."""
 
     def listen(self, heard: Heard) -> Callable[[], None]:
         """Hear of what happens in this process. Call what is returned to stop."""
@@ -119,14 +119,14 @@ class Wakeups:
         for heard in self._listeners:
             heard(subject)
 
-    def call_keepers(self, tx: Transaction) -> None:
-        """Our own transaction leaves something to look after. Whoever does so in this process needs no message."""
-        if self.keepers > 0:
+    def call_housekeeping(self, tx: Transaction) -> None:
+        """Our own transaction leaves chores. If the housekeeping is done in this process, nobody else is told."""
+        if self.housekeepers > 0:
             tx.after_commit(partial(self.relay, CHORES))
         else:
             self.tell_with(tx, [CHORES])
 
-    def call_keepers_within(self, tx: Transaction) -> None:
+    def call_housekeeping_within(self, tx: Transaction) -> None:
         """The same in a transaction that is not ours to commit. It is sent in any case: nobody else would tell."""
         if self.pushes:
             tx.rows(NOTIFY, channel=self.channel_of(CHORES), subject=CHORES)

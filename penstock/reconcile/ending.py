@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.errors import DefinitionError
+from penstock.reconcile.columns import NAMES
 from penstock.reconcile.item import Item
 from penstock.reconcile.policy import LONGEST_BACKOFF, Policy
 from penstock.reconcile.target import attributes_set, is_plain
@@ -16,17 +17,8 @@ from penstock.values.failure import Failure
 from penstock.values.outcome import Snooze, decide_crash
 from penstock.values.status import JobStatus
 
-OURS = frozenset(
-    {
-        "lock_expires_at",
-        "lock_token",
-        "lock_owner",
-        "last_processed_at",
-        "process_attempts",
-        "process_crashes",
-    }
-    | {"lock_wanted_by", "lock_wanted_until"}
-)
+OURS = frozenset(NAMES) - {"next_process_at"}
+"""Columns that no handler may set; when the next visit is due is for handlers to say, too."""
 
 INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
 CANNOT_SET = "can't set attribute"

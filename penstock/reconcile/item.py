@@ -207,4 +207,5 @@ class Item:
 
 
 def _kind(row: Any) -> Any:
+    """As Any: mypy takes a class for something that cannot be hashed."""
     return type(row)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any, TypeGuard
+from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.values.retry import Retry
@@ -151,7 +151,6 @@ def _names(option: str, given: Any) -> bool | tuple[str, ...]:
     return tuple(names)
 
 
-def _whole(name: str, value: object, least: int) -> TypeGuard[int]:
+def _whole(name: str, value: object, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise DefinitionError(f"{name}={value!r}: give a whole number, at least {least}")
-    return True

@@ -35,7 +35,7 @@ from sqlalchemy.sql import visitors
 from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
-from penstock.reconcile.columns import Instant
+from penstock.reconcile.columns import HOLDING, Instant
 from penstock.reconcile.conditions import has_bytes
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
@@ -103,10 +103,7 @@ class Fetch:
 def lock_rows(target: Target, names: tuple[str, ...]) -> Select[Any]:
     """Lock rows for this transaction, in the order of their keys, and read some columns; the keys as `KEYS`."""
     chosen = [target.columns[name].label(f"x_{name}") for name in names]
-    own = [
-        target[name]
-        for name in ("lock_token", "lock_expires_at", "lock_owner", "lock_wanted_by", "lock_wanted_until")
-    ]
+    own = [target[name] for name in HOLDING]
     return (
         select(*target.key, *own, *chosen)
         .where(target.among_given(KEYS))

@@ -149,10 +149,6 @@ class Target:
         """What was in the row before a handler had it."""
         return {**self.read(row), **kept} if kept else self.read(row)
 
-    def owns(self, row: object) -> bool:
-        """Whether this is a row of this model. Rows of Core tables do not say."""
-        return self.mapper is not None and isinstance(row, self.mapper.class_)
-
     def selected(self) -> list[ColumnElement[Any]]:
         """All columns, under the user's names."""
         return [column.label(name) for name, column in self.columns.items()]

@@ -17,6 +17,8 @@ from pathlib import Path
 from uuid import uuid4
 from zlib import crc32
 
+from penstock.values.lengths import NAME_LENGTH
+
 HEARTH: Path | None = Path("/dev/shm")
 """In the memory of the machine. None: nobody here says where it lives."""
 PROC = Path("/proc")
@@ -48,6 +50,11 @@ class Dwelling:
         return since if isinstance(since, int) else None
 
 
+def host_name() -> str:
+    """As process rows have it."""
+    return socket.gethostname()[:NAME_LENGTH]
+
+
 def here() -> Dwelling | None:
     """Where this very process lives: asked anew after every fork. None: that cannot be said for sure."""
     try:
@@ -57,7 +64,7 @@ def here() -> Dwelling | None:
         # Start times are told as the clock of a time namespace shows them; old kernels have none.
         spaces = [os.readlink(PROC / "self/ns" / kind) for kind in ("pid", "time") if _has(kind)]
         place = " ".join([boot, *spaces, _word(_hearth())])
-        return Dwelling(socket.gethostname()[:200], place, Life.of(os.getpid()).since)
+        return Dwelling(host_name(), place, Life.of(os.getpid()).since)
     except (OSError, ValueError, IndexError):
         return None
 

@@ -27,7 +27,7 @@ from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
 from penstock.telemetry.events import ProcessDeclaredDead, Stream
 
-GLANCE = 0.5
+LOOK_INTERVAL = 0.5
 """How soon a running handler learns that it is cancelled, at the latest."""
 MOMENT = 0.05
 LEAST_PATIENCE = 0.5
@@ -150,9 +150,9 @@ class Heartbeat(Service):
     def pause(self) -> None:
         called = self.rest.called
         if called is None:
-            self.stopping.wait(min(self.interval, GLANCE))
+            self.stopping.wait(min(self.interval, LOOK_INTERVAL))
             return
-        if called.wait(min(self.interval, GLANCE)) and not self.stopping.is_set():
+        if called.wait(min(self.interval, LOOK_INTERVAL)) and not self.stopping.is_set():
             # Whoever was woken to claim something does that first; there is time enough.
             self.stopping.wait(min(self.interval, MOMENT))
             called.clear()

@@ -17,7 +17,7 @@ from penstock.errors import AdvancementFailed
 from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.glance import Seen
 from penstock.queue.jobs import Follow
-from penstock.queue.wakeups import ENDED, Wakeups, ready
+from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.contact import Contact
 from penstock.runtime.limit_keeper import LimitKeeper
 from penstock.runtime.neighbours import Neighbours
@@ -25,6 +25,7 @@ from penstock.runtime.rest import Rest
 from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
 from penstock.telemetry.events import JobCrashed, ProcessReaped, Stream, WorkReclaimed
+from penstock.values.ids import FIRST_ID
 
 RETENTION_INTERVAL = 60.0
 REAPS = 3
@@ -78,7 +79,7 @@ class Housekeeping(Service):
         self._round_after = RARELY
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
-        self._prune_after = retention.FIRST_ID
+        self._prune_after = FIRST_ID
 
     def run(self) -> None:
         self.contact.arrive(self.settings.heartbeat_interval)
@@ -163,7 +164,7 @@ class Housekeeping(Service):
             self._reap_at = 0.0  # there may be more
         if crashed:
             self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
-            self.wakeups.tell("ready")
+            self.wakeups.tell(READY)
             self.wakeups.tell(ENDED)
         return bool(crashed)
 
@@ -174,7 +175,7 @@ class Housekeeping(Service):
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
             return False
         _, after = self.database.in_transaction(retention.prune, age, self._prune_after, self.settings.batch)
-        self._prune_after = after or retention.FIRST_ID
+        self._prune_after = after or FIRST_ID
         if after is None:
             self._prune_at = time.monotonic() + RETENTION_INTERVAL
         return after is not None

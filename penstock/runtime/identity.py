@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from penstock.database.engine import Database
 from penstock.queue import processes
 from penstock.queue.unknown import KNOWS, marks
-from penstock.runtime.dwelling import Dwelling, knock
+from penstock.runtime.dwelling import Dwelling, host_name, knock
 from penstock.telemetry.events import ProcessStarted, Stream
 from penstock.values.ids import new_id
 from penstock.values.jsontext import dumps
@@ -34,7 +33,7 @@ class Identity:
 
     def register(self) -> str:
         id = new_id()
-        host, pid = socket.gethostname()[:200], os.getpid()
+        host, pid = host_name(), os.getpid()
         self.dwelling = self.dwells() if not self.id else None
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
         told |= self.dwelling.told() if self.dwelling is not None else {}

@@ -1,14 +1,12 @@
-"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent
-children.
+"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
 
-It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements
-have short timeouts, so that it can be put to rest soon.
+It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements have short
+timeouts, so that it can be put to rest soon.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections import deque
@@ -68,7 +66,7 @@ class Keeper(Service):
         self.database = Database(_impatient(app))
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database)
-        self.database.call_keepers = self.wakeups.call_keepers
+        self.database.call_housekeeping = self.wakeups.call_housekeeping
         self.link = Link(self.database, dedicated=True)
         self.id = new_id()
         self._registered = False
@@ -89,7 +87,7 @@ class Keeper(Service):
 
     def register(self) -> None:
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
-        host, pid = socket.gethostname()[:200], os.getpid()
+        host, pid = dwelling.host_name(), os.getpid()
         at_home = dwelling.here() if not self._registered else None  # as with every Identity
         told = self.details | (at_home.told() if at_home is not None else {})
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))

@@ -9,6 +9,7 @@ from penstock.errors import DefinitionError
 from penstock.queue import admission
 from penstock.queue import settle as queue_settle
 from penstock.queue.admission import Wanted
+from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Attempt, Claim, Follow
 from penstock.queue.wakeups import Wakeups, ready
 from penstock.values.limits import TaskLimits
@@ -44,7 +45,7 @@ class Limiter:
         found = admission.admit(tx, held, touched)
         kept = {claim.job_id: claim for claim in free} | found.admitted
         running = [kept[claim.job_id] for claim in claims if claim.job_id in kept]
-        admission.forget(tx, claims, running)
+        forget_receipts(tx, claims, running)
         self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in sorted(set(found.lanes))])
         if found.has_news:
             tx.leave_chores()

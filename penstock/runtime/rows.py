@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.database.ears import DeafEar, ear_for
 from penstock.database.engine import Database
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.hints import ROWS
 from penstock.runtime.service import Service
@@ -17,11 +17,12 @@ from penstock.telemetry.events import Stream
 
 if TYPE_CHECKING:
     from penstock.reconcile.definition import Reconciler
-    from penstock.runtime import row_pump
+    from penstock.reconcile.source import RowSource
+    from penstock.runtime import row_services
     from penstock.runtime import runner as running
     from penstock.runtime.runner import Runner
 else:
-    row_pump, running = Later("penstock.runtime.row_pump"), Later("penstock.runtime.runner")
+    row_services, running = Lazy("penstock.runtime.row_services"), Lazy("penstock.runtime.runner")
 
 
 class RowHost(Protocol):
@@ -68,16 +69,18 @@ class RowWork:
         if self.shared:
             return
         host = self.host
-        sources = lambda: [runner.source for runner in list(self.runners.values())]  # noqa: E731
-        self.shared = [row_pump.LeaseKeeper(host.database, host.events, sources, self.process)]
-        self.shared.append(
-            row_pump.Sweeper(host.database, host.events, lambda: list(self._wanted().values()))
-        )
+        self.shared = [
+            row_services.LeaseKeeper(host.database, host.events, self._sources, self.process),
+            row_services.Sweeper(host.database, host.events, lambda: list(self._wanted().values())),
+        ]
         ear = ear_for(host.database, host.wakeups.channel_of(ROWS))
         if not isinstance(ear, DeafEar):
-            self.shared.append(row_pump.RowEar(ear, host.wakeups, host.events))
+            self.shared.append(row_services.RowEar(ear, host.wakeups, host.events))
         for service in self.shared:
             service.start()
+
+    def _sources(self) -> list[RowSource]:
+        return [runner.source for runner in list(self.runners.values())]
 
     def _hear(self, subject: str) -> None:
         if subject.startswith(ROWS):
@@ -143,7 +146,7 @@ class RowWork:
             runner.waker.close()
             runner.pump.link.close()
         for service in self.shared:
-            if isinstance(service, row_pump.LeaseKeeper):
+            if isinstance(service, row_services.LeaseKeeper):
                 with suppress(Exception):
                     service.tell()
                 service.link.close()

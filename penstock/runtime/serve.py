@@ -105,7 +105,7 @@ def serve_alone(app: Host, options: WorkerOptions) -> int:
         ):
             return await _live(worker, stop)
 
-    points.watch_environment()
+    points.watch(app.settings.crash_at)
     return asyncio.run(live())
 
 
@@ -127,7 +127,7 @@ def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Ca
             threading.Thread(target=_watch, args=(lifeline,), name="penstock-lifeline", daemon=True).start()
             return await _live(worker, stop, ready)
 
-    points.watch_environment()
+    points.watch(app.settings.crash_at)
     return asyncio.run(live())
 
 

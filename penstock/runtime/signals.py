@@ -25,6 +25,8 @@ HURRY = signal.SIGQUIT
 ECHO = 0.1
 """A stop that comes again so soon is the same one, passed on by somebody who was told to stop as well."""
 MOST_TASKS = 200
+NO_FILE = (io.UnsupportedOperation, AttributeError, ValueError, RuntimeError)
+"""What is raised where stderr is no file."""
 
 
 @contextmanager
@@ -71,9 +73,7 @@ def dumping_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 def show_where_it_dies() -> None:
     """A crash of the interpreter itself, in some library's C code, leaves the stacks of all threads on stderr."""
-    with suppress(
-        io.UnsupportedOperation, AttributeError, ValueError, RuntimeError
-    ):  # stderr is no file here
+    with suppress(*NO_FILE):
         faulthandler.enable(file=sys.stderr)
 
 
@@ -101,8 +101,8 @@ def _called(handler: Handler) -> Callable[[int, FrameType | None], None]:
 def _dump_threads_first() -> bool:
     try:
         faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True, chain=True)
-    except (io.UnsupportedOperation, AttributeError, ValueError, RuntimeError):
-        return False  # stderr is no file here
+    except NO_FILE:
+        return False
     return True
 
 

@@ -1,10 +1,9 @@
-"""The supervisor: forks the workers, learns from the operating system when one dies, and puts another in
-its place.
+"""The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
 
-The main thread only forks, waits and signals; everything about the database is the keeper's, which rests
-while a child is forked, so that the parent of a fork has one thread and no connection. A dead child's work
-is taken back at once, for its death is proven. When the supervisor itself dies, its children notice by a
-pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started next.
+The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
+is forked, so that the parent of a fork has one thread and no connection. A dead child's work is taken back at once, for
+its death is proven. When the supervisor itself dies, its children notice by a pipe that closes, stop as after SIGTERM,
+and leave the field to the supervisor that is started next.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -138,12 +138,12 @@ class Supervisor:
         if place.empty_since is not None:
             self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
 
-    def _live(self, birth: str, ready: object) -> int:
+    def _live(self, birth: str, ready: Callable[[], None]) -> int:
         """All that a child ever does."""
         details = {**self.options.details, "birth": birth}
         options = replace(self.options, supervisor_id=self.keeper.id, details=details)
         try:
-            return serve_supervised(self.app, options, self._lifeline, ready)  # type: ignore[arg-type]
+            return serve_supervised(self.app, options, self._lifeline, ready)
         except DatabaseUnavailable as error:
             log.error("this process cannot start: %s", error)
             return 3

@@ -128,7 +128,7 @@ class Worker:
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self._deafen = app.wakeups.listen(self._hear)
-        app.wakeups.keepers += 1
+        app.wakeups.housekeepers += 1
         self.services = [self.heartbeat, self.pump, self.housekeeping]
 
     def _make_heartbeat(self) -> Heartbeat:
@@ -291,7 +291,7 @@ class Worker:
 
     def deafen(self) -> None:
         self._deafen()
-        self.app.wakeups.keepers -= 1
+        self.app.wakeups.housekeepers -= 1
 
     def close_links(self) -> None:
         self.waker.close()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
-    from alembic.operations import Operations
+    from alembic import migration
+    from alembic import operations as verbs
+else:
+    migration, verbs = Lazy("alembic.migration"), Lazy("alembic.operations")
 
 
-def operations(**context: Any) -> Operations:
+def operations(**context: Any) -> verbs.Operations:
     """What migrations are written in, for a connection or for a dialect alone."""
-    made = import_module("alembic.migration").MigrationContext.configure(**context)
-    return cast("Operations", import_module("alembic.operations").Operations(made))
+    return verbs.Operations(migration.MigrationContext.configure(**context))

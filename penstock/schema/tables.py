@@ -1,7 +1,7 @@
-"""The tables. The payload row never changes; a narrow row beside it says where the job stands; a narrow queue holds
-what is ready.
+"""The tables: of jobs and processes here, the others in modules of their own.
 
-No index covers a column that a heartbeat or a change of status moves; no foreign keys on hot tables; nothing that is
+The payload row never changes; a narrow row beside it says where the job stands; a narrow queue holds what is ready. No
+index covers a column that a heartbeat or a change of status moves; no foreign keys on hot tables; nothing that is
 delayed or finished is ever walked over by a claim.
 """
 
@@ -22,9 +22,7 @@ from sqlalchemy import (
     Table,
     event,
 )
-from sqlalchemy import (
-    text as sql,
-)
+from sqlalchemy import text as sql
 
 from penstock.schema import audit_tables, limit_tables, pipeline_tables, reconcile_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word

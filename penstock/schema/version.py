@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     from penstock.schema import migrate
 else:
-    migrate = Later("penstock.schema.migrate")
+    migrate = Lazy("penstock.schema.migrate")
 
 LATEST = 7
 NEWEST = "SELECT COALESCE(MAX(version), 0) FROM "

@@ -1,6 +1,4 @@
-"""Typed events, and the stream they go through. Code says what happened; listeners decide on words and
-numbers.
-"""
+"""Typed events, and the stream they go through. Code says what happened; listeners decide on words and numbers."""
 
 from __future__ import annotations
 

@@ -75,9 +75,8 @@ def watching(watcher: Watcher) -> Iterator[None]:
         watched = bool(_watchers)
 
 
-def watch_environment() -> None:
-    """Obey PENSTOCK_CRASH_AT=`point[:visit][:kill|stop|exit|raise]` for as long as the process lives."""
-    wanted = os.environ.get("PENSTOCK_CRASH_AT")
+def watch(wanted: str | None) -> None:
+    """Obey the setting `crash_at`, `point[:visit][:kill|stop|exit|raise]`, for as long as the process lives."""
     if wanted:
         global watched, _watchers  # noqa: PLW0603 - as above
         _watchers = (*_watchers, crasher(wanted))
@@ -98,9 +97,8 @@ def crasher(wanted: str) -> Watcher:
         nonlocal left
         if reached != point:
             return
-        with (
-            lock
-        ):  # until the end: another thread must not get past this point while we are about to die at it
+        # Held until the end: another thread must not get past this point while we are about to die at it.
+        with lock:
             left -= 1
             if left == 0:
                 _act(action, reached)
@@ -113,9 +111,8 @@ def _act(action: str, point: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            signal.pthread_kill(
-                threading.get_ident(), signal.SIGSTOP
-            )  # this thread first: it goes no further
+            # To this thread first: it goes no further.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "exit":
             os._exit(1)
         case "raise":

@@ -1,9 +1,8 @@
 """Whether a value that was read back is still of the types it was written with.
 
-An annotation that names a base class stores only what the base class has: a `Dog` stored as `Animal` would
-come back as an `Animal`, with nobody told. So would the wrong member of a union whose members look alike, such as
-a path beside `str`.
-Such a loss is found here, before the value is stored.
+An annotation that names a base class stores only what the base class has: a `Dog` stored as `Animal` would come back as
+an `Animal`, with nobody told. So would the wrong member of a union whose members look alike, such as a path beside
+`str`. Such a loss is found here, before the value is stored.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from enum import Enum
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from penstock.later import Later
+from penstock.lazy import Lazy
 
 if TYPE_CHECKING:
     import pydantic
 else:
-    pydantic = Later("pydantic")
+    pydantic = Lazy("pydantic")
 
 
 def lost_type(before: object, after: object) -> tuple[type, type] | None:

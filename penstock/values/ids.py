@@ -15,6 +15,10 @@ from uuid import UUID
 
 from penstock.errors import PenstockError
 
+FIRST_ID = "00000000-0000-0000-0000-000000000000"
+LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+"""Before and behind all ids that there are: where a walk along a key begins."""
+
 _COUNTER_BITS = 48
 _COUNTER_END = 1 << _COUNTER_BITS
 

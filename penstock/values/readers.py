@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from penstock.values.checks import LONGEST
-from penstock.values.units import QueueLimit, parse_bytes, parse_seconds, read_queues
+from penstock.values.units import parse_bytes, parse_seconds
 
 Reader = Callable[[object], object]
 
@@ -108,11 +108,6 @@ def optional(reader: Reader) -> Reader:
         return reader(value)
 
     return read
-
-
-def queues(value: object) -> tuple[QueueLimit, ...] | None:
-    """Queue limits, queue names, limits by name, or text such as "mail:10,default"."""
-    return read_queues(value)  # type: ignore[arg-type]  # it looks for itself
 
 
 def secrets(value: object) -> tuple[str, ...]:

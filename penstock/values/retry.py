@@ -50,7 +50,7 @@ class Retry:
         object.__setattr__(self, "never", _error_kinds("never", self.never))
 
     @classmethod
-    def of(cls, retries: int | Retry | None) -> Retry:
+    def of(cls, retries: object) -> Retry:
         """The policy meant by a task's `retries` option: a number means that many with the usual delays."""
         match retries:
             case None:

@@ -20,7 +20,7 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, ValidationError, to_jsonable_python
 
 from penstock.errors import SerializationError
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.values import tags
 from penstock.values.annotations import describe, is_open, modern, stream_of, with_holes
 from penstock.values.fidelity import lost_type
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic import TypeAdapter
 else:
-    pydantic = Later("pydantic")
+    pydantic = Lazy("pydantic")
 
 _EXACT = frozenset({str, int, bool, float, datetime, date, time, timedelta, UUID, Decimal, bytes, type(None)})
 

@@ -73,13 +73,12 @@ def parse_queues(text: str) -> tuple[QueueLimit, ...]:
     return tuple(queues)
 
 
-def read_queues(queues: str | Iterable[str | QueueLimit] | None) -> tuple[QueueLimit, ...] | None:
+def read_queues(given: object) -> tuple[QueueLimit, ...] | None:
     """Queues from text, from texts one by one, or limits by name; None stays None and means all."""
-    if queues is None:
+    if given is None:
         return None
-    if isinstance(queues, str):
-        return parse_queues(queues)
-    given: object = queues
+    if isinstance(given, str):
+        return parse_queues(given)
     if isinstance(given, Mapping):
         given = [name if limit is None else f"{name}:{limit}" for name, limit in given.items()]
     several = tuple(given) if isinstance(given, Iterable) else (given,)

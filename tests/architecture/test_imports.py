@@ -6,7 +6,7 @@ from tests.architecture.source import Module, modules
 
 LAYERS = [
     "errors",
-    "later",
+    "lazy",
     "values",
     "settings",
     "telemetry",
@@ -14,6 +14,7 @@ LAYERS = [
     "schema",
     "queue",
     "doors",
+    "patience",
     "options",
     "job",
     "surroundings",

@@ -6,8 +6,6 @@ import re
 from tests.architecture.source import Module, modules
 
 SQL_ROOMS = {"database", "schema", "queue", "pipelines", "reconcile", "operate"}
-PURE_MODULES = {"definition", "validate", "plan", "graph", "fluent", "advance"}
-DATABASE_MODULES = ("penstock.database", "penstock.queue", "sqlalchemy")
 DATABASES = {"postgresql", "postgres", "mysql", "mariadb", "sqlite"}
 ASKS_WHICH_DATABASE = {"settings", "database", "schema"}
 
@@ -41,17 +39,6 @@ def test_statements_are_not_built_outside_the_rooms() -> None:
         if item.module.partition(".")[0] == "sqlalchemy" and item.name in STATEMENT_BUILDERS
     ]
     assert not outside, "\n".join(outside)
-
-
-def test_planning_knows_no_database() -> None:
-    impure = [
-        f"{module}:{item.line} imports {item.module}"
-        for module in MODULES
-        if module.layer == "pipelines" and module.path.stem in PURE_MODULES
-        for item in module.imports
-        if item.module.startswith(DATABASE_MODULES) and not item.for_types_only
-    ]
-    assert not impure, "\n".join(impure)
 
 
 def test_only_the_database_layer_asks_which_database_it_is() -> None:

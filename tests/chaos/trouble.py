@@ -40,11 +40,8 @@ def starter(world: World, host: Host) -> Callable[[], bool]:
         if stopped.running:
             world.oddities.append(f"{host.name} did not stop within {STOP_LIMIT} s of SIGTERM")
             host.kill()
-        elif stopped.code not in (
-            0,
-            -SIGTERM,
-            UNREACHABLE,
-        ):  # told before it was ready, or without a database
+        # The latter two: it was told before it was ready, or without a database.
+        elif stopped.code not in (0, -SIGTERM, UNREACHABLE):
             world.oddities.append(f"{host.name} was stopped and ended with code {stopped.code}")
         host.start()
         return True

@@ -16,7 +16,7 @@ from pydantic import (
     computed_field,
 )
 
-from penstock.values.codec import Signature
+from penstock.values.signature import Signature
 
 MOMENT = datetime(2026, 11, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))
 KEY = UUID(int=7)

@@ -16,7 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.errors import PayloadTooLarge, SerializationError
-from penstock.values.codec import decode, dumps, encode, loads, natural
+from penstock.values import tags
+from penstock.values.codec import decode, encode
+from penstock.values.jsontext import dumps, loads
 from penstock.values.tags import DEEPEST, raw_elements
 
 offsets = st.integers(-86_000, 86_000).map(lambda seconds: timezone(timedelta(seconds=seconds)))
@@ -85,17 +87,17 @@ def test_raw_text_and_raw_values_agree(value: object) -> None:
     text = encode(value)
     raw = loads(text)
     assert dumps(raw) == text
-    assert same(natural(raw), value)
+    assert same(tags.read(raw), value)
 
 
 @given(st.lists(values, max_size=5))
 def test_elements_of_a_list_are_the_raw_forms_of_its_elements(value: list[object]) -> None:
-    assert same([natural(element) for element in raw_elements(loads(encode(value)))], value)
+    assert same([tags.read(element) for element in raw_elements(loads(encode(value)))], value)
 
 
 @given(st.dictionaries(keys, values, max_size=3))
 def test_elements_of_a_dict_are_its_items(value: dict[str, object]) -> None:
-    found = [natural(element) for element in raw_elements(loads(encode(value)))]
+    found = [tags.read(element) for element in raw_elements(loads(encode(value)))]
     assert same(found, [[key, item] for key, item in value.items()])
 
 

@@ -130,9 +130,7 @@ def wanted(number: int, keys: str, seq: int, tier: int = 0) -> Wanted:
 
 standings = st.fixed_dictionaries(
     {
-        key: st.builds(
-            Standing, st.integers(1, 4), st.integers(0, 5), st.booleans()
-        )  # most, used, waited for
+        key: st.builds(Standing, most=st.integers(1, 4), used=st.integers(0, 5), waited_for=st.booleans())
         for key in KEYS
     }
 )

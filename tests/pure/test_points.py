@@ -41,11 +41,12 @@ def test_a_crasher_strikes_at_the_visit_it_was_told() -> None:
     strike("claim.1")
 
 
-def test_the_environment_decides_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "_watchers", [])
+def test_a_setting_decides_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "_watchers", ())
     monkeypatch.setattr(points, "watched", False)
-    monkeypatch.setenv("PENSTOCK_CRASH_AT", "settle.commit:raise")
-    points.watch_environment()
+    points.watch(None)
+    assert not points.watched
+    points.watch("settle.commit:raise")
     assert points.watched
     with pytest.raises(SimulatedCrash):
         points.reach("settle.commit")

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ArgumentError, SerializationError
-from penstock.values.codec import decode, encode, loads
+from penstock.values.codec import decode, encode
+from penstock.values.jsontext import loads
 from tests.pure.examples import (
     KEY,
     MOMENT,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigurationError
-from penstock.settings import QueueLimit, Settings
+from penstock.settings import Settings
+from penstock.values.units import QueueLimit
 
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 

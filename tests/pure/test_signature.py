@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ArgumentError, DefinitionError, PayloadTooLarge, SerializationError
-from penstock.values.codec import Signature, encode, loads
+from penstock.values.codec import encode
+from penstock.values.jsontext import loads
 from penstock.values.outcome import Cancel, Snooze
+from penstock.values.signature import Signature
 
 
 def plain(a: Any, b: Any = 2) -> object:

@@ -26,9 +26,8 @@ class Deploys:
         """A deploy while there is work to do, and nothing else goes wrong."""
         self.world.stickiness = self.world.rng.choice([0.2, 0.6])
         hurried = self.world.rng.random() < 0.5
-        if (
-            hurried
-        ):  # best when somebody was just handed something, or is about to be, and has not begun with it
+        if hurried:
+            # Best when somebody was just handed something, or is about to be, and has not begun with it.
             best = self.world.rng.choice([self._is_handed_over, self._is_about_to_be])
             enough = self.world.steps + 40
             self.world.run(lambda: self.world.steps >= enough or best(), 41)

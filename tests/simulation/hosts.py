@@ -17,7 +17,7 @@ from penstock.errors import DatabaseUnavailable
 from penstock.queue import processes
 from penstock.queue.claim import claim, discover
 from penstock.runtime.options import WorkerOptions
-from penstock.runtime.row_pump import RowEar
+from penstock.runtime.row_services import RowEar
 from penstock.runtime.worker import Worker
 from penstock.values.ids import new_token
 from tests.simulation.fibers import Asked, Owner

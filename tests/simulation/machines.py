@@ -89,7 +89,7 @@ class Machine:
         """The schedule is over: nothing here leads to it any more, and what it has left behind can be collected."""
         self.shut()
         self.app = self.first
-        self.database.call_keepers = self.first.wakeups.call_keepers
+        self.database.call_housekeeping = self.first.wakeups.call_housekeeping
         self._belong(self.first)
 
     @contextmanager

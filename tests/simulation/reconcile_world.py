@@ -22,7 +22,7 @@ from penstock.reconcile.columns import EPOCH
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Kind, failed
 from penstock.reconcile.item import Item
-from penstock.runtime.row_pump import Sweeper
+from penstock.runtime.row_services import Sweeper
 from penstock.testing.rows import RowHand
 from penstock.values.failure import Failure
 

@@ -49,9 +49,8 @@ class Server:
     def __init__(self) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
         self.connection.execute("PRAGMA secure_delete = OFF")  # nobody looks for what was deleted
-        self.connection.execute(
-            "PRAGMA page_size = 1024"
-        )  # a page is copied before it is written: small ones
+        # A page is copied before it is written: small ones.
+        self.connection.execute("PRAGMA page_size = 1024")
         # The same throughout a statement: SQLite need not ask again for every row.
         self.connection.create_function("sim_now", 0, self._now, deterministic=True)
         self.connection.create_function("sim_host_now", 0, self._host_now, deterministic=True)

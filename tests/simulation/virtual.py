@@ -39,13 +39,9 @@ from tests.simulation.world import SECOND, World
 CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
 """Only there threads wait and are made."""
 SLOWER = {
-    "penstock.runtime.heartbeat": {"GLANCE": 3.0},
-    "penstock.runtime.row_pump": {
-        "FIRST_DELAY": 1.0,
-        "LONGEST_DELAY": 4.0,
-        "SWEEP_INTERVAL": 40.0,
-        "TALLY_INTERVAL": 30.0,
-    },
+    "penstock.runtime.heartbeat": {"LOOK_INTERVAL": 3.0},
+    "penstock.runtime.row_pump": {"FIRST_DELAY": 1.0, "LONGEST_DELAY": 4.0},
+    "penstock.runtime.row_services": {"SWEEP_INTERVAL": 40.0, "TALLY_INTERVAL": 30.0},
     "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},
 }
 """Loops that only look around do so less often, or most of a schedule would be that."""
@@ -187,7 +183,7 @@ def virtual() -> Iterator[None]:
     put(ids, "_sequence", None)
     put(points, "watched", True)
     put(points, "reach", _reached)
-    put(Transaction, "_reach", _comes_to_a_statement)
+    put(Transaction, "reach_statement", _comes_to_a_statement)
     put(RowCrew, "give_up_running", _telling_of_the_ended(RowCrew.give_up_running))
     try:
         yield

@@ -171,12 +171,6 @@ class World:
         fiber = thread.fiber if thread is not None else None
         return fiber in self.fibers and fiber.need is TURN and fiber.point == point
 
-    def dismiss(self, fiber: Fiber) -> None:
-        """End one fiber."""
-        if fiber in self.fibers:
-            self.fibers.remove(fiber)
-            fiber.end()
-
     def bury(self, owner: Owner) -> None:
         """End all fibers of a host, for good."""
         owner.alive = False

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.later import Later
+from penstock.lazy import Lazy
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Home, Message, serve
 from penstock.runtime.work import Died, Interruption, Key, Work
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import multiprocessing
     from multiprocessing.connection import Connection
 else:
-    multiprocessing = Later("multiprocessing")
+    multiprocessing = Lazy("multiprocessing")
 
 LONGEST_START = 60.0
 """A fresh process first imports the application: that time is not the handler's."""

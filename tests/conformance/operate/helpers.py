@@ -28,10 +28,16 @@ def look(app: Penstock) -> Overview:
     return app.database.read(overview, app.settings.reap_after)
 
 
-def register(app: Penstock, role: str = "all", supervisor: str | None = None, details: str = "{}") -> str:
+def register(
+    app: Penstock,
+    role: str = "all",
+    supervisor: str | None = None,
+    details: str = "{}",
+    reap_after: float | None = None,
+) -> str:
     """A process row, without a process."""
     id = new_id()
-    app.database.in_transaction(processes.register, id, "host", 1, role, supervisor, details)
+    app.database.in_transaction(processes.register, id, "host", 1, role, supervisor, details, reap_after)
     return id
 
 

@@ -208,6 +208,12 @@ def test_a_silent_process_is_marked(app: Penstock, penstock: Run) -> None:
     assert "(silent)" in penstock("processes").text
 
 
+def test_who_may_be_silent_for_longer_than_we_may_is_not_marked(app: Penstock, penstock: Run) -> None:
+    with travel(app, -100):
+        register(app, reap_after=500)
+    assert "(silent)" not in penstock("processes").text
+
+
 def test_what_an_error_says_steers_no_terminal(app: Penstock, penstock: Run) -> None:
     said = "two\r\nlines \x1b[31m\x9b2J\x7f [/b]"
 

@@ -5,9 +5,9 @@ from functools import partial
 from penstock import Penstock
 from penstock.database.transaction import Transaction
 from penstock.pipelines import stuck
-from penstock.queue.retention import FIRST_ID
 from penstock.telemetry.events import RunRepaired
 from penstock.testing import drain, travel
+from penstock.values.ids import FIRST_ID
 
 DAY = 86_400
 

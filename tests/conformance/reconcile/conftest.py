@@ -4,7 +4,6 @@ from contextlib import ExitStack
 import pytest
 
 from penstock import Penstock
-from penstock.reconcile.definition import Reconciler
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud
 
@@ -27,7 +26,3 @@ def hand(app: Penstock) -> Iterator[Hands]:
     """`hand(reconciler)` or `hand(reconciler, other_app)`: a process's share in a reconciler, moved by the test."""
     with ExitStack() as stack:
         yield lambda reconciler, on=app: stack.enter_context(RowHand(on, reconciler))
-
-
-def reconciler_of(app: Penstock, name: str) -> Reconciler:
-    return app.reconcilers[name]

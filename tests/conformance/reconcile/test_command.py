@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from penstock import Penstock
-from penstock.runtime.row_pump import LeaseKeeper
+from penstock.runtime.row_services import LeaseKeeper
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
 from tests.commands import call

@@ -8,7 +8,7 @@ import pytest
 from penstock import Penstock
 from penstock.reconcile import claim
 from penstock.reconcile.events import LeaseLost
-from penstock.runtime.row_pump import LeaseKeeper
+from penstock.runtime.row_services import LeaseKeeper
 from penstock.telemetry import points
 from penstock.testing import travel
 from penstock.testing.rows import RowHand

@@ -14,7 +14,7 @@ from penstock import Children, Penstock, Shared
 from penstock.errors import DefinitionError
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.events import LocksSwept, RelatedBusy
-from penstock.runtime.row_pump import LeaseKeeper, Sweeper
+from penstock.runtime.row_services import LeaseKeeper, Sweeper
 from penstock.testing import travel
 from penstock.testing.rows import RowHand
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, Task, declare, ids
@@ -291,9 +291,8 @@ class TestShared:
         def work(one: RowHand) -> None:
             while {row.status for row in cloud.all(Task)} != {"done"}:
                 one.source.heard({"rows"})
-                for item in app.database.patiently(
-                    lambda: one.take(5)
-                ):  # InnoDB may see a deadlock, as in a worker
+                # InnoDB may see a deadlock, as in a worker.
+                for item in app.database.patiently(lambda: one.take(5)):
                     item.update(item.shared, load=item.shared.load + 1)
                     one.finish(
                         one.end(item, {"status": "done", "next_process_at": now(app) + timedelta(days=1)})

@@ -21,7 +21,7 @@ def soon_calm(monkeypatch: pytest.MonkeyPatch, interval: float = 3600.0) -> None
     monkeypatch.setattr(rest, "CALM", 0.05)
     monkeypatch.setattr(rest, "INTERVAL", interval)
     monkeypatch.setattr(rest, "REAPED", interval)
-    monkeypatch.setattr(heartbeat, "GLANCE", 0.02)
+    monkeypatch.setattr(heartbeat, "LOOK_INTERVAL", 0.02)
 
 
 async def at_rest(worker: Worker) -> None:

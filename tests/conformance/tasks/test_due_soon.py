@@ -129,7 +129,7 @@ def test_those_who_call_all_the_time_are_answered_together(
 def test_what_is_due_much_later_calls_nobody(make_app: AppOn, monkeypatch: pytest.MonkeyPatch) -> None:
     app = declare(make_app(**ROUNDS))
     called: list[object] = []
-    monkeypatch.setattr(app.database, "call_keepers", called.append)
+    monkeypatch.setattr(app.database, "call_housekeeping", called.append)
     app.tasks["note"].options(delay=3600).enqueue(1)
     assert called == []
     app.tasks["note"].options(delay=3).enqueue(1)

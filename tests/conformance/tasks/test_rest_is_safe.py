@@ -84,7 +84,7 @@ def test_a_claim_renews_the_row_at_once(
     async def main(worker: Worker) -> None:
         await at_rest(worker)
         # Of itself the heartbeat would look again when it is time for the next.
-        monkeypatch.setattr(heartbeat, "GLANCE", 3600)
+        monkeypatch.setattr(heartbeat, "LOOK_INTERVAL", 3600)
         await asyncio.sleep(0.1)
         app.database.in_transaction(lambda tx: tx.run(AGE))
         worker.heartbeat.last_beat -= 25

@@ -4,6 +4,7 @@ from penstock import Penstock
 from penstock.queue import retention
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.testing import drain, travel
+from penstock.values.ids import FIRST_ID
 from tests.conformance.tasks.looking import count
 
 DAY = 86_400
@@ -11,7 +12,7 @@ TABLES = ("jobs", "job_states", "executions", "job_keys", "markers", "progress",
 
 
 def prune(app: Penstock, age: float = 14 * DAY, limit: int = 100) -> int:
-    removed, after = 0, retention.FIRST_ID
+    removed, after = 0, FIRST_ID
     while after is not None:
         some, after = app.database.in_transaction(retention.prune, age, after, limit)  # type: ignore[assignment]
         removed += some

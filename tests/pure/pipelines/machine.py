@@ -19,9 +19,8 @@ from penstock.pipelines.paths import Path
 from penstock.pipelines.plan import RunFacts, advance, begin, elements, fire, resolve
 from penstock.pipelines.tokens import JoinState, Tally, due
 from penstock.pipelines.validate import check
-from penstock.values.codec import natural
+from penstock.values import tags
 from penstock.values.status import JobStatus, Reason, RunStatus
-from penstock.values.tags import raw_elements
 
 Where = tuple[str, Path]
 
@@ -94,7 +93,10 @@ class Machine:
         assert step.status in (JobStatus.AVAILABLE, JobStatus.RUNNING, JobStatus.WAITING), (node, path, step)
         self._check_needs(node, path)
         raw = arguments(self.wiring, node, path, self, step.element)
-        args, kwargs = [natural(value) for value in raw[0]], {name: natural(raw[1][name]) for name in raw[1]}
+        args, kwargs = (
+            [tags.read(value) for value in raw[0]],
+            {name: tags.read(raw[1][name]) for name in raw[1]},
+        )
         self.order.append((node, path))
         step.status, stops = JobStatus.RUNNING, False
         try:
@@ -147,7 +149,7 @@ class Machine:
             assert (decided.node, decided.path) not in self.joins
             self.joins[decided.node, decided.path] = Row(0, Tally(winner=decided.winner), fired=True)
         for fan in plan.fans:
-            values = raw_elements(asked_value(self.wiring, fan.node, fan.path, self))
+            values = tags.raw_elements(asked_value(self.wiring, fan.node, fan.path, self))
             for start in elements(self.wiring, fan):
                 self._create(
                     (start.node.key, start.path), Step(JobStatus.AVAILABLE, element=values[start.path[-1]])
@@ -238,7 +240,7 @@ class Machine:
         if self.mode is RunMode.STOPPED:
             return self.stop_value
         self._allowed = result_of(self.wiring)
-        return natural(value_of(self.wiring, self.wiring.definition.result, (), self))
+        return tags.read(value_of(self.wiring, self.wiring.definition.result, (), self))
 
     @property
     def status(self) -> RunStatus:

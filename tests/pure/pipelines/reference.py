@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from penstock.pipelines.definition import Definition, Kind, Node, Strategy
 from penstock.pipelines.expressions import Expr, Failed, Leaf, Output, Param, evaluate
 from penstock.pipelines.paths import Path
-from penstock.values.codec import natural
-from penstock.values.tags import raw_elements
+from penstock.values import tags
 from tests.pure.pipelines.machine import Boom, Outcome
 
 RAN, IGNORED, BLOCKED, PRUNED = "ran", "ignored", "blocked", "pruned"
@@ -129,11 +128,11 @@ class Reference:
         return self.end(key, path).how
 
     def _choice(self, node: Node, path: Path) -> int:
-        label = str(natural(self.value(node.args[0], path)))
+        label = str(tags.read(self.value(node.args[0], path)))
         return node.arms.index(label) if label in node.arms else node.arms.index(None)
 
     def _expand(self, node: Node, path: Path) -> End:
-        elements = raw_elements(self.value(node.args[0], path))
+        elements = tags.raw_elements(self.value(node.args[0], path))
         if isinstance(elements, list):
             return End(RAN, elements)
         ignored = node.options.on_failure in (Strategy.IGNORE, Strategy.OPTIONAL)

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 
-class Later:
+class Lazy:
     """Stands for a module until something of it is wanted."""
 
     def __init__(self, name: str) -> None:
@@ -20,4 +20,4 @@ class Later:
         return getattr(import_module(self._name), name)
 
     def __repr__(self) -> str:
-        return f"<{self._name}, later>"
+        return f"<{self._name}, when it is wanted>"
