@@ -109,6 +109,13 @@ def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: flo
     return _ended(item, kind, {}, attempts, policy.pause_after(attempts, random), failure)
 
 
+def beforehand(policy: Policy, item: Item, random: float = 0.0) -> Ended | None:
+    """How it ends without the handler. None: it is worth a try."""
+    if item.problem is not None:
+        return failed(policy, item, item.problem, Kind.ERRORED, random)
+    return crashed(policy, item)
+
+
 def crashed(policy: Policy, item: Item) -> Ended | None:
     """The last holder died: whether that was this row's doing, nobody knows. None: it is worth another try now.
 
@@ -156,7 +163,8 @@ def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
     """Until the next visit of a row as it will be."""
     if isinstance(policy.every, float):
         return policy.every
-    return policy.interval({**item.target.values_of(item.row), **values}, After(item.row, values))
+    known = {} if item.row is None else item.target.values_of(item.row)
+    return policy.interval({**known, **values}, After(item.row, values))
 
 
 def _given_up(policy: Policy, item: Item, failure: Failure) -> Ended:

@@ -43,6 +43,7 @@ from penstock.reconcile.target import Key, Target
 KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
 """Parameters of writes. A column of the user's that was called the same would be written."""
 MOST_HELD = 1000
+BARE = ("next_process_at", "process_attempts", "process_crashes", "lock_token")
 UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lock_owner": None}
 
 
@@ -62,6 +63,7 @@ class Fetch:
         self.takeable = and_(self.free, ours, unwanted)
         eligible = and_(self.ready, self.due, self.takeable)
         self.statement = self._select(eligible)
+        self.bare = self._select(eligible, bare=True)
         self.glance = self._glance(eligible, now, ours)
         self.stay = self._stay()
 
@@ -78,25 +80,32 @@ class Fetch:
         ends = select(func.min(first.c.at, type_=Instant()))
         return select(anything.scalar_subquery(), ends.scalar_subquery())
 
-    def _select(self, condition: ColumnElement[bool]) -> Select[Any]:
+    def _select(self, condition: ColumnElement[bool], bare: bool = False) -> Select[Any]:
+        """`bare`: of the user's columns the key only, for rows that cannot be read."""
         target = self.target
+        columns = [*target.key, *(target[name] for name in BARE)] if bare else target.selected()
         return (
-            select(*target.selected())
+            select(*columns)
             .where(condition)
             .order_by(target["next_process_at"])
             .limit(bindparam("limit"))
             .with_for_update(skip_locked=True, key_share=True)
         )
 
-    def again(self, keys: Sequence[Key]) -> Select[Any]:
+    def again(self, keys: Sequence[Key], bare: bool = False) -> Select[Any]:
         """Rows that waited for related ones: looked at now, whatever their time."""
-        return self._select(and_(self.target.among(keys), self.ready, self.takeable))
+        return self._select(and_(self.target.among(keys), self.ready, self.takeable), bare)
 
     def _stay(self) -> Update:
         """Of rows that are due now, those that are still for this reconciler: their interval applies."""
         due_now = self.target["next_process_at"] == bindparam(MOVED, type_=Instant())
         changed = update(self.target.table).where(self.target.among_given(KEYS), due_now, self.ready)
         return changed.values(next_process_at=bindparam(DUE, type_=Instant()))
+
+
+def one_row(target: Target, key: Key) -> Select[Any]:
+    """All of one row."""
+    return select(*target.selected()).where(target.among([key]))
 
 
 @lru_cache(maxsize=500)

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
+from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
 from penstock.runtime.hop import hop
@@ -105,7 +105,7 @@ class RowCrew:
             if item.lease_lost:
                 continue
             item.began = time.monotonic()
-            if (end := crashed(self.policy, item)) is not None:
+            if (end := beforehand(self.policy, item, random.random())) is not None:
                 self.finished(end)
                 continue
             if self.reconciler.is_async:

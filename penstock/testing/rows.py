@@ -13,7 +13,7 @@ from penstock.database.ears import DeafEar
 from penstock.database.statements import Statements
 from penstock.reconcile import renew
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
+from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.reconcile.source import RowSource
 from penstock.runtime.pump import Pump
@@ -144,7 +144,7 @@ class RowHand:
 
     def work(self, item: Item) -> Ended:
         """Call the handler."""
-        if (end := crashed(self.reconciler.policy, item)) is not None:
+        if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
             value = self.reconciler.function(item)
@@ -160,7 +160,7 @@ class RowHand:
         """Call the handler: here if it is `async def`, in a thread if it is not."""
         if not self.reconciler.is_async:
             return await asyncio.to_thread(self.work, item)
-        if (end := crashed(self.reconciler.policy, item)) is not None:
+        if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
             return await self._awaited(item, self.reconciler.function(item))
