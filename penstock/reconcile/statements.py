@@ -30,13 +30,12 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.sql import visitors
+from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
 from penstock.reconcile.columns import Instant
-from penstock.reconcile.conditions import has_bytes
+from penstock.reconcile.conditions import conjuncts, has_bytes, is_asked_anew, written_out
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
 
@@ -52,7 +51,7 @@ class Fetch:
 
     def __init__(self, reconciler: Reconciler, engine: Engine) -> None:
         self.target = target = reconciler.target
-        self.ready = true() if reconciler.where is None else _literally(reconciler.where, engine)
+        self.ready = true() if reconciler.where is None else _written(reconciler.where, engine)
         now, abandoned = bindparam("now", type_=Instant()), bindparam("abandoned", type_=Instant())
         owner, expires = target["lock_owner"], target["lock_expires_at"]
         self.due = target["next_process_at"] <= now
@@ -207,19 +206,21 @@ def _is(target: Target) -> list[ColumnElement[bool]]:
     ]
 
 
+def _written(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
+    return and_(*(_literally(each, engine) for each in conjuncts(where)))
+
+
 def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
     """With its constants written out: a partial index is only used where the planner can see them.
 
     Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
+    Nor what is asked anew each time.
     """
-    if has_bytes(where) or any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
+    looked_up = any(isinstance(each, SelectBase) for each in visitors.iterate(where))
+    if looked_up or has_bytes(where) or is_asked_anew(where):
         return where
-    try:
-        compiled = where.compile(engine, compile_kwargs={"literal_binds": True})
-    except (SQLAlchemyError, NotImplementedError):
-        return where
-    text = str(compiled)
-    if compiled.params:
+    text = written_out(where.self_group(against=operators.and_), engine.dialect)
+    if text is None:
         return where
     if engine.dialect.identifier_preparer._double_percents:
         text = text.replace("%%", "%")
