@@ -27,7 +27,8 @@ class Statements:
 
     def __init__(self, database: Database, tx: Transaction) -> None:
         self.tx = tx
-        self._driver: Any = database.engine.dialect.dbapi
+        self.dialect = database.engine.dialect
+        self._driver: Any = self.dialect.dbapi
         self._now: int | None = None
         self._asked: Any = None
         self.read_at = 0.0

@@ -99,7 +99,8 @@ class Fetch:
         """Of rows that are due now, those that are still for this reconciler: their interval applies."""
         due_now = self.target["next_process_at"] == bindparam(MOVED, type_=Instant())
         changed = update(self.target.table).where(self.target.among_given(KEYS), due_now, self.ready)
-        return changed.values(next_process_at=bindparam(DUE, type_=Instant()))
+        due = bindparam(DUE, type_=Instant())
+        return changed.values(next_process_at=due, **self.target.unstamped(()))
 
 
 def one_row(target: Target, key: Key) -> Select[Any]:
@@ -132,7 +133,9 @@ def change_rows(
     if computed:
         order = [(name, computed[name]) for name in _in_order(target, computed)]
         changed = update(target.table).where(target.among_given(KEYS))
-        statement = changed.ordered_values(*order, *_given(target, tuple(plain)).items())
+        statement = changed.ordered_values(
+            *order, *_given(target, tuple(plain)).items(), *target.unstamped(values).items()
+        )
     else:
         statement = _change(target, tuple(plain))
     return statement, {KEYS: target.listed(keys)} | new_values(plain)
@@ -155,12 +158,14 @@ def _in_order(target: Target, computed: Mapping[str, ClauseElement]) -> list[str
 
 @lru_cache(maxsize=500)
 def _change(target: Target, names: tuple[str, ...]) -> Update:
-    return update(target.table).where(target.among_given(KEYS)).values(_given(target, names))
+    changed = update(target.table).where(target.among_given(KEYS))
+    return changed.values(_given(target, names) | target.unstamped(names))
 
 
 def renew(target: Target, keys: Sequence[Key], tokens: Sequence[int]) -> Update:
     held = and_(target.among(keys), among(target["lock_token"], tokens))
-    return update(target.table).where(held).values(lock_expires_at=bindparam(DUE, type_=Instant()))
+    due = bindparam(DUE, type_=Instant())
+    return update(target.table).where(held).values(lock_expires_at=due, **target.unstamped(()))
 
 
 def tokens_of(target: Target, keys: Sequence[Key]) -> Select[Any]:
@@ -174,13 +179,13 @@ def release(
     held = among(target["lock_token"], tokens)
     these = true() if keys is None else target.among(keys)
     visit = {} if due is None else {"next_process_at": due}
-    return update(target.table).where(these, held).values(**UNLOCKED, **visit)
+    return update(target.table).where(these, held).values(**UNLOCKED, **visit, **target.unstamped(()))
 
 
 @lru_cache(maxsize=500)
 def change_each(target: Target, names: tuple[str, ...]) -> Update:
     """Different values for each of many rows, as `key_values` and `new_values` make them."""
-    return update(target.table).where(*_is(target)).values(_given(target, names))
+    return update(target.table).where(*_is(target)).values(_given(target, names) | target.unstamped(names))
 
 
 def _given(target: Target, names: Sequence[str]) -> dict[str, Any]:

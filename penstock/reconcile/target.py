@@ -45,6 +45,8 @@ class Target:
     """Of a model that shares its table with others: the rows that are its own."""
     changeable: tuple[str, ...]
     """Columns whose values a handler might change in place, such as JSON."""
+    stamped: tuple[str, ...]
+    """Columns that change with every update, such as the time of the last one."""
 
     @property
     def name(self) -> str:
@@ -61,6 +63,12 @@ class Target:
                 f"{self.name} lacks {', '.join(missing)}. Let the model inherit from penstock.Reconcilable "
                 "(Core: *penstock.reconcile.columns.reconcilable_columns()), and see `penstock check`."
             )
+
+    def unstamped(self, names: Iterable[str]) -> dict[str, Column[Any]]:
+        """What else to say in an update of these columns: if all are ours, it is no change of the user's row."""
+        if not self.stamped or not columns.OURS.issuperset(names):
+            return {}
+        return {name: self.table.c[name] for name in self.stamped}
 
     def among(self, keys: Sequence[Key]) -> ColumnElement[bool]:
         """The row is one of these."""
@@ -263,6 +271,12 @@ def _is_changeable(column: Column[Any]) -> bool:
         return True
 
 
+def _is_stamped(column: Column[Any]) -> bool:
+    """MySQL's ON UPDATE is often said along with the default."""
+    said = str(getattr(column.server_default, "arg", "")).lower()
+    return column.onupdate is not None or column.server_onupdate is not None or "on update" in said
+
+
 def _target(
     entity: Entity, table: Table, mapper: Mapper[Any] | None, named: Mapping[str, Column[Any]]
 ) -> Target:
@@ -271,4 +285,5 @@ def _target(
     key_names = tuple(names[column] for column in key)
     places = tuple(list(named).index(name) for name in key_names)
     changeable = tuple(name for name, column in named.items() if _is_changeable(column))
-    return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable)
+    stamped = tuple(column.key for column in table.c if _is_stamped(column) and column.computed is None)
+    return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable, stamped)

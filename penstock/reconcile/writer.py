@@ -234,7 +234,7 @@ class RowLock:
                 raise  # otherwise it has ended by itself, and whoever has the row can go on
 
     def _change(self, **values: Any) -> Any:
-        return update(self.target.table).where(self._is).values(**values)
+        return update(self.target.table).where(self._is).values(**values, **self.target.unstamped(values))
 
     async def __aenter__(self) -> AsyncConnection:
         self._apart = AsyncConnection(self)

@@ -1,4 +1,4 @@
-"""Whatever can be asked of a row can be a condition: its table can be made, and the rows found are those it is true of."""
+"""Whatever can be asked of a row can be a condition: its table can be made, and what it is true of is found."""
 
 from __future__ import annotations
 
