@@ -28,7 +28,7 @@ from penstock.reconcile.meanwhile import differs
 from penstock.reconcile.now import resolve
 from penstock.reconcile.renew import give_up
 from penstock.reconcile.statements import DUE, KEYS, MOVED, UNLOCKED, Fetch, lock_rows
-from penstock.reconcile.target import Key, Target
+from penstock.reconcile.target import Key, Target, in_order
 from penstock.reconcile.writes import Writes
 
 MAIN = ("next_process_at", "last_processed_at")
@@ -92,7 +92,7 @@ def _lock(statements: Statements, ended: Sequence[Ended]) -> Current:
                 names[target].update(values)
     current: Current = {}
     for target in sorted(wanted, key=lambda target: target.name):
-        keys = {KEYS: target.listed(sorted(wanted[target]))}
+        keys = {KEYS: target.listed(in_order(wanted[target]))}
         size = len(target.key)
         for row in statements.rows(lock_rows(target, tuple(sorted(names[target]))), keys):
             current[target, tuple(row[:size])] = row._mapping  # type: ignore[assignment]

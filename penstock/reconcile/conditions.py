@@ -43,15 +43,24 @@ def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
     """What was given, if it can be asked of a row."""
     try:
         found = coercions.expect(roles.WhereHavingRole, given)
-        if any(isinstance(each, BindParameter) and each.value is NOW for each in visitors.iterate(found)):
-            raise DefinitionError(
-                f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
-            )
+        for each in visitors.iterate(found):
+            _check_parameter(said, each)
         return found
     except ArgumentError:
         raise DefinitionError(
             f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
         ) from None
+
+
+def _check_parameter(said: str, element: Any) -> None:
+    if not isinstance(element, BindParameter):
+        return
+    if element.value is NOW:
+        raise DefinitionError(
+            f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
+        )
+    if element.required:
+        raise DefinitionError(f"{said}: the parameter {element.key!r} has no value; nobody would give it one")
 
 
 def has_bytes(given: ClauseElement) -> bool:

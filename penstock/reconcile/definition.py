@@ -25,6 +25,7 @@ from penstock.reconcile.conditions import (
 )
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
+from penstock.values.annotations import is_async
 from penstock.values.cached import cached_property
 from penstock.values.names import qualified_name
 
@@ -65,7 +66,7 @@ class Reconciler:
             )
         self.on_lost = on_lost
         self.policy = Policy.of(options)
-        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self.is_async = is_async(function) or is_async(inspect.unwrap(function))
         self.enabled = True
         """False: this process leaves its rows to others."""
         self._check_names()

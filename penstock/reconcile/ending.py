@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from sqlalchemy import ClauseElement
+
 from penstock.errors import DefinitionError
 from penstock.reconcile.item import Item
-from penstock.reconcile.policy import LONGEST_BACKOFF, Policy
+from penstock.reconcile.now import Now
+from penstock.reconcile.policy import LONGEST, LONGEST_BACKOFF, Policy
 from penstock.reconcile.target import attributes_set, is_plain
 from penstock.values.failure import Failure
 from penstock.values.outcome import Snooze, decide_crash
@@ -77,7 +81,7 @@ def returned(policy: Policy, item: Item, value: object) -> Ended:
         raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
     if isinstance(value, Snooze):
         values = checked_values(item, item.changes.main)
-        return _ended(item, Kind.SNOOZED, values, item.attempts, float(value.seconds))
+        return _ended(item, Kind.SNOOZED, values, item.attempts, min(float(value.seconds), LONGEST))
     if value is not None and not isinstance(value, Mapping):
         raise DefinitionError(
             f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"
@@ -153,9 +157,12 @@ def released(item: Item) -> Ended:
 
 
 def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in values:
-        if item.target.column(name).name in OURS:
+    for name, value in values.items():
+        column = item.target.column(name).name
+        if column in OURS:
             raise DefinitionError(f"{name} is kept by Penstock; a handler does not write it")
+        if column == "next_process_at" and not isinstance(value, datetime | Now | ClauseElement):
+            raise DefinitionError(f"{name}={value!r}: give a time, a datetime or NOW")
     return values
 
 

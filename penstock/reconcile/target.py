@@ -188,6 +188,15 @@ class Target:
         return self.mapper.polymorphic_map.get(values.get(name or ""), self.mapper)
 
 
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """The one order in which rows are locked; of keys that cannot be compared, such as enumerations, by their text."""
+    given = list(keys)
+    try:
+        return sorted(given)
+    except TypeError:
+        return sorted(given, key=repr)
+
+
 def target_of(entity: Any, needs: Iterable[str] = columns.NAMES) -> Target:
     """Recognize a declarative model or a table."""
     target = recognize(entity)

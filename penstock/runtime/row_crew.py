@@ -25,6 +25,7 @@ from penstock.runtime.hop import hop
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
+from penstock.values.annotations import waited_for
 from penstock.values.failure import Failure
 
 TURN = 0.01
@@ -134,10 +135,10 @@ class RowCrew:
         end: Ended | None
         try:
             if self.policy.timeout is None:
-                value = await self.reconciler.function(item)
+                value = await waited_for(self.reconciler.function(item))
             else:
                 async with limit:
-                    value = await self.reconciler.function(item)
+                    value = await waited_for(self.reconciler.function(item))
             end = self._returned(item, value)
         except SimulatedCrash:
             raise
@@ -172,7 +173,10 @@ class RowCrew:
     def _run_sync(self, item: Item) -> None:
         item.began = time.monotonic()
         try:
-            end = self._returned(item, self.reconciler.function(item))
+            value = self.reconciler.function(item)
+            if inspect.isawaitable(value):
+                value = asyncio.run(waited_for(value))
+            end = self._returned(item, value)
         except SimulatedCrash:
             raise
         except BaseException as error:

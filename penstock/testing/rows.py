@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import Awaitable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from penstock.reconcile.source import RowSource
 from penstock.runtime.pump import Pump
 from penstock.runtime.waker import Waker
 from penstock.telemetry.points import SimulatedCrash
+from penstock.values.annotations import waited_for
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -169,11 +169,11 @@ class RowHand:
         except BaseException as error:
             return self._failed(item, error)
 
-    async def _awaited(self, item: Item, value: Awaitable[Any]) -> Ended:
+    async def _awaited(self, item: Item, value: Any) -> Ended:
         limit = asyncio.timeout(self.reconciler.policy.timeout_seconds)
         try:
             async with limit:
-                return self.end(item, await value)
+                return self.end(item, await waited_for(value))
         except TimeoutError as error:
             return self._failed(item, error, Kind.TIMED_OUT if limit.expired() else Kind.ERRORED)
 

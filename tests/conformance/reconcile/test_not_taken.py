@@ -23,12 +23,12 @@ from sqlalchemy import (
     text,
 )
 
-from penstock import Children, Penstock, Retry
+from penstock import Children, Penstock, Retry, Snooze
 from penstock.operate.reconcilers import failing
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
 from penstock.testing.rows import RowHand
-from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare
+from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare, idle
 
 Hands = Callable[..., RowHand]
 
@@ -181,6 +181,28 @@ def test_a_function_that_cannot_say_whether_related_rows_are_needed(
     assert mine.visit() == 2
     assert [row.status for row in cloud.all(Fleet)] == ["active", "done"]
     assert errors(app) == [("1", "ZeroDivisionError: division by zero")]
+
+
+NO_TIMES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], str]] = {
+    "a past interval": ({"every": lambda _: -5}, idle, "every=-5: give at least 0 seconds"),
+    "no interval": ({"every": lambda _: None}, idle, "every=None: give a number of seconds"),
+    "no time": ({}, lambda _: {"next_process_at": "soon"}, "next_process_at='soon': give a time"),
+}
+
+
+@pytest.mark.parametrize("what", NO_TIMES)
+def test_a_next_visit_that_is_no_time(app: Penstock, cloud: Cloud, hand: Hands, what: str) -> None:
+    options, handler, why = NO_TIMES[what]
+    cloud.volumes(1)
+    assert hand(declare(app, Volume, handler, name="visit", **options)).visit() == 1
+    assert why in errors(app)[0][1]
+
+
+def test_a_snooze_beyond_all_times_is_a_long_one(app: Penstock, cloud: Cloud, hand: Hands) -> None:
+    cloud.volumes(1)
+    hand(declare(app, Volume, lambda _: Snooze(10**12), name="visit")).visit()
+    assert not errors(app)
+    assert cloud.get(Volume, 1).next_process_at.year > 2100
 
 
 def test_a_mistake_costs_the_row_an_attempt_and_the_database_is_trusted_again(
