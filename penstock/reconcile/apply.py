@@ -24,11 +24,12 @@ from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Item
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.meanwhile import differs
 from penstock.reconcile.now import resolve
 from penstock.reconcile.renew import give_up
 from penstock.reconcile.statements import DUE, KEYS, MOVED, UNLOCKED, Fetch, lock_rows
-from penstock.reconcile.target import Key, Target, in_order
+from penstock.reconcile.target import Key, Target
 from penstock.reconcile.writes import Writes
 
 MAIN = ("next_process_at", "last_processed_at")

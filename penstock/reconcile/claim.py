@@ -72,7 +72,8 @@ def claim(
         return taken
     deadline = now + timedelta(seconds=reconciler.policy.lease_seconds)
     sound = [candidate for candidate in found if candidate.problem is None]
-    held = related.take(statements, reconciler, sound, taken.token, now, deadline)
+    held, problems = _related(statements, reconciler, sound, taken.token, now, deadline)
+    found = [replace(one, problem=one.problem or problems.get(one.key)) for one in found]
     held |= {candidate.key: () for candidate in found if candidate.problem is not None}
     ready = [candidate for candidate in found if candidate.key in held]
     taken.busy = [candidate.key for candidate in found if candidate.key not in held]
@@ -151,6 +152,32 @@ def _checked(reconciler: Reconciler, one: Candidate) -> Candidate:
         return one
     except Exception as error:
         return replace(one, problem=Failure.of(error))
+
+
+def _related(
+    statements: Statements,
+    reconciler: Reconciler,
+    rows: Sequence[Candidate],
+    token: int,
+    now: datetime,
+    deadline: datetime,
+) -> tuple[dict[Key, tuple[Held, ...]], dict[Key, Failure]]:
+    """What each row gets of its related ones; those whose related ones cannot be read have failed."""
+    held: dict[Key, tuple[Held, ...]] = {}
+    problems: dict[Key, Failure] = {}
+    try:
+        return related.take(statements, reconciler, rows, token, now, deadline), problems
+    except Exception as error:
+        if not statements.is_unreadable(error):
+            raise
+    for one in rows:
+        try:
+            held |= related.take(statements, reconciler, [one], token, now, deadline)
+        except Exception as error:
+            if not statements.is_unreadable(error):
+                raise
+            problems[one.key] = Failure.of(error)
+    return held, problems
 
 
 def _lock(

@@ -21,10 +21,10 @@ from sqlalchemy import select
 from penstock.database.statements import Statements
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.item import Held
+from penstock.reconcile.keys import in_order, owner_of
 from penstock.reconcile.locks import Related
-from penstock.reconcile.naming import owner_of
 from penstock.reconcile.statements import change_rows
-from penstock.reconcile.target import Key, Target, in_order
+from penstock.reconcile.target import Key, Target
 
 if TYPE_CHECKING:
     from penstock.reconcile.claim import Candidate

@@ -15,8 +15,9 @@ from datetime import datetime, timedelta
 from penstock.database.statements import Statements
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.item import Item
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import DUE, release, renew, tokens_of
-from penstock.reconcile.target import Key, Target, in_order
+from penstock.reconcile.target import Key, Target
 
 
 class Holdings:

@@ -23,10 +23,10 @@ from penstock.reconcile.ending import Ended, Kind, refused
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RelatedBusy, RowsClaimed, RowSettled
 from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.item import Item
-from penstock.reconcile.naming import key_text
+from penstock.reconcile.keys import in_order, key_text
 from penstock.reconcile.renew import Holdings
 from penstock.reconcile.statements import Fetch, release
-from penstock.reconcile.target import Key, in_order
+from penstock.reconcile.target import Key
 from penstock.telemetry.events import Stream
 from penstock.values.failure import Failure
 

@@ -15,8 +15,9 @@ from penstock.database.statements import Statements
 from penstock.reconcile import tally
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import UNLOCKED, change_rows, release
-from penstock.reconcile.target import Key, Target, in_order
+from penstock.reconcile.target import Key, Target
 
 GRACE_LEASES = 10
 BATCH = 1000

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import index
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Table, Uuid, and_, bindparam, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Integer, Table, Uuid, and_, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, make_transient_to_detached
 from sqlalchemy.types import Enum, TypeDecorator
@@ -91,24 +92,34 @@ class Target:
     def key_given(self, id: Any) -> Key:
         """The key a user means: a value or, where it has several columns, a tuple or a dict of them."""
         if isinstance(id, Mapping) and set(id) == set(self.key_names):
-            return tuple(id[name] for name in self.key_names)
+            id = [id[name] for name in self.key_names]
         key = tuple(id) if isinstance(id, tuple | list) else (id,)
-        if len(key) != len(self.key):
+        if len(key) != len(self.key) or isinstance(id, Mapping):
             names = ", ".join(self.key_names)
             wanted = f"its key is {names}" if len(self.key) == 1 else f"its key is ({names}), a tuple"
             raise ConfigurationError(f"{id!r} is not the key of a row of {self.name}: {wanted}")
         return tuple(self._fitting(value, column) for value, column in zip(key, self.key, strict=True))
 
     def _fitting(self, value: Any, column: Column[Any]) -> Any:
-        """A UUID may be given as its text, which only some databases take for one."""
-        if isinstance(value, UUID) or not isinstance(column.type, Uuid) or not column.type.as_uuid:
-            return value
+        """A UUID or a number may be given as its text. What is none, each database would take for another."""
+        kind = column.type
         try:
-            return UUID(value)
+            if isinstance(kind, Uuid) and kind.as_uuid:
+                return value if isinstance(value, UUID) else UUID(value)
+            if isinstance(kind, Integer) and value is not None:
+                return (
+                    value
+                    if isinstance(value, int)
+                    else int(value)
+                    if isinstance(value, str)
+                    else index(value)
+                )
         except (TypeError, ValueError, AttributeError):
+            what = "a UUID" if isinstance(kind, Uuid) else "a whole number"
             raise ConfigurationError(
-                f"{value!r} is not the key of a row of {self.name}: {column.name} is a UUID"
+                f"{value!r} is not the key of a row of {self.name}: {column.name} is {what}"
             ) from None
+        return value
 
     def column(self, name: str) -> Column[Any]:
         """The column a user means by this name."""
@@ -186,15 +197,6 @@ class Target:
             return self.mapper
         name = next((name for name, column in self.columns.items() if column is kind), None)
         return self.mapper.polymorphic_map.get(values.get(name or ""), self.mapper)
-
-
-def in_order(keys: Iterable[Key]) -> list[Key]:
-    """The one order in which rows are locked; of keys that cannot be compared, such as enumerations, by their text."""
-    given = list(keys)
-    try:
-        return sorted(given)
-    except TypeError:
-        return sorted(given, key=repr)
 
 
 def target_of(entity: Any, needs: Iterable[str] = columns.NAMES) -> Target:

@@ -14,8 +14,9 @@ from penstock.errors import DefinitionError
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.hints import stirred
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import change_rows
-from penstock.reconcile.target import Key, Target, in_order, recognize
+from penstock.reconcile.target import Key, Target, recognize
 
 log = logging.getLogger("penstock")
 

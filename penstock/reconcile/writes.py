@@ -11,7 +11,7 @@ from sqlalchemy import ClauseElement, insert
 
 from penstock.database.statements import Statements
 from penstock.reconcile.ending import CRASHED, Ended
-from penstock.reconcile.naming import key_text
+from penstock.reconcile.keys import key_text
 from penstock.reconcile.statements import (
     UNLOCKED,
     change_each,

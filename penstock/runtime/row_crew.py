@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, r
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
 from penstock.runtime.hop import hop
+from penstock.runtime.undo import undo
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
@@ -49,6 +50,7 @@ class RowCrew:
         self.closing = False
         self._why: dict[Item, Interruption] = {}
         self._over: set[Item] = set()
+        self._undoing: set[asyncio.Task[None]] = set()
         self._average = 0.05
         self._turn = TURN
         self._asked = 0.0
@@ -253,17 +255,13 @@ class RowCrew:
         """What the handler did outside the database may have to be undone; only the user knows how."""
         hook = self.reconciler.on_lost
         if hook is not None:
-            hop(self.loop, self._call_hook, hook, item, None if end is None else dict(end.values))
+            values = None if end is None else dict(end.values)
+            hop(self.loop, self._undo, hook, item, values)
 
-    def _call_hook(self, hook: Callable[..., Any], item: Item, values: Any) -> None:
-        async def call() -> None:
-            if inspect.iscoroutinefunction(hook):
-                await hook(item, values)
-            else:
-                await asyncio.to_thread(hook, item, values)
-
-        task = self.loop.create_task(call())
-        task.add_done_callback(lambda done: done.exception())
+    def _undo(self, hook: Callable[..., Any], item: Item, values: Mapping[str, Any] | None) -> None:
+        task = self.loop.create_task(undo(hook, item, values))
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
 
     @property
     def busy(self) -> int:

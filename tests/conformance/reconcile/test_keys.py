@@ -27,10 +27,11 @@ from sqlalchemy import (
 )
 
 from penstock import Penstock, Retry
+from penstock.errors import ConfigurationError, RowNotFound
 from penstock.operate.reconcilers import failing
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing.rows import RowHand
-from tests.conformance.reconcile.cloud import declare
+from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets
 
 Hands = Callable[..., RowHand]
 
@@ -89,3 +90,20 @@ def test_rows_are_known_by_their_keys(app: Penstock, hand: Hands, kind: str) -> 
         with app.lock(table, item.id, timeout=30):
             pass
     assert mine.visit() == len(keys)
+
+
+def test_what_is_no_key_is_said_alike_everywhere(app: Penstock, cloud: Cloud) -> None:
+    """MySQL would take "1 or so" for 1, PostgreSQL 1.2 for 1, and each would say something else of the others."""
+    cloud.volumes(1)
+    for wrong in ("one", "1 or so", 1.2, b"1", {"ID": 1}):
+        with pytest.raises(ConfigurationError, match="is not the key of a row of volumes"):
+            app.lock(Volume, wrong)
+        with pytest.raises(ConfigurationError, match="is not the key of a row of volumes"):
+            app.hint(Volume, wrong)
+    with pytest.raises(ConfigurationError, match="number is a whole number"):
+        app.lock(gadgets, {"region": "eu", "number": "x"})
+    for id in (1, "1", (1,), {"id": 1}):
+        with app.lock(Volume, id):
+            pass
+    with pytest.raises(RowNotFound), app.lock(Volume, "2"):
+        pass

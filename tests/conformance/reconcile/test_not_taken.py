@@ -172,6 +172,22 @@ def test_a_row_that_cannot_be_read_is_given_up(app: Penstock) -> None:
     assert states(app, table) == OTHERS_DONE | {1: "odd"}
 
 
+def test_related_rows_that_cannot_be_read(app: Penstock, cloud: Cloud, hand: Hands) -> None:
+    table = parts(app)
+    change(app, "UPDATE spare_parts SET color = 'green' WHERE id = 1")
+    cloud.add(Fleet, {"id": 1}, {"id": 2})
+    locks = [Children(table, table.c.id == Fleet.id)]
+
+    def visit(item: Any) -> dict[str, Any]:
+        item.update(item.children[0], status="seen")
+        return {"status": "done"}
+
+    assert hand(declare(app, Fleet, visit, locks=locks)).visit() == 2
+    assert [row.status for row in cloud.all(Fleet)] == ["active", "done"]
+    assert states(app, table)[2] == "seen"
+    assert [row for row, _ in errors(app)] == ["1"]
+
+
 def test_a_function_that_cannot_say_whether_related_rows_are_needed(
     app: Penstock, cloud: Cloud, hand: Hands
 ) -> None:

@@ -240,6 +240,26 @@ def test_a_handler_whose_lease_is_lost_is_told_and_ended(app: Penstock, cloud: C
     assert (cloud.get(Volume, 1).lock_token, cloud.get(Volume, 1).status) == (7, "theirs")
 
 
+def test_an_undoing_that_fails_is_said(app: Penstock, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    async def hang(item: Any) -> None:
+        await asyncio.Event().wait()
+
+    def regret(item: Any, values: Any) -> None:
+        raise OSError("nobody answers")
+
+    declare(app, Volume, hang, lease=1, where=Volume.status == "submitted", on_lost=regret)
+    cloud.volumes(1)
+
+    async def live(worker: Worker) -> None:
+        crew = worker.rows.runners["hang"].crew
+        await until(lambda: len(crew.active) == 1)
+        cloud.set(Volume, 1, lock_token=7, status="theirs")
+        await until(lambda: "<volumes 1 in hang> was lost, and its on_lost has failed" in caplog.text)
+
+    beside_a_worker(app, live, role="reconciler")
+    assert "nobody answers" in caplog.text
+
+
 def test_reconcilers_declared_later_and_only_some_of_them(app: Penstock, cloud: Cloud) -> None:
     async def first(item: Any) -> dict[str, Any]:
         return {"status": "active"}

@@ -1,7 +1,8 @@
-"""How rows are called where there is room for a text only: one of its own for every row."""
+"""Keys of rows: the order of them, and a text of its own for each, where there is room for a text only."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 
 from penstock.reconcile.columns import OWNER_LENGTH
@@ -9,6 +10,15 @@ from penstock.reconcile.target import Key
 from penstock.values.lengths import KEY_LENGTH
 
 DIGEST = 16
+
+
+def in_order(keys: Iterable[Key]) -> list[Key]:
+    """The one order in which rows are locked; of keys that cannot be compared, such as enumerations, by their text."""
+    given = list(keys)
+    try:
+        return sorted(given)
+    except TypeError:
+        return sorted(given, key=repr)
 
 
 def key_text(key: Key) -> str:
