@@ -136,11 +136,14 @@ class RowCrew:
         limit = asyncio.timeout(self.policy.timeout_seconds)
         end: Ended | None
         try:
-            if self.policy.timeout is None:
-                value = await waited_for(self.reconciler.function(item))
+            value: Any = self.reconciler.function(item)
+            if not inspect.isawaitable(value):
+                pass  # wrapped in something that is not async
+            elif self.policy.timeout is None:
+                value = await value
             else:
                 async with limit:
-                    value = await waited_for(self.reconciler.function(item))
+                    value = await value
             end = self._returned(item, value)
         except SimulatedCrash:
             raise
