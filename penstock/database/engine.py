@@ -130,9 +130,14 @@ class Database:
         cause = trouble.cause_of(error)
         return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
 
-    def is_outage(self, error: BaseException) -> bool:
-        """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow."""
-        return self.is_passing(error) or trouble.is_to_blame(error)
+    def is_outage(self, error: BaseException, *, own_tables: bool = True) -> bool:
+        """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow.
+
+        `own_tables`: all that was said to it is ours. What users say may be a mistake of theirs.
+        """
+        if self.is_passing(error):
+            return True
+        return trouble.is_to_blame(error) and (own_tables or not trouble.is_of_the_statement(error))
 
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.engine import Row
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from penstock.database.engine import Database
@@ -27,6 +27,8 @@ class Statements:
 
     def __init__(self, database: Database, tx: Transaction) -> None:
         self.tx = tx
+        self.dialect = database.engine.dialect
+        self._driver: Any = self.dialect.dbapi
         self._now: int | None = None
         self._asked: Any = None
         self.read_at = 0.0
@@ -43,7 +45,18 @@ class Statements:
 
     def rows(self, statement: Executable, values: Values | None = None) -> Sequence[Row[Any]]:
         """Execute and read everything."""
-        return self._execute(statement, values, wait=True).all()
+        answer = self._execute(statement, values, wait=True)
+        try:
+            return answer.all()
+        except DBAPIError as error:
+            raise (error.orig or error) from None
+
+    def is_unreadable(self, error: Exception) -> bool:
+        """The database has answered, but what it says can be no value: of a type of the user's, or of the driver's."""
+        if not isinstance(error, self._driver.Error):
+            return not isinstance(error, SQLAlchemyError)
+        unsaid = isinstance(error, self._driver.DataError) and getattr(error, "sqlstate", "") is None
+        return unsaid or str(error).startswith("Could not decode")
 
     def count(self, statement: Executable, values: Values | None = None) -> int:
         """Execute a write and wait; the number of rows it touched."""
@@ -77,9 +90,7 @@ class Statements:
         try:
             return self._connection.execute(statement, values)
         except DBAPIError as error:
-            if error.orig is None:
-                raise
-            raise error.orig from None
+            raise (error.orig or error) from None
 
 
 class _Ours:

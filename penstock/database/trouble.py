@@ -14,6 +14,16 @@ VALUE_STATES = frozenset({"42804", "42846", "42883", "P0001"})
 VALUE_CODES = frozenset({1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4025})
 """MySQL and MariaDB: the same, where the driver calls it operational."""
 
+STATEMENT_CLASSES = frozenset({"21", "42", "44", "54"})
+"""PostgreSQL: more rows than one, a mistake in the statement, a view that refuses a row, more than an index takes."""
+STATEMENT_CODES = frozenset(
+    [1052, 1054, 1064, 1093, 1110, 1111, 1118, 1136, 1146, 1241, 1242]
+    + [1318, 1348, 1364, 1369, 1442, 1471, 1526, 1582, 1630, 1906, 3105]
+)
+"""MySQL and MariaDB: the same."""
+SQLITE_STATEMENT = 1
+"""SQLite: its general error. What is wrong with the file or the disk has codes of its own."""
+
 READ_ONLY = "It can only be read: make it writable again, or let the URL lead to the primary."
 NO_ROOM = "Make room on its disk; what waits goes on by itself."
 NO_FILE = "The folder must exist, and this process must be allowed to write there."
@@ -84,6 +94,17 @@ def _is_a_value(cause: BaseException, kinds: set[str]) -> bool:
     if state in VALUE_STATES or "no such function" in str(cause):
         return True
     return bool(cause.args) and cause.args[0] in VALUE_CODES
+
+
+def is_of_the_statement(error: BaseException) -> bool:
+    """It is this very statement that it cannot do; what it says of a table that is ours is another matter."""
+    cause = cause_of(error)
+    said = cause.args[0] if cause.args else None
+    if isinstance(said, int):
+        return said in STATEMENT_CODES
+    state = getattr(cause, "sqlstate", None) or ""
+    mistaken = state[:2] in STATEMENT_CLASSES or getattr(cause, "sqlite_errorcode", 0) == SQLITE_STATEMENT
+    return mistaken and advice(cause) is None
 
 
 def took_too_long(error: BaseException) -> bool:

@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ClauseElement
+from sqlalchemy import ClauseElement, Column
+from sqlalchemy.engine import Dialect
 
 from penstock.database.statements import Statements
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Item
+from penstock.reconcile.keys import in_order
+from penstock.reconcile.meanwhile import differs
 from penstock.reconcile.now import resolve
 from penstock.reconcile.renew import give_up
 from penstock.reconcile.statements import DUE, KEYS, MOVED, UNLOCKED, Fetch, lock_rows
@@ -63,7 +66,7 @@ def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: S
         applied.accepted.append(end)
         if end.kind is Kind.RELEASED:
             applied.stirred.add(end.item.target.name)
-        _plan(writes, reconciler, end, current, now, applied)
+        _plan(writes, reconciler, end, current, statements.dialect, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)
     for end in applied.lost:
@@ -90,7 +93,7 @@ def _lock(statements: Statements, ended: Sequence[Ended]) -> Current:
                 names[target].update(values)
     current: Current = {}
     for target in sorted(wanted, key=lambda target: target.name):
-        keys = {KEYS: target.listed(sorted(wanted[target]))}
+        keys = {KEYS: target.listed(in_order(wanted[target]))}
         size = len(target.key)
         for row in statements.rows(lock_rows(target, tuple(sorted(names[target]))), keys):
             current[target, tuple(row[:size])] = row._mapping  # type: ignore[assignment]
@@ -113,17 +116,17 @@ def _is_done_already(end: Ended, current: Current) -> bool:
 
 
 def _plan(
-    writes: Writes, reconciler: Reconciler, end: Ended, current: Current, now: datetime, applied: Applied
+    writes: Writes, reconciler: Reconciler, end: Ended, current: Current, dialect: Dialect, applied: Applied
 ) -> None:
-    item = end.item
+    item, now = end.item, writes.now
     row = current[item.target, item.claim.key]
-    values, kept = _merged(item, end.values, row, reconciler, now)
+    values, kept = _merged(end, row, reconciler, dialect, now)
     if kept:
         applied.kept.append((end, kept))
     requested = row["x_next_process_at"] != item.claim.deadline
     if "next_process_at" not in values:
         due = row["x_next_process_at"] if requested else now if kept else _due(end, now)
-        if not requested and _moves(reconciler, end, row):
+        if not requested and _moves(reconciler, end, row, dialect):
             # Most likely it is somebody else's now, and due at once; if it is still ours, it is put off afterwards.
             applied.stirred.add(item.target.name)
             if due > now:
@@ -134,7 +137,7 @@ def _plan(
         values["last_processed_at"] = now
     values |= {"process_attempts": end.attempts, "process_crashes": end.crashes, **UNLOCKED}
     if end.with_changes:
-        _plan_changes(writes, end, current, now, applied)
+        _plan_changes(writes, end, current, dialect, applied)
     deleted = set(item.changes.deletes) if end.with_changes else set()
     for held in item.held:
         if (held.target, held.key) not in deleted:
@@ -152,35 +155,45 @@ def _due(end: Ended, now: datetime) -> datetime:
 
 
 def _merged(
-    item: Item, values: Mapping[str, Any], row: Mapping[str, Any], reconciler: Reconciler, now: datetime
+    end: Ended, row: Mapping[str, Any], reconciler: Reconciler, dialect: Dialect, now: datetime
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The update map by column, without what somebody else has written since the claim."""
-    seen = item.seen
+    seen = end.item.seen
     merged: dict[str, Any] = {}
     kept: list[str] = []
-    for name, value in values.items():
-        column = item.target.column(name)
-        if _written_meanwhile(name, value, seen, row) and not reconciler.policy.may_overwrite(name):
+    for name, value in end.values.items():
+        column = end.item.target.column(name)
+        ours = reconciler.policy.may_overwrite(name) or _is_computed(name, value)
+        if not ours and _written_meanwhile(name, column, seen, row, dialect):
             kept.append(name)
         else:
             merged[column.key] = resolve(value, column, now)
     return merged, tuple(kept)
 
 
-def _written_meanwhile(name: str, value: object, seen: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+def _is_computed(name: str, value: object) -> bool:
     """What the database computes from the present value overwrites nothing; nor does a new visiting time."""
-    if name == "next_process_at" or isinstance(value, ClauseElement) or name not in seen:
-        return False
-    return bool(row[f"x_{name}"] != seen[name])
+    return name == "next_process_at" or isinstance(value, ClauseElement)
 
 
-def _plan_changes(writes: Writes, end: Ended, current: Current, now: datetime, applied: Applied) -> None:
-    changes = end.item.changes
+def _written_meanwhile(
+    name: str, column: Column[Any], seen: Mapping[str, Any], row: Mapping[str, Any], dialect: Dialect
+) -> bool:
+    return name in seen and differs(column, seen[name], row[f"x_{name}"], dialect)
+
+
+def _plan_changes(writes: Writes, end: Ended, current: Current, dialect: Dialect, applied: Applied) -> None:
+    changes, now = end.item.changes, writes.now
     seen = {(held.target, held.key): held.seen for held in end.item.held}
     for target, key, values in changes.updates:
         if (target, key) in seen:
             before, row = seen[target, key], current[target, key]
-            values = {n: v for n, v in values.items() if not _written_meanwhile(n, v, before, row)}
+            values = {
+                name: value
+                for name, value in values.items()
+                if _is_computed(name, value)
+                or not _written_meanwhile(name, target.column(name), before, row, dialect)
+            }
         columns = {
             target.column(name).key: resolve(value, target.column(name), now)
             for name, value in values.items()
@@ -209,10 +222,11 @@ def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied)
             applied.awaited.add(row["lock_wanted_by"].partition(":")[0])
 
 
-def _moves(reconciler: Reconciler, end: Ended, row: Mapping[str, Any]) -> bool:
+def _moves(reconciler: Reconciler, end: Ended, row: Mapping[str, Any], dialect: Dialect) -> bool:
     """Whether what is written may make the row another reconciler's."""
     watched, column = reconciler.watched, end.item.target.column
     return any(
-        column(name).name in watched and (isinstance(value, ClauseElement) or row[f"x_{name}"] != value)
+        column(name).name in watched
+        and (isinstance(value, ClauseElement) or differs(column(name), row[f"x_{name}"], value, dialect))
         for name, value in end.values.items()
     )

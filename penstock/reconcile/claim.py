@@ -7,18 +7,21 @@ different value at the end tells that somebody has asked for another visit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
+
+from sqlalchemy import Row, Select
 
 from penstock.database.statements import Statements
 from penstock.reconcile import related
 from penstock.reconcile.columns import EPOCH, from_micros
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.item import Claimed, Held, Item
-from penstock.reconcile.statements import Fetch, change_rows
-from penstock.reconcile.target import Key
+from penstock.reconcile.statements import Fetch, change_rows, one_row
+from penstock.reconcile.target import Key, Target
+from penstock.values.failure import Failure
 from penstock.values.ids import new_token
 
 BUSY_PAUSE = timedelta(seconds=1)
@@ -47,6 +50,8 @@ class Candidate:
     row: Any
     state: Any
     """The same as it was read, for what is ours in it."""
+    problem: Failure | None = None
+    """Why it cannot be worked on: there is no row, if something in it can be no value here."""
 
     @property
     def is_abandoned(self) -> bool:
@@ -60,11 +65,16 @@ def claim(
     """Up to `limit` rows, now held; `again`: rows to be looked at before their time."""
     now = from_micros(statements.now(not_older=reconciler.policy.lease_seconds / 8))
     taken = Taken(token=new_token(), now=now)
-    found = _candidates(statements, reconciler, fetch, limit, again, now)
+    found = [
+        _checked(reconciler, one) for one in _candidates(statements, reconciler, fetch, limit, again, now)
+    ]
     if not found:
         return taken
     deadline = now + timedelta(seconds=reconciler.policy.lease_seconds)
-    held = related.take(statements, reconciler, found, taken.token, now, deadline)
+    sound = [candidate for candidate in found if candidate.problem is None]
+    held, problems = _related(statements, reconciler, sound, taken.token, now, deadline)
+    found = [replace(one, problem=one.problem or problems.get(one.key)) for one in found]
+    held |= {candidate.key: () for candidate in found if candidate.problem is not None}
     ready = [candidate for candidate in found if candidate.key in held]
     taken.busy = [candidate.key for candidate in found if candidate.key not in held]
     _lock(statements, reconciler, ready, taken.token, deadline)
@@ -97,13 +107,77 @@ def _candidates(
 ) -> list[Candidate]:
     abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
     values = {"now": now, "abandoned": abandoned, "limit": limit}
-    target = reconciler.target
-    rows = list(statements.rows(fetch.again(again[:limit]), values)) if again else []
-    found = {target.key_in(row): row for row in rows}
+    found: dict[Key, Candidate] = {}
+    if again:
+        first = again[:limit]
+        for one in _read(statements, fetch.target, fetch.again(first), fetch.again(first, bare=True), values):
+            found[one.key] = one
     if len(found) < limit:
-        for row in statements.rows(fetch.statement, values | {"limit": limit - len(found)}):
-            found.setdefault(target.key_in(row), row)
-    return [Candidate(key, target.made(row), row) for key, row in found.items()]
+        values["limit"] = limit - len(found)
+        for one in _read(statements, fetch.target, fetch.statement, fetch.bare, values):
+            found.setdefault(one.key, one)
+    return list(found.values())
+
+
+def _read(
+    statements: Statements, target: Target, whole: Select[Any], bare: Select[Any], values: Mapping[str, Any]
+) -> list[Candidate]:
+    """What a statement finds. A row that cannot be read does not keep the others from being read."""
+    try:
+        rows = statements.rows(whole, values)
+        return [Candidate(target.key_in(row), target.made(row), row) for row in rows]
+    except Exception as error:
+        if not statements.is_unreadable(error):
+            raise
+    return [_read_alone(statements, target, row) for row in statements.rows(bare, values)]
+
+
+def _read_alone(statements: Statements, target: Target, state: Row[Any]) -> Candidate:
+    key = tuple(state[: len(target.key)])
+    try:
+        row = statements.rows(one_row(target, key))[0]
+        return Candidate(key, target.made(row), row)
+    except Exception as error:
+        if not statements.is_unreadable(error):
+            raise
+        return Candidate(key, None, state, Failure.of(error))
+
+
+def _checked(reconciler: Reconciler, one: Candidate) -> Candidate:
+    """What the user's own functions say of a row is that row's error too."""
+    try:
+        if one.problem is None:
+            for lock in reconciler.locks:
+                lock.needed_by(one.row)
+        return one
+    except Exception as error:
+        return replace(one, problem=Failure.of(error))
+
+
+def _related(
+    statements: Statements,
+    reconciler: Reconciler,
+    rows: Sequence[Candidate],
+    token: int,
+    now: datetime,
+    deadline: datetime,
+) -> tuple[dict[Key, tuple[Held, ...]], dict[Key, Failure]]:
+    """What each row gets of its related ones; those whose related ones cannot be read have failed."""
+    held: dict[Key, tuple[Held, ...]] = {}
+    problems: dict[Key, Failure] = {}
+    try:
+        return related.take(statements, reconciler, rows, token, now, deadline), problems
+    except Exception as error:
+        if not statements.is_unreadable(error):
+            raise
+    for one in rows:
+        try:
+            held |= related.take(statements, reconciler, [one], token, now, deadline)
+        except Exception as error:
+            if not statements.is_unreadable(error):
+                raise
+            problems[one.key] = Failure.of(error)
+    return held, problems
 
 
 def _lock(
@@ -133,4 +207,4 @@ def _item(
     crashes = state.process_crashes + abandoned
     due, attempts = state.next_process_at, state.process_attempts
     claimed = Claimed(one.key, token, deadline, due, attempts, crashes, abandoned)
-    return Item(reconciler.name, reconciler.target, one.row, claimed, held, until)
+    return Item(reconciler.name, reconciler.target, one.row, claimed, held, until, one.problem)

@@ -65,6 +65,7 @@ _MAKERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "lock_wanted_until": lambda: (Instant(), {}),
 }
 NAMES = tuple(_MAKERS)
+OURS = frozenset(NAMES)
 HOLDING = ("lock_expires_at", "lock_token", "lock_owner", "lock_wanted_by", "lock_wanted_until")
 """What a table needs if its rows are only locked as related rows."""
 

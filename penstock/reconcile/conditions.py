@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from sqlalchemy import BindParameter, ClauseElement, Column, ColumnElement, Table
-from sqlalchemy.exc import ArgumentError
-from sqlalchemy.sql import coercions, roles, visitors
+from sqlalchemy import (
+    BinaryExpression,
+    BindParameter,
+    BooleanClauseList,
+    ClauseElement,
+    Column,
+    ColumnElement,
+    Date,
+    DateTime,
+    Interval,
+    Table,
+    TextClause,
+    Time,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.sql import coercions, operators, roles, visitors
+from sqlalchemy.sql.elements import Grouping
 from sqlalchemy.sql.selectable import SelectBase
 from sqlalchemy.types import TypeEngine
 
 from penstock.errors import DefinitionError
 from penstock.reconcile.now import NOW
 
+COMPUTED = ("function", "now", "tuple", "cast", "try_cast", "extract", "over")
+"""What a partial index does not take; on SQLite a tuple is compared with a subquery."""
+COMPUTED_WORDS = re.compile(
+    r"::|\b(select|cast|extract|interval|current_\w+|local\w+)\b|\b(?!(?:in|and|or|not|like)\b)\w+\s*\(",
+    re.IGNORECASE,
+)
+"""The same in the user's own SQL, as far as that can be seen: whoever is in doubt does without."""
+
 
 def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
     """What was given, if it can be asked of a row."""
     try:
         found = coercions.expect(roles.WhereHavingRole, given)
-        if any(isinstance(each, BindParameter) and each.value is NOW for each in visitors.iterate(found)):
-            raise DefinitionError(
-                f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
-            )
+        for each in visitors.iterate(found):
+            _check_parameter(said, each)
         return found
     except ArgumentError:
         raise DefinitionError(
             f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
         ) from None
+
+
+def _check_parameter(said: str, element: Any) -> None:
+    if not isinstance(element, BindParameter):
+        return
+    if element.value is NOW:
+        raise DefinitionError(
+            f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
+        )
+    if element.required:
+        raise DefinitionError(f"{said}: the parameter {element.key!r} has no value; nobody would give it one")
 
 
 def has_bytes(given: ClauseElement) -> bool:
@@ -40,6 +73,63 @@ def _is_bytes(kind: TypeEngine[Any]) -> bool:
         return issubclass(kind.python_type, bytes)
     except NotImplementedError:
         return False
+
+
+def is_asked_anew(given: ClauseElement) -> bool:
+    """Whether a function of the user's says what it compares with, each time it is asked."""
+    return any(
+        isinstance(each, BindParameter) and each.callable is not None for each in visitors.iterate(given)
+    )
+
+
+def is_in_words(given: ClauseElement) -> bool:
+    """Whether some of it is the user's own SQL: nobody knows what that reads."""
+    return any(_words(each) is not None for each in visitors.iterate(given))
+
+
+def conjuncts(given: Any) -> list[ColumnElement[bool]]:
+    """The conditions that all have to hold. What users say in words is left whole: it may be more than one."""
+    if isinstance(given, Grouping):
+        return conjuncts(given.element)
+    if not isinstance(given, BooleanClauseList) or given.operator is not operators.and_ or is_in_words(given):
+        return [given]
+    return [each for clause in given.clauses for each in conjuncts(clause)]
+
+
+def is_constant(given: ClauseElement) -> bool:
+    """Whether the same row always has the same answer, as a partial index needs it: nothing computed or looked up."""
+    elements = list(visitors.iterate(given))
+    if any(isinstance(each, SelectBase) or each.__visit_name__ in COMPUTED for each in elements):
+        return False
+    if any(isinstance(each, BindParameter) and each.expanding and not each.value for each in elements):
+        return False  # for SQLite, one of no values is a subquery
+    if any(isinstance(each, BinaryExpression) and _reckons_with_times(each) for each in elements):
+        return False  # for PostgreSQL, a day more depends on the time zone
+    if any(COMPUTED_WORDS.search(_words(each) or "") for each in elements):
+        return False
+    return not (is_asked_anew(given) or has_bytes(given))
+
+
+def _words(element: Any) -> str | None:
+    if isinstance(element, TextClause):
+        return element.text
+    name = element.name if getattr(element, "is_literal", False) else None
+    return None if name == "*" or (name and name.isdigit()) else name
+
+
+def _reckons_with_times(element: BinaryExpression[Any]) -> bool:
+    kinds = (element.type, element.left.type, element.right.type)
+    times = any(isinstance(kind, DateTime | Date | Time | Interval) for kind in kinds)
+    return times and element.operator in (operators.add, operators.sub)
+
+
+def written_out(given: ClauseElement, dialect: Dialect) -> str | None:
+    """With its constants in it. None: some of them cannot be written."""
+    try:
+        compiled = given.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+    except (SQLAlchemyError, NotImplementedError):
+        return None
+    return None if compiled.params else str(compiled)
 
 
 def check_tables(said: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:

@@ -8,22 +8,30 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import BindParameter, Boolean, Column, ColumnElement, Enum, Index, Integer, String, and_
-from sqlalchemy.sql import Select, visitors
+from sqlalchemy import Boolean, Column, ColumnElement, Enum, Index, Integer, String, and_
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import visitors
 
 from penstock.errors import DefinitionError
 from penstock.reconcile import locks as related
-from penstock.reconcile.conditions import check_tables, condition, has_bytes
+from penstock.reconcile.conditions import (
+    check_tables,
+    condition,
+    conjuncts,
+    is_constant,
+    is_in_words,
+    written_out,
+)
 from penstock.reconcile.policy import Policy
 from penstock.reconcile.target import Entity, target_of
+from penstock.values.annotations import is_async
 from penstock.values.cached import cached_property
 from penstock.values.names import qualified_name
 
 Handler = Callable[..., Any]
 NAME = re.compile(r"[^:\s]{1,150}")
 SHORT_TEXT = 190
-COMPUTED = ("function", "now", "tuple")
-"""What a partial index does not take; on SQLite a tuple is compared with a subquery."""
 
 
 class Reconciler:
@@ -58,7 +66,7 @@ class Reconciler:
             )
         self.on_lost = on_lost
         self.policy = Policy.of(options)
-        self.is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+        self.is_async = is_async(function) or is_async(inspect.unwrap(function))
         self.enabled = True
         """False: this process leaves its rows to others."""
         self._check_names()
@@ -100,6 +108,8 @@ class Reconciler:
         """The columns that decide whether a row is for this reconciler."""
         if self.where is None:
             return frozenset()
+        if is_in_words(self.where):
+            return frozenset(column.name for column in self.target.table.c)
         elements = visitors.iterate(self.where)
         return frozenset(e.name for e in elements if isinstance(e, Column) and self._is_own(e))
 
@@ -137,22 +147,25 @@ class Reconciler:
         if any(index.name in self.index_names for index in table.indexes):
             return
         due = table.c.next_process_at
-        only = self.where if self._is_indexable() else None
-        partial = Index(self.index_name, due, postgresql_where=only, sqlite_where=only)
+        only = self._lasting()
+        partial = Index(
+            self.index_name,
+            due,
+            postgresql_where=_if_written(only, postgresql.dialect()),  # type: ignore[no-untyped-call]
+            sqlite_where=_if_written(only, sqlite.dialect()),
+        )
         partial.ddl_if(dialect=("postgresql", "sqlite"))  # type: ignore[arg-type]  # a tuple is fine
-        leading = self._leading_columns() if only is not None else []
+        leading = self._leading_columns() if only else []
         whole = Index(self.index_names[1], *leading, due)
         whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
 
-    def _is_indexable(self) -> bool:
-        """A partial index takes columns of the table and constants, nothing that is looked up or computed."""
-        if self.where is None:
-            return False
-        elements = list(visitors.iterate(self.where))
-        foreign = any(isinstance(e, Column) and not self._is_own(e) for e in elements)
-        looked_up = any(isinstance(e, Select) or e.__visit_name__ in COMPUTED for e in elements)
-        callables = any(isinstance(e, BindParameter) and e.callable is not None for e in elements)
-        return not (foreign or looked_up or callables or has_bytes(self.where))
+    def _lasting(self) -> list[ColumnElement[bool]]:
+        """What a partial index takes of the condition: what asks for columns of the table and constants only."""
+        conditions = [] if self.where is None else conjuncts(self.where)
+        return [each for each in conditions if is_constant(each) and self._is_about_own(each)]
+
+    def _is_about_own(self, condition: ColumnElement[bool]) -> bool:
+        return all(self._is_own(each) for each in visitors.iterate(condition) if isinstance(each, Column))
 
     def _leading_columns(self) -> list[Column[Any]]:
         """For a database without partial indexes: columns by which most rows are left out."""
@@ -200,6 +213,11 @@ def _check_function(function: object) -> None:
         ) from None
     except ValueError:
         pass  # it has no signature that could be looked at
+
+
+def _if_written(lasting: list[ColumnElement[bool]], dialect: Dialect) -> ColumnElement[bool] | None:
+    written = [each for each in lasting if written_out(each, dialect) is not None]
+    return and_(*written) if written else None
 
 
 def _is_short(column: Column[Any]) -> bool:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from sqlalchemy import ClauseElement
+
 from penstock.errors import DefinitionError
-from penstock.reconcile.columns import NAMES
+from penstock.reconcile.columns import OURS
 from penstock.reconcile.item import Item
-from penstock.reconcile.policy import LONGEST_BACKOFF, Policy
+from penstock.reconcile.now import Now
+from penstock.reconcile.policy import LONGEST, LONGEST_BACKOFF, Policy
 from penstock.reconcile.target import attributes_set, is_plain
 from penstock.values.failure import Failure
 from penstock.values.outcome import Snooze, decide_crash
 from penstock.values.status import JobStatus
 
-OURS = frozenset(NAMES) - {"next_process_at"}
+KEPT_BY_US = OURS - {"next_process_at"}
 """Columns that no handler may set; when the next visit is due is for handlers to say, too."""
 
 INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
@@ -69,7 +73,7 @@ def returned(policy: Policy, item: Item, value: object) -> Ended:
         raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
     if isinstance(value, Snooze):
         values = checked_values(item, item.changes.main)
-        return _ended(item, Kind.SNOOZED, values, item.attempts, float(value.seconds))
+        return _ended(item, Kind.SNOOZED, values, item.attempts, min(float(value.seconds), LONGEST))
     if value is not None and not isinstance(value, Mapping):
         raise DefinitionError(
             f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"
@@ -99,6 +103,13 @@ def failed(policy: Policy, item: Item, failure: Failure, kind: Kind, random: flo
     if policy.max_attempts is not None and attempts >= policy.max_attempts:
         return _given_up(policy, item, failure)
     return _ended(item, kind, {}, attempts, policy.pause_after(attempts, random), failure)
+
+
+def beforehand(policy: Policy, item: Item, random: float = 0.0) -> Ended | None:
+    """How it ends without the handler. None: it is worth a try."""
+    if item.problem is not None:
+        return failed(policy, item, item.problem, Kind.ERRORED, random)
+    return crashed(policy, item)
 
 
 def crashed(policy: Policy, item: Item) -> Ended | None:
@@ -138,9 +149,12 @@ def released(item: Item) -> Ended:
 
 
 def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in values:
-        if item.target.column(name).name in OURS:
+    for name, value in values.items():
+        column = item.target.column(name).name
+        if column in KEPT_BY_US:
             raise DefinitionError(f"{name} is kept by Penstock; a handler does not write it")
+        if column == "next_process_at" and not isinstance(value, datetime | Now | ClauseElement):
+            raise DefinitionError(f"{name}={value!r}: give a time, a datetime or NOW")
     return values
 
 
@@ -148,7 +162,8 @@ def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
     """Until the next visit of a row as it will be."""
     if isinstance(policy.every, float):
         return policy.every
-    return policy.interval({**item.target.values_of(item.row), **values}, After(item.row, values))
+    known = {} if item.row is None else item.target.values_of(item.row)
+    return policy.interval({**known, **values}, After(item.row, values))
 
 
 def _given_up(policy: Policy, item: Item, failure: Failure) -> Ended:

@@ -18,6 +18,7 @@ from penstock.errors import DefinitionError, LeaseLost
 from penstock.reconcile.columns import HOLDING
 from penstock.reconcile.locks import Children, Related, Shared
 from penstock.reconcile.target import Key, Target, recognize, table_of
+from penstock.values.failure import Failure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +76,14 @@ class Item:
         claim: Claimed,
         held: tuple[Held, ...],
         trusted_until: float,
+        problem: Failure | None = None,
     ) -> None:
         self.reconciler = reconciler
         self.target = target
         self.row = row
-        self.kept = target.kept(row)
+        self.problem = problem
+        """Why it is not worked on; there is no row, if that is what cannot be read."""
+        self.kept = {} if row is None else target.kept(row)
         self.claim = claim
         self.held = held
         self.trusted_until = trusted_until
@@ -103,7 +107,7 @@ class Item:
     @property
     def seen(self) -> Mapping[str, Any]:
         """What was read, whatever has become of it in the handler's hands."""
-        return self.target.as_read(self.row, self.kept)
+        return {} if self.row is None else self.target.as_read(self.row, self.kept)
 
     @property
     def recovered(self) -> bool:

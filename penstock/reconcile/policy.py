@@ -18,6 +18,8 @@ Every = Seconds | Mapping[Any, Seconds] | Callable[[Any], Seconds]
 Exhausted = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 LONGEST_BACKOFF = 3600.0
+LONGEST = 100 * 365 * 86_400.0
+"""Further away there may be no time that could be written down."""
 BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
 STATE_NAMES = ("status", "state")
 OTHERS = frozenset({"name", "where", "locks", "on_lost", "index"})
@@ -105,7 +107,7 @@ class Policy:
         every = self.every
         if isinstance(every, Mapping):
             return parse_seconds(every.get(self._state(values), every.get(None, 15.0)))
-        return parse_seconds(every(row)) if callable(every) else parse_seconds(every)
+        return at_least("every", every(row)) if callable(every) else parse_seconds(every)
 
     def _state(self, values: Mapping[str, Any]) -> Any:
         names = (self.by,) if self.by is not None else STATE_NAMES
@@ -113,7 +115,8 @@ class Policy:
 
     def pause_after(self, attempts: int, random: float) -> float:
         """Seconds until a row is tried again that has failed so many times in a row."""
-        return min(self.backoff.delay_for(attempts, random), max(LONGEST_BACKOFF, self.backoff.delay))
+        longest = min(max(LONGEST_BACKOFF, self.backoff.delay), LONGEST)
+        return min(self.backoff.delay_for(attempts, random), longest)
 
     def may_overwrite(self, name: str) -> bool:
         return self.overwrite if isinstance(self.overwrite, bool) else name in self.overwrite
@@ -129,6 +132,8 @@ def at_least(name: str, value: Any, least: float = 0.0) -> float:
         raise DefinitionError(f"{name}={value!r}: {error}") from None
     if not math.isfinite(seconds) or seconds < least:
         raise DefinitionError(f"{name}={value!r}: give at least {least:g} seconds")
+    if seconds > LONGEST:
+        raise DefinitionError(f"{name}={value!r}: give at most a hundred years")
     return seconds
 
 

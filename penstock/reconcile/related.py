@@ -21,6 +21,7 @@ from sqlalchemy import select
 from penstock.database.statements import Statements
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.item import Held
+from penstock.reconcile.keys import in_order, owner_of
 from penstock.reconcile.locks import Related
 from penstock.reconcile.statements import change_rows
 from penstock.reconcile.target import Key, Target
@@ -60,11 +61,6 @@ def take(
     return got
 
 
-def owner_of(reconciler: str, key: Key) -> str:
-    """Who holds or wants a related row: a reconciler, for one of its rows."""
-    return f"{reconciler}:{'/'.join(map(str, key))}"[:255]
-
-
 def ordered(locks: Sequence[Related]) -> list[Related]:
     """The one order in which tables are locked."""
     return sorted(locks, key=lambda lock: lock.target().name)
@@ -84,12 +80,12 @@ def _wanted(
     needs: Wanted = defaultdict(list)
     for row in statements.rows(joined):
         needs[tuple(row[:size])].append(tuple(row[size:]))
-    return {key: sorted(others) for key, others in needs.items()}
+    return {key: in_order(others) for key, others in needs.items()}
 
 
 def _locked(statements: Statements, lock: Related, needs: Wanted) -> dict[Key, Any]:
     """The rows that nobody else is writing right now, as they are."""
-    keys = sorted({key for others in needs.values() for key in others})
+    keys = in_order({key for others in needs.values() for key in others})
     if not keys:
         return {}
     target = lock.target()

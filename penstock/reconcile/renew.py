@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from penstock.database.statements import Statements
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.item import Item
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import DUE, release, renew, tokens_of
 from penstock.reconcile.target import Key, Target
 
@@ -72,7 +73,7 @@ def renew_all(statements: Statements, items: Sequence[Item], lease: float) -> li
     lost: list[Item] = []
     for target, holders in places(items).items():
         tokens = sorted({item.token for item in holders.values()})
-        renewed = statements.count(renew(target, sorted(holders), tokens), {DUE: deadline})
+        renewed = statements.count(renew(target, in_order(holders), tokens), {DUE: deadline})
         if renewed != len(holders):
             lost += _lost(statements, target, holders)
     for item in lost:
@@ -94,7 +95,7 @@ def give_up(statements: Statements, item: Item, now: datetime) -> None:
     """Release whatever still carries this item's token; its row, if that is among it, is to be visited anew."""
     for target, holders in places([item]).items():
         due = now if target is item.target else None
-        statements.run(release(target, sorted(holders), [item.token], due))
+        statements.run(release(target, in_order(holders), [item.token], due))
 
 
 def trust(items: Iterable[Item], began: float, lease: float) -> None:
@@ -109,5 +110,5 @@ def clock() -> float:
 
 def _lost(statements: Statements, target: Target, holders: dict[Key, Item]) -> list[Item]:
     size = len(target.key)
-    found = {tuple(row[:size]): row[size] for row in statements.rows(tokens_of(target, sorted(holders)))}
+    found = {tuple(row[:size]): row[size] for row in statements.rows(tokens_of(target, in_order(holders)))}
     return [item for key, item in holders.items() if found.get(key) != item.token]

@@ -23,10 +23,10 @@ from penstock.reconcile.ending import Ended, Kind, refused
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RelatedBusy, RowsClaimed, RowSettled
 from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.item import Item
+from penstock.reconcile.keys import in_order, key_text
 from penstock.reconcile.renew import Holdings
 from penstock.reconcile.statements import Fetch, release
 from penstock.reconcile.target import Key
-from penstock.reconcile.writes import key_text
 from penstock.telemetry.events import Stream
 from penstock.values.failure import Failure
 
@@ -83,7 +83,7 @@ class RowSource:
     def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Item]:
         tx.stage("claim_rows")
         with self._lock:
-            again = self._trying = sorted(self._again)[:limit]
+            again = self._trying = in_order(self._again)[:limit]
             self._again.difference_update(again)
         began = time.monotonic()
         taken = rows_claim.claim(self._statements(tx), self.reconciler, self.fetch, limit, again)

@@ -30,19 +30,19 @@ from sqlalchemy import (
     true,
     update,
 )
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.sql import visitors
+from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.among import among
 from penstock.reconcile.columns import HOLDING, Instant
-from penstock.reconcile.conditions import has_bytes
+from penstock.reconcile.conditions import conjuncts, has_bytes, is_asked_anew, written_out
 from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.target import Key, Target
 
 KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
 """Parameters of writes. A column of the user's that was called the same would be written."""
 MOST_HELD = 1000
+BARE = ("next_process_at", "process_attempts", "process_crashes", "lock_token")
 UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lock_owner": None}
 
 
@@ -51,7 +51,7 @@ class Fetch:
 
     def __init__(self, reconciler: Reconciler, engine: Engine) -> None:
         self.target = target = reconciler.target
-        self.ready = true() if reconciler.where is None else _literally(reconciler.where, engine)
+        self.ready = true() if reconciler.where is None else _written(reconciler.where, engine)
         now, abandoned = bindparam("now", type_=Instant()), bindparam("abandoned", type_=Instant())
         owner, expires = target["lock_owner"], target["lock_expires_at"]
         self.due = target["next_process_at"] <= now
@@ -62,6 +62,7 @@ class Fetch:
         self.takeable = and_(self.free, ours, unwanted)
         eligible = and_(self.ready, self.due, self.takeable)
         self.statement = self._select(eligible)
+        self.bare = self._select(eligible, bare=True)
         self.glance = self._glance(eligible, now, ours)
         self.stay = self._stay()
 
@@ -78,25 +79,33 @@ class Fetch:
         ends = select(func.min(first.c.at, type_=Instant()))
         return select(anything.scalar_subquery(), ends.scalar_subquery())
 
-    def _select(self, condition: ColumnElement[bool]) -> Select[Any]:
+    def _select(self, condition: ColumnElement[bool], bare: bool = False) -> Select[Any]:
+        """`bare`: of the user's columns the key only, for rows that cannot be read."""
         target = self.target
+        columns = [*target.key, *(target[name] for name in BARE)] if bare else target.selected()
         return (
-            select(*target.selected())
+            select(*columns)
             .where(condition)
             .order_by(target["next_process_at"])
             .limit(bindparam("limit"))
             .with_for_update(skip_locked=True, key_share=True)
         )
 
-    def again(self, keys: Sequence[Key]) -> Select[Any]:
+    def again(self, keys: Sequence[Key], bare: bool = False) -> Select[Any]:
         """Rows that waited for related ones: looked at now, whatever their time."""
-        return self._select(and_(self.target.among(keys), self.ready, self.takeable))
+        return self._select(and_(self.target.among(keys), self.ready, self.takeable), bare)
 
     def _stay(self) -> Update:
         """Of rows that are due now, those that are still for this reconciler: their interval applies."""
         due_now = self.target["next_process_at"] == bindparam(MOVED, type_=Instant())
         changed = update(self.target.table).where(self.target.among_given(KEYS), due_now, self.ready)
-        return changed.values(next_process_at=bindparam(DUE, type_=Instant()))
+        due = bindparam(DUE, type_=Instant())
+        return changed.values(next_process_at=due, **self.target.unstamped(()))
+
+
+def one_row(target: Target, key: Key) -> Select[Any]:
+    """All of one row."""
+    return select(*target.selected()).where(target.among([key]))
 
 
 @lru_cache(maxsize=500)
@@ -121,7 +130,9 @@ def change_rows(
     if computed:
         order = [(name, computed[name]) for name in _in_order(target, computed)]
         changed = update(target.table).where(target.among_given(KEYS))
-        statement = changed.ordered_values(*order, *_given(target, tuple(plain)).items())
+        statement = changed.ordered_values(
+            *order, *_given(target, tuple(plain)).items(), *target.unstamped(values).items()
+        )
     else:
         statement = _change(target, tuple(plain))
     return statement, {KEYS: target.listed(keys)} | new_values(plain)
@@ -144,12 +155,14 @@ def _in_order(target: Target, computed: Mapping[str, ClauseElement]) -> list[str
 
 @lru_cache(maxsize=500)
 def _change(target: Target, names: tuple[str, ...]) -> Update:
-    return update(target.table).where(target.among_given(KEYS)).values(_given(target, names))
+    changed = update(target.table).where(target.among_given(KEYS))
+    return changed.values(_given(target, names) | target.unstamped(names))
 
 
 def renew(target: Target, keys: Sequence[Key], tokens: Sequence[int]) -> Update:
     held = and_(target.among(keys), among(target["lock_token"], tokens))
-    return update(target.table).where(held).values(lock_expires_at=bindparam(DUE, type_=Instant()))
+    due = bindparam(DUE, type_=Instant())
+    return update(target.table).where(held).values(lock_expires_at=due, **target.unstamped(()))
 
 
 def tokens_of(target: Target, keys: Sequence[Key]) -> Select[Any]:
@@ -163,13 +176,13 @@ def release(
     held = among(target["lock_token"], tokens)
     these = true() if keys is None else target.among(keys)
     visit = {} if due is None else {"next_process_at": due}
-    return update(target.table).where(these, held).values(**UNLOCKED, **visit)
+    return update(target.table).where(these, held).values(**UNLOCKED, **visit, **target.unstamped(()))
 
 
 @lru_cache(maxsize=500)
 def change_each(target: Target, names: tuple[str, ...]) -> Update:
     """Different values for each of many rows, as `key_values` and `new_values` make them."""
-    return update(target.table).where(*_is(target)).values(_given(target, names))
+    return update(target.table).where(*_is(target)).values(_given(target, names) | target.unstamped(names))
 
 
 def _given(target: Target, names: Sequence[str]) -> dict[str, Any]:
@@ -195,19 +208,21 @@ def _is(target: Target) -> list[ColumnElement[bool]]:
     ]
 
 
+def _written(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
+    return and_(*(_literally(each, engine) for each in conjuncts(where)))
+
+
 def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool]:
     """With its constants written out: a partial index is only used where the planner can see them.
 
     Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
+    Nor what is asked anew each time.
     """
-    if has_bytes(where) or any(isinstance(each, SelectBase) for each in visitors.iterate(where)):
+    looked_up = any(isinstance(each, SelectBase) for each in visitors.iterate(where))
+    if looked_up or has_bytes(where) or is_asked_anew(where):
         return where
-    try:
-        compiled = where.compile(engine, compile_kwargs={"literal_binds": True})
-    except (SQLAlchemyError, NotImplementedError):
-        return where
-    text = str(compiled)
-    if compiled.params:
+    text = written_out(where.self_group(against=operators.and_), engine.dialect)
+    if text is None:
         return where
     if engine.dialect.identifier_preparer._double_percents:
         text = text.replace("%%", "%")

@@ -15,6 +15,7 @@ from penstock.database.statements import Statements
 from penstock.reconcile import tally
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import UNLOCKED, change_rows, release
 from penstock.reconcile.target import Key, Target
 
@@ -39,12 +40,12 @@ def sweep(statements: Statements, target: Target, reconcilers: Sequence[Reconcil
     grace = now - timedelta(seconds=lease * GRACE_LEASES)
     orphaned = and_(target["lock_expires_at"] < grace, not_(_awaits_recovery(target, reconcilers)))
     rows = statements.rows(select(*target.key, target["lock_token"]).where(orphaned).limit(BATCH))
-    keys: list[Key] = sorted(tuple(row[:-1]) for row in rows)
+    keys = in_order(tuple(row[:-1]) for row in rows)
     if keys:
         statements.run(release(target, keys, sorted({row[-1] for row in rows if row[-1] is not None})))
         unheld: list[Key] = [tuple(row[:-1]) for row in rows if row[-1] is None]
         if unheld:
-            statements.run(*change_rows(target, sorted(unheld), UNLOCKED))
+            statements.run(*change_rows(target, in_order(unheld), UNLOCKED))
     tally.forget_gone(statements.tx)
     return len(keys)
 

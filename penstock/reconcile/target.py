@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import index
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Column, ColumnElement, Table, Uuid, and_, bindparam, inspect, tuple_
+from sqlalchemy import Column, ColumnElement, Integer, Table, Uuid, and_, bindparam, inspect, tuple_
 from sqlalchemy.engine import Row
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, make_transient_to_detached
 from sqlalchemy.types import Enum, TypeDecorator
@@ -45,6 +46,8 @@ class Target:
     """Of a model that shares its table with others: the rows that are its own."""
     changeable: tuple[str, ...]
     """Columns whose values a handler might change in place, such as JSON."""
+    stamped: tuple[str, ...]
+    """Columns that change with every update, such as the time of the last one."""
 
     @property
     def name(self) -> str:
@@ -61,6 +64,12 @@ class Target:
                 f"{self.name} lacks {', '.join(missing)}. Let the model inherit from penstock.Reconcilable "
                 "(Core: *penstock.reconcile.columns.reconcilable_columns()), and see `penstock check`."
             )
+
+    def unstamped(self, names: Iterable[str]) -> dict[str, Column[Any]]:
+        """What else to say in an update of these columns: if all are ours, it is no change of the user's row."""
+        if not self.stamped or not columns.OURS.issuperset(names):
+            return {}
+        return {name: self.table.c[name] for name in self.stamped}
 
     def among(self, keys: Sequence[Key]) -> ColumnElement[bool]:
         """The row is one of these."""
@@ -83,24 +92,34 @@ class Target:
     def key_given(self, id: Any) -> Key:
         """The key a user means: a value or, where it has several columns, a tuple or a dict of them."""
         if isinstance(id, Mapping) and set(id) == set(self.key_names):
-            return tuple(id[name] for name in self.key_names)
+            id = [id[name] for name in self.key_names]
         key = tuple(id) if isinstance(id, tuple | list) else (id,)
-        if len(key) != len(self.key):
+        if len(key) != len(self.key) or isinstance(id, Mapping):
             names = ", ".join(self.key_names)
             wanted = f"its key is {names}" if len(self.key) == 1 else f"its key is ({names}), a tuple"
             raise ConfigurationError(f"{id!r} is not the key of a row of {self.name}: {wanted}")
         return tuple(self._fitting(value, column) for value, column in zip(key, self.key, strict=True))
 
     def _fitting(self, value: Any, column: Column[Any]) -> Any:
-        """A UUID may be given as its text, which only some databases take for one."""
-        if isinstance(value, UUID) or not isinstance(column.type, Uuid) or not column.type.as_uuid:
-            return value
+        """A UUID or a number may be given as its text. What is none, each database would take for another."""
+        kind = column.type
         try:
-            return UUID(value)
+            if isinstance(kind, Uuid) and kind.as_uuid:
+                return value if isinstance(value, UUID) else UUID(value)
+            if isinstance(kind, Integer) and value is not None:
+                return (
+                    value
+                    if isinstance(value, int)
+                    else int(value)
+                    if isinstance(value, str)
+                    else index(value)
+                )
         except (TypeError, ValueError, AttributeError):
+            what = "a UUID" if isinstance(kind, Uuid) else "a whole number"
             raise ConfigurationError(
-                f"{value!r} is not the key of a row of {self.name}: {column.name} is a UUID"
+                f"{value!r} is not the key of a row of {self.name}: {column.name} is {what}"
             ) from None
+        return value
 
     def column(self, name: str) -> Column[Any]:
         """The column a user means by this name."""
@@ -259,6 +278,12 @@ def _is_changeable(column: Column[Any]) -> bool:
         return True
 
 
+def _is_stamped(column: Column[Any]) -> bool:
+    """MySQL's ON UPDATE is often said along with the default."""
+    said = str(getattr(column.server_default, "arg", "")).lower()
+    return column.onupdate is not None or column.server_onupdate is not None or "on update" in said
+
+
 def _target(
     entity: Entity, table: Table, mapper: Mapper[Any] | None, named: Mapping[str, Column[Any]]
 ) -> Target:
@@ -267,4 +292,5 @@ def _target(
     key_names = tuple(names[column] for column in key)
     places = tuple(list(named).index(name) for name in key_names)
     changeable = tuple(name for name, column in named.items() if _is_changeable(column))
-    return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable)
+    stamped = tuple(column.key for column in table.c if _is_stamped(column) and column.computed is None)
+    return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable, stamped)

@@ -14,6 +14,7 @@ from penstock.errors import DefinitionError
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.hints import stirred
+from penstock.reconcile.keys import in_order
 from penstock.reconcile.statements import change_rows
 from penstock.reconcile.target import Key, Target, recognize
 
@@ -54,4 +55,4 @@ def request(tx: Transaction, database: Database, target: Target, keys: Sequence[
     tx.stage("request_visits")
     statements = Statements(database, tx)
     now = from_micros(statements.now())
-    statements.run(*change_rows(target, sorted(keys), {"next_process_at": now}))
+    statements.run(*change_rows(target, in_order(keys), {"next_process_at": now}))

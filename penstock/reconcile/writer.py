@@ -32,7 +32,7 @@ from penstock.values.ids import new_id, new_token
 WRITER = "writer"
 POLL = (0.005, 0.1)
 EXTRA = timedelta(seconds=1)
-OURS = ("lock_expires_at", "lock_token", "lock_wanted_by", "lock_wanted_until", "next_process_at")
+STATE = ("lock_expires_at", "lock_token", "lock_wanted_by", "lock_wanted_until", "next_process_at")
 
 
 class LockHost(Protocol):
@@ -140,7 +140,7 @@ class RowLock:
         return True
 
     def _locked(self, connection: Connection, skip_locked: bool = False) -> RowMapping | None:
-        columns = [self.target[name] for name in OURS]
+        columns = [self.target[name] for name in STATE]
         locked = select(*columns).where(self._is).with_for_update(key_share=True, skip_locked=skip_locked)
         return connection.execute(locked).mappings().first()
 
@@ -234,7 +234,7 @@ class RowLock:
                 raise  # otherwise it has ended by itself, and whoever has the row can go on
 
     def _change(self, **values: Any) -> Any:
-        return update(self.target.table).where(self._is).values(**values)
+        return update(self.target.table).where(self._is).values(**values, **self.target.unstamped(values))
 
     async def __aenter__(self) -> AsyncConnection:
         self._apart = AsyncConnection(self)

@@ -11,6 +11,7 @@ from sqlalchemy import ClauseElement, insert
 
 from penstock.database.statements import Statements
 from penstock.reconcile.ending import CRASHED, Ended
+from penstock.reconcile.keys import key_text
 from penstock.reconcile.statements import (
     UNLOCKED,
     change_each,
@@ -114,8 +115,3 @@ class Writes:
         for reconciler, texts in keys.items():
             tx.run(FORGET, reconciler=reconciler, keys=texts)
         tx.insert("row_failures", self.failures, failed_at="{now}")
-
-
-def key_text(key: Key) -> str:
-    """A key as people read it."""
-    return "/".join(map(str, key))[:255]

@@ -129,7 +129,7 @@ class Pump(Service, Generic[C, F]):
                 claims = self._settle(finished, limit)
         except Exception as error:
             self._put_back(finished, error)
-            if not finished or self.database.is_outage(error):
+            if not finished or self._is_outage(error):
                 raise
             return Turn.WORKED
         if points.watched:
@@ -221,7 +221,7 @@ class Pump(Service, Generic[C, F]):
 
     def _put_back(self, finished: list[F], error: Exception) -> None:
         """Keep the outcomes. What fails for a reason of its own is found by halving, and fails by itself."""
-        if self.database.is_outage(error) or not finished:
+        if self._is_outage(error) or not finished:
             self._doubtful = True
             self._outbox.extendleft(reversed(finished))
             return
@@ -229,12 +229,15 @@ class Pump(Service, Generic[C, F]):
             try:
                 self._transact(self.source.settle, half)
             except Exception as problem:
-                if len(half) > 1 or self.database.is_outage(problem):
+                if len(half) > 1 or self._is_outage(problem):
                     self._put_back(half, problem)
                 elif (blamed := self.source.blame(half[0], problem)) is not None:
                     self._outbox.append(blamed)
                 else:
                     self._refused.append((time.monotonic() + SET_ASIDE, half[0]))
+
+    def _is_outage(self, error: Exception) -> bool:
+        return self.database.is_outage(error, own_tables=self.source.own_tables)
 
     def pause(self) -> None:
         if self._outbox:

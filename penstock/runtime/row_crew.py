@@ -12,19 +12,21 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
+from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
 from penstock.runtime.hop import hop
+from penstock.runtime.undo import undo
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.points import SimulatedCrash
+from penstock.values.annotations import waited_for
 from penstock.values.failure import Failure
 
 TURN = 0.01
@@ -48,6 +50,7 @@ class RowCrew:
         self.closing = False
         self._why: dict[Item, Interruption] = {}
         self._over: set[Item] = set()
+        self._undoing: set[asyncio.Task[None]] = set()
         self._average = 0.05
         self._turn = TURN
         self._asked = 0.0
@@ -105,7 +108,7 @@ class RowCrew:
             if item.lease_lost:
                 continue
             item.began = time.monotonic()
-            if (end := crashed(self.policy, item)) is not None:
+            if (end := beforehand(self.policy, item, random.random())) is not None:
                 self.finished(end)
                 continue
             if self.reconciler.is_async:
@@ -133,11 +136,14 @@ class RowCrew:
         limit = asyncio.timeout(self.policy.timeout_seconds)
         end: Ended | None
         try:
-            if self.policy.timeout is None:
-                value = await self.reconciler.function(item)
+            value: Any = self.reconciler.function(item)
+            if not inspect.isawaitable(value):
+                pass  # wrapped in something that is not async
+            elif self.policy.timeout is None:
+                value = await value
             else:
                 async with limit:
-                    value = await self.reconciler.function(item)
+                    value = await value
             end = self._returned(item, value)
         except SimulatedCrash:
             raise
@@ -172,7 +178,10 @@ class RowCrew:
     def _run_sync(self, item: Item) -> None:
         item.began = time.monotonic()
         try:
-            end = self._returned(item, self.reconciler.function(item))
+            value = self.reconciler.function(item)
+            if inspect.isawaitable(value):
+                value = asyncio.run(waited_for(value))
+            end = self._returned(item, value)
         except SimulatedCrash:
             raise
         except BaseException as error:
@@ -249,17 +258,13 @@ class RowCrew:
         """What the handler did outside the database may have to be undone; only the user knows how."""
         hook = self.reconciler.on_lost
         if hook is not None:
-            hop(self.loop, self._call_hook, hook, item, None if end is None else dict(end.values))
+            values = None if end is None else dict(end.values)
+            hop(self.loop, self._undo, hook, item, values)
 
-    def _call_hook(self, hook: Callable[..., Any], item: Item, values: Any) -> None:
-        async def call() -> None:
-            if inspect.iscoroutinefunction(hook):
-                await hook(item, values)
-            else:
-                await asyncio.to_thread(hook, item, values)
-
-        task = self.loop.create_task(call())
-        task.add_done_callback(lambda done: done.exception())
+    def _undo(self, hook: Callable[..., Any], item: Item, values: Mapping[str, Any] | None) -> None:
+        task = self.loop.create_task(undo(hook, item, values))
+        self._undoing.add(task)
+        task.add_done_callback(self._undoing.discard)
 
     @property
     def busy(self) -> int:

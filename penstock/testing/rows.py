@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import Awaitable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +12,13 @@ from penstock.database.ears import DeafEar
 from penstock.database.statements import Statements
 from penstock.reconcile import renew
 from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind, crashed, failed, raised, released, returned
+from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.reconcile.source import RowSource
 from penstock.runtime.pump import Pump
 from penstock.runtime.waker import Waker
 from penstock.telemetry.points import SimulatedCrash
+from penstock.values.annotations import waited_for
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -144,7 +144,7 @@ class RowHand:
 
     def work(self, item: Item) -> Ended:
         """Call the handler."""
-        if (end := crashed(self.reconciler.policy, item)) is not None:
+        if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
             value = self.reconciler.function(item)
@@ -160,7 +160,7 @@ class RowHand:
         """Call the handler: here if it is `async def`, in a thread if it is not."""
         if not self.reconciler.is_async:
             return await asyncio.to_thread(self.work, item)
-        if (end := crashed(self.reconciler.policy, item)) is not None:
+        if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
             return await self._awaited(item, self.reconciler.function(item))
@@ -169,11 +169,11 @@ class RowHand:
         except BaseException as error:
             return self._failed(item, error)
 
-    async def _awaited(self, item: Item, value: Awaitable[Any]) -> Ended:
+    async def _awaited(self, item: Item, value: Any) -> Ended:
         limit = asyncio.timeout(self.reconciler.policy.timeout_seconds)
         try:
             async with limit:
-                return self.end(item, await value)
+                return self.end(item, await waited_for(value))
         except TimeoutError as error:
             return self._failed(item, error, Kind.TIMED_OUT if limit.expired() else Kind.ERRORED)
 

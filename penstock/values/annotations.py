@@ -54,6 +54,11 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(bearer(function))
 
 
+async def waited_for(value: Any) -> Any:
+    """What a handler gives. Also one that is no `async def` may give something to wait for."""
+    return await value if inspect.isawaitable(value) else value
+
+
 def without_requests(annotation: Any) -> Any:
     """A return annotation without `Snooze` and `Cancel`, which are requests and never stored."""
     if annotation in (Snooze, Cancel):

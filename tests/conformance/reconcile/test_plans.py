@@ -6,7 +6,20 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, event, insert, text
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    and_,
+    event,
+    func,
+    insert,
+    text,
+)
 
 from penstock import Penstock
 from penstock.reconcile.columns import reconcilable_columns
@@ -19,13 +32,23 @@ Hands = Callable[..., RowHand]
 ANALYZE = {"sqlite": "ANALYZE", "postgres": "ANALYZE parts", "mariadb": "ANALYZE TABLE parts"}
 
 
+CONDITIONS: dict[str, Callable[[Table], Any]] = {
+    "states": lambda parts: parts.c.state.in_(["new", "odd"]),
+    "a state and the time": lambda parts: and_(parts.c.state == "new", parts.c.at < func.now()),
+    "words": lambda _: text("state = 'new' OR state = 'odd'"),
+}
+
+
+@pytest.mark.parametrize("asked", CONDITIONS)
 @pytest.mark.parametrize("look", ["statement", "glance"])
 def test_rows_are_found_by_the_reconcilers_own_index(
-    app: Penstock, cloud: Cloud, database_kind: str, look: str
+    app: Penstock, cloud: Cloud, database_kind: str, look: str, asked: str
 ) -> None:
+    if asked == "words" and database_kind == "mariadb":
+        pytest.skip("it has no partial indexes, and which columns are in the words nobody knows")
     key, state = Column("id", Integer, primary_key=True), Column("state", String(20))
-    parts = Table("parts", MetaData(), key, state, *reconcilable_columns())
-    reconciler = declare(app, parts, where=parts.c.state.in_(["new", "odd"]), name="planned")
+    parts = Table("parts", MetaData(), key, state, Column("at", DateTime), *reconcilable_columns())
+    reconciler = declare(app, parts, where=CONDITIONS[asked](parts), name="planned")
     parts.create(cloud.engine)
     cloud.add(parts, *[{"id": number, "state": "old"} for number in range(1, 3001)])
     with cloud.engine.begin() as connection:

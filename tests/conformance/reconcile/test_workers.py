@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -54,6 +55,32 @@ def test_both_kinds_of_handlers(app: Penstock, cloud: Cloud) -> None:
     assert any(name.startswith("penstock-row") for name in threads)
     assert "MainThread" in threads
     assert cloud.locked(Volume) == []
+
+
+def test_handlers_that_give_something_to_wait_for(app: Penstock, cloud: Cloud) -> None:
+    """An object that is called, a plain function around an async one, and one that is wrapped and is not async."""
+
+    async def become(status: str) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return {"status": status}
+
+    class Called:
+        async def __call__(self, item: Any) -> dict[str, Any]:
+            return await become("called")
+
+    @wraps(become)
+    def wrapped(item: Any) -> dict[str, Any]:
+        return {"status": "active"}
+
+    declare(app, Volume, Called(), where=Volume.status == "submitted", name="one")
+    declare(app, Volume, lambda _: become("given"), where=Volume.status == "called", name="two")
+    declare(app, Volume, wrapped, where=Volume.status == "given", name="three")
+    cloud.volumes(3)
+
+    async def live(_: Worker) -> None:
+        await until(active(cloud, 3))
+
+    beside_a_worker(app, live, role="reconciler")
 
 
 def test_a_hint_is_heard_at_once_in_the_same_process(app: Penstock, cloud: Cloud) -> None:
@@ -211,6 +238,26 @@ def test_a_handler_whose_lease_is_lost_is_told_and_ended(app: Penstock, cloud: C
     assert seen == [("cancelled", True), ("regret", 1, None)]
     assert len(lost) == 1
     assert (cloud.get(Volume, 1).lock_token, cloud.get(Volume, 1).status) == (7, "theirs")
+
+
+def test_an_undoing_that_fails_is_said(app: Penstock, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    async def hang(item: Any) -> None:
+        await asyncio.Event().wait()
+
+    def regret(item: Any, values: Any) -> None:
+        raise OSError("nobody answers")
+
+    declare(app, Volume, hang, lease=1, where=Volume.status == "submitted", on_lost=regret)
+    cloud.volumes(1)
+
+    async def live(worker: Worker) -> None:
+        crew = worker.rows.runners["hang"].crew
+        await until(lambda: len(crew.active) == 1)
+        cloud.set(Volume, 1, lock_token=7, status="theirs")
+        await until(lambda: "<volumes 1 in hang> was lost, and its on_lost has failed" in caplog.text)
+
+    beside_a_worker(app, live, role="reconciler")
+    assert "nobody answers" in caplog.text
 
 
 def test_reconcilers_declared_later_and_only_some_of_them(app: Penstock, cloud: Cloud) -> None:

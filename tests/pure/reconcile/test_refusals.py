@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from sqlalchemy import ForeignKey, String, and_, exists, select
+from sqlalchemy import ForeignKey, String, and_, bindparam, exists, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Children, Penstock, Reconcilable, Shared
@@ -52,6 +52,9 @@ def declare(**options: Any) -> Reconciler:
         ({"every": {"new": -1}}, r"every\['new'\]=-1: give at least 0 seconds"),
         ({"every": None}, "every=None: give a number of seconds"),
         ({"lease": None}, "lease=None: give a number of seconds"),
+        ({"lease": 10**12}, "lease=1000000000000: give at most a hundred years"),
+        ({"every": "40000d"}, "every='40000d': give at most a hundred years"),
+        ({"where": Fleet.status == bindparam("state")}, "the parameter 'state' has no value"),
         ({"by": "kind", "every": {"new": 1}}, "fleets has no column 'kind'"),
         ({"overwrite": 5}, "overwrite=5: give names of columns"),
         ({"where": Ship.id == 1}, r"where= reads ships.id, which is not a column of fleets"),
