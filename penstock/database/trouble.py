@@ -16,11 +16,9 @@ VALUE_CODES = frozenset({1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4
 
 STATEMENT_CLASSES = frozenset({"21", "42", "44", "54"})
 """PostgreSQL: more rows than one, a mistake in the statement, a view that refuses a row, more than an index takes."""
-STATEMENT_CODES = frozenset(
-    [1052, 1054, 1064, 1093, 1110, 1111, 1118, 1136, 1146, 1241, 1242]
-    + [1318, 1348, 1364, 1369, 1442, 1471, 1526, 1582, 1630, 1906, 3105]
-)
-"""MySQL and MariaDB: the same."""
+MISTAKES = frozenset({1052, 1054, 1064, 1093, 1110, 1111, 1136, 1146, 1241, 1242, 1318, 1582, 1630})
+REFUSALS = frozenset({1118, 1348, 1364, 1369, 1442, 1471, 1526, 1906, 3105})
+"""MySQL and MariaDB: mistakes in the statement, and what this table does not let it do."""
 SQLITE_STATEMENT = 1
 """SQLite: its general error. What is wrong with the file or the disk has codes of its own."""
 
@@ -101,7 +99,7 @@ def is_of_the_statement(error: BaseException) -> bool:
     cause = cause_of(error)
     said = cause.args[0] if cause.args else None
     if isinstance(said, int):
-        return said in STATEMENT_CODES
+        return said in MISTAKES or said in REFUSALS
     state = getattr(cause, "sqlstate", None) or ""
     mistaken = state[:2] in STATEMENT_CLASSES or getattr(cause, "sqlite_errorcode", 0) == SQLITE_STATEMENT
     return mistaken and advice(cause) is None

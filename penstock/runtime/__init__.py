@@ -15,7 +15,7 @@ Work comes in, is done, and is settled:
     blame: what the database refuses to settle
 
 The same for users' rows:
-    rows, runner, row_pump, row_crew, row_services
+    rows, runner, row_pump, row_crew, row_services, undo
 
 Beside the work:
     heartbeat, contact: signs of life, and who may judge by them
