@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.builder import Builder
-from penstock.pipelines.callback import Callback
+from penstock.pipelines.callback import Callback, check_told, payload
 from penstock.pipelines.definition import Definition, Running, Strategy
 from penstock.pipelines.expressions import Expr
 from penstock.pipelines.options import callback_options, seconds, strategy, whole
@@ -17,6 +17,12 @@ from penstock.pipelines.validate import check
 from penstock.values.layout import KEYWORDS, REST
 
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
+_ID = "00000000-0000-7000-8000-000000000000"
+TOLD: Mapping[str, Mapping[str, object]] = {
+    event: {"run_id": _ID, "id": _ID, "pipeline": "approval", "status": status, "reasons": []}
+    for event, status in zip(EVENTS, ("succeeded", "succeeded", "failed", "halted"), strict=True)
+}
+"""What a callback is told, by name, with an example of each."""
 OTHERS = ("max_fanout", "max_steps", "deadline", "halt_running", "description")
 
 
@@ -99,6 +105,7 @@ def finish(
         halt_running=settings.halt_running,
     )
     check(definition)
+    _check_callbacks(builder, settings)
     return definition
 
 
@@ -124,6 +131,17 @@ def _running(pipeline: str, value: object) -> Running:
     if isinstance(value, str) and value in list(Running):
         return Running(value)
     raise DefinitionError(f"pipeline {pipeline!r}: halt_running={value!r} must be 'finish' or 'cancel'")
+
+
+def _check_callbacks(builder: Builder, settings: PipelineSettings) -> None:
+    """Here, and not where they are given: what a task's annotations name may be defined further down."""
+    tasks: Mapping[str, Callee] = getattr(builder.host, "tasks", {})
+    for event, callbacks in settings.callbacks:
+        for callback in callbacks:
+            task = tasks.get(callback.task)
+            if task is not None:
+                where = f"pipeline {builder.pipeline!r}: its {event}"
+                check_told(where, task, callback, TOLD[event], payload(callback, TOLD[event]))
 
 
 def _callback(pipeline: str, event: str, task: object) -> Callback:

@@ -316,3 +316,33 @@ def test_what_is_not_used_does_not_change_a_hash() -> None:
     other = graph(lambda x: a(x), max_steps=3, halt_running="cancel")
     assert Definition.from_text(other.text) == other
     assert other.hash != plain.hash
+
+
+def odd_name(colour: str, run_id: str) -> None: ...
+
+
+def odd_type(run_id: int) -> None: ...
+
+
+def nothing_of_it(x: int) -> None: ...
+
+
+@pytest.mark.parametrize("event", ["on_complete", "on_success", "on_failure", "on_halt"])
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (odd_name, "needs 'colour', and is told only run_id, pipeline, status, reasons"),
+        (odd_type, "does not accept what it is told: argument 'run_id'"),
+        (nothing_of_it, "does not accept what it is told: argument 'x'"),
+    ],
+)
+def test_a_callback_that_could_not_be_called(event: str, callback: Callable[..., None], message: str) -> None:
+    app = Penstock("sqlite://")
+    step, hears = app.task(name="step")(nothing), app.task(name="hears")(callback)
+
+    @app.pipeline(name="heard", **{event: hears})
+    def heard(n: int) -> Any:
+        return step(n)
+
+    with pytest.raises(DefinitionError, match=f"pipeline 'heard': its {event} .*{message}"):
+        _ = heard.definition
