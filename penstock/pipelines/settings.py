@@ -70,11 +70,11 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
                 tasks = value if isinstance(value, (list, tuple)) else [value]
                 settings = settings.calling(pipeline, name, tasks)
             case "max_fanout":
-                settings = replace(settings, max_fanout=whole(pipeline, name, value, least=0))
+                settings = replace(settings, max_fanout=whole(f"pipeline {pipeline!r}", name, value, least=0))
             case "deadline":
-                settings = replace(settings, deadline=seconds(pipeline, name, value))
+                settings = replace(settings, deadline=seconds(f"pipeline {pipeline!r}", name, value))
             case "max_steps":
-                settings = replace(settings, max_steps=whole(pipeline, name, value, least=1))
+                settings = replace(settings, max_steps=whole(f"pipeline {pipeline!r}", name, value, least=1))
             case "halt_running":
                 settings = replace(settings, halt_running=_running(pipeline, value))
             case "description":

@@ -113,7 +113,7 @@ GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (lambda n: A.options(after=[3])(n), ["after=", "not 3"]),
     (lambda n: wait_for(""), ["signal"]),
     (lambda n: wait_for("x", default=1), ["default needs a timeout"]),
-    (lambda n: wait_for("x", timeout=-1), ["timeout=-1"]),
+    (lambda n: wait_for("x", timeout=-1), ["wait_for('x'): timeout=-1"]),
     (lambda n: A.options(quueue="mail")(n), ["'a'", "'quueue'", "did you mean 'queue'"]),
     (lambda n: A.options(connection=object())(n), ["'a'", "connection", "trigger"]),
     (lambda n: A.options(on_failure="panic")(n), ["'a'", "'panic'", "'halt'"]),
