@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines.callback import Callback
+from penstock.pipelines.callback import Callback, payload
 from penstock.pipelines.desk import Desk, Mould
 from penstock.pipelines.ending import events_of
 from penstock.pipelines.runs import RunView
 from penstock.queue.enqueue import enqueue as enqueue_jobs
 from penstock.queue.jobs import NewJob, tier_of
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps
-from penstock.values.layout import KEYWORDS
 from penstock.values.status import RunStatus
 
 
@@ -37,13 +35,12 @@ def enqueue(desk: Desk, tx: Transaction, run: RunView, status: RunStatus, reason
 
 def _job(callback: Callback, event: str, run: str, told: dict[str, object]) -> NewJob:
     mould = Mould.of(callback.task, callback.job)
-    given, rest = callback.arguments(told)
     return NewJob(
         id=new_id(),
         task=mould.task,
         queue=mould.queue,
         priority=mould.priority,
-        payload=dumps({**given, KEYWORDS: rest} if rest else given),
+        payload=payload(callback, told),
         options=mould.options,
         max_crashes=mould.max_crashes,
         delay=callback.delay,

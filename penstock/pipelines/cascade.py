@@ -23,7 +23,7 @@ from penstock.pipelines.changes import (
 from penstock.pipelines.definition import Kind, Strategy
 from penstock.pipelines.edges import EdgeKind
 from penstock.pipelines.paths import Path
-from penstock.pipelines.tokens import Tally, Token, carried, counted, verdict
+from penstock.pipelines.tokens import Tally, Token, carried, counted, passed_on, verdict
 from penstock.pipelines.wiring import Place, Rule, Wiring
 from penstock.values.status import JobStatus, Reason
 
@@ -194,4 +194,4 @@ class Cascade:
         elif node.kind in (Kind.EXPAND, Kind.SWITCH):
             self._asks.append(Ask(node.key, path))
         else:
-            self.release(place, path, Token.PASS)
+            self.release(place, path, passed_on(place, tally))

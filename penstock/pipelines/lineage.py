@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
+from penstock.pipelines.definition import Node
 from penstock.pipelines.dependants import dependants
 from penstock.pipelines.desk import Desk
 from penstock.pipelines.moving import stable_nodes
@@ -171,10 +172,11 @@ class _History:
         shared = self._dependants(past).get(node)
         if past.only is None or shared is None:
             return False
-        start = path_text(path_of(path)[:shared])
-        if shared == self._depth(past):
+        start, retried = path_text(path_of(path)[:shared]), self._retried(past)
+        if shared == retried.depth:
             known = self.made((past.only, start), number)
-            return known is None or known.succeeded is None
+            # An expand leaves a row only where it has failed.
+            return retried.kind.is_step if known is None else known.succeeded is None
         return not start or self._is_one_anew_inside(number, past.only, start)
 
     def _is_one_anew_inside(self, number: int, node: str, start: str) -> bool:
@@ -195,8 +197,8 @@ class _History:
             )
         return self.desk.dependants[pair]
 
-    def _depth(self, past: _Past) -> int:
-        return wiring_for(self.desk, self.tx, past.definition).places[str(past.only)].node.depth
+    def _retried(self, past: _Past) -> Node:
+        return wiring_for(self.desk, self.tx, past.definition).places[str(past.only)].node
 
     def _is_same(self, definition: str, node: str) -> bool:
         if definition == self.run.definition:

@@ -85,12 +85,12 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
     key = given.get("key")
     if key is not None and not isinstance(key, str):
         raise DefinitionError(f"step {step!r}: key={key!r} must be a string")
-    delay = seconds(step, "delay", given.get("delay"))
+    delay = seconds(f"step {step!r}", "delay", given.get("delay"))
     widest = given.get("max_fanout")
     options = StepOptions(
         delay=delay,
         on_failure=_strategy(step, given),
-        max_fanout=None if widest is None else whole(step, "max_fanout", widest, least=0),
+        max_fanout=None if widest is None else whole(f"step {step!r}", "max_fanout", widest, least=0),
         job=_job_options(step, given),
     )
     fallback = given.get("on_failure")
@@ -174,15 +174,15 @@ def strategy(where: str, value: object) -> Strategy:
     )
 
 
-def whole(step: str, name: str, value: object, least: int | None) -> int:
+def whole(where: str, name: str, value: object, least: int | None) -> int:
     """Read a whole number."""
     try:
         return checks.whole(value, -checks.MOST if least is None else least)
     except ValueError as error:
-        raise DefinitionError(f"{step!r}: {name}={value!r} must be a whole number: {error}") from None
+        raise DefinitionError(f"{where}: {name}={value!r} must be a whole number: {error}") from None
 
 
-def seconds(step: str, name: str, value: object) -> float | None:
+def seconds(where: str, name: str, value: object) -> float | None:
     """Read a duration: a number of seconds, or a timedelta."""
     if value is None:
         return None
@@ -190,14 +190,14 @@ def seconds(step: str, name: str, value: object) -> float | None:
         return checks.seconds(value)
     except ValueError:
         raise DefinitionError(
-            f"{step!r}: {name}={value!r} must be a number of seconds, 0 or more, and at most a hundred years"
+            f"{where}: {name}={value!r} must be a number of seconds, 0 or more, and at most a hundred years"
         ) from None
 
 
 def _delay(step: str, callee: Callee) -> float | None:
     """As `.options()` says, else as the task itself does."""
     declared = _declared(step, callee)
-    said = seconds(step, "delay", callee.overrides.get("delay"))
+    said = seconds(f"step {step!r}", "delay", callee.overrides.get("delay"))
     return declared.delay or None if said is None else said
 
 
@@ -239,12 +239,14 @@ def _job_options(step: str, given: Mapping[str, object]) -> dict[str, JsonValue]
                 raise DefinitionError(f"step {step!r}: {name}={text!r} must be a name")
             job[name] = text
     if (priority := given.get("priority")) is not None:
-        job["priority"] = whole(step, "priority", priority, least=None)
-    if (timeout := seconds(step, "timeout", given.get("timeout"))) is not None:
+        job["priority"] = whole(f"step {step!r}", "priority", priority, least=None)
+    if (timeout := seconds(f"step {step!r}", "timeout", given.get("timeout"))) is not None:
         job["timeout"] = timeout
     if "max_crashes" in given:
         crashes = given["max_crashes"]
-        job["max_crashes"] = None if crashes is None else whole(step, "max_crashes", crashes, least=0)
+        job["max_crashes"] = (
+            None if crashes is None else whole(f"step {step!r}", "max_crashes", crashes, least=0)
+        )
     if "retries" in given:
         job["retries"] = _retries(step, given["retries"])
     return job

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.errors import DefinitionError, PenstockError
+from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
-from penstock.pipelines.callback import Callback
+from penstock.pipelines.callback import Callback, check_told, payload
 from penstock.pipelines.options import callback_options, seconds
 from penstock.pipelines.wait import Reminder
-from penstock.values.jsontext import dumps
-from penstock.values.layout import KEYWORDS
-from penstock.values.signature import Signature
 
 TOLD: dict[str, object] = {
     "run_id": "00000000-0000-7000-8000-000000000000",
@@ -36,7 +33,7 @@ def read_reminder(where: str, remind: object, every: object) -> Reminder | None:
     if isinstance(remind, Blueprint) or not isinstance(remind, Callee):
         raise DefinitionError(f"{where}: remind= takes a task, not {remind!r}")
     callback = Callback.of(remind.name, remind.signature, callback_options(f"{where}.remind", remind))
-    _check(where, remind, callback)
+    check_told(f"{where}: the reminder", remind, callback, TOLD, [arguments_text(callback, TOLD)])
     return Reminder(period, callback)
 
 
@@ -44,26 +41,4 @@ def arguments_text(callback: Callback, told: dict[str, object]) -> str:
     """The payload of a reminder. A token is told to those only who name it."""
     if "token" not in callback.takes:
         told = {name: value for name, value in told.items() if name != "token"}
-    given, rest = callback.arguments(told)
-    return dumps({**given, KEYWORDS: rest} if rest else given)
-
-
-def _check(where: str, task: Callee, callback: Callback) -> None:
-    needed = [
-        p.name
-        for p in task.signature.parameters.values()
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    given, _ = callback.arguments(TOLD)
-    missing = [name for name in needed if name not in given]
-    if missing:
-        others = ", ".join(TOLD)
-        raise DefinitionError(
-            f"{where}: the reminder {task.name!r} needs {missing[0]!r}, and is told only {others}"
-        )
-    codec = getattr(task, "codec", None)
-    if isinstance(codec, Signature):
-        try:
-            codec.decode_arguments(arguments_text(callback, TOLD))
-        except PenstockError as error:
-            raise DefinitionError(f"{where}: the reminder does not accept what it is told: {error}") from None
+    return payload(callback, told)

@@ -9,14 +9,28 @@ from dataclasses import dataclass, replace
 from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.builder import Builder
-from penstock.pipelines.callback import Callback
+from penstock.pipelines.callback import Callback, check_told, payload
 from penstock.pipelines.definition import Definition, Running, Strategy
+from penstock.pipelines.ending import events_of
 from penstock.pipelines.expressions import Expr
 from penstock.pipelines.options import callback_options, seconds, strategy, whole
 from penstock.pipelines.validate import check
 from penstock.values.layout import KEYWORDS, REST
+from penstock.values.status import RunStatus
 
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
+_ID = "00000000-0000-7000-8000-000000000000"
+REASONS: tuple[list[str], ...] = ([], ["step_failed"])
+TOLD: Mapping[str, Sequence[Mapping[str, object]]] = {
+    event: [
+        {"run_id": _ID, "id": _ID, "pipeline": "approval", "status": status.value, "reasons": reasons}
+        for status in RunStatus
+        for reasons in REASONS
+        if event in events_of(status)
+    ]
+    for event in EVENTS
+}
+"""What a callback may be told, by name: examples of each."""
 OTHERS = ("max_fanout", "max_steps", "deadline", "halt_running", "description")
 
 
@@ -64,11 +78,11 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
                 tasks = value if isinstance(value, (list, tuple)) else [value]
                 settings = settings.calling(pipeline, name, tasks)
             case "max_fanout":
-                settings = replace(settings, max_fanout=whole(pipeline, name, value, least=0))
+                settings = replace(settings, max_fanout=whole(f"pipeline {pipeline!r}", name, value, least=0))
             case "deadline":
-                settings = replace(settings, deadline=seconds(pipeline, name, value))
+                settings = replace(settings, deadline=seconds(f"pipeline {pipeline!r}", name, value))
             case "max_steps":
-                settings = replace(settings, max_steps=whole(pipeline, name, value, least=1))
+                settings = replace(settings, max_steps=whole(f"pipeline {pipeline!r}", name, value, least=1))
             case "halt_running":
                 settings = replace(settings, halt_running=_running(pipeline, value))
             case "description":
@@ -99,6 +113,7 @@ def finish(
         halt_running=settings.halt_running,
     )
     check(definition)
+    _check_callbacks(builder, settings)
     return definition
 
 
@@ -124,6 +139,18 @@ def _running(pipeline: str, value: object) -> Running:
     if isinstance(value, str) and value in list(Running):
         return Running(value)
     raise DefinitionError(f"pipeline {pipeline!r}: halt_running={value!r} must be 'finish' or 'cancel'")
+
+
+def _check_callbacks(builder: Builder, settings: PipelineSettings) -> None:
+    """Here, and not where they are given: what a task's annotations name may be defined further down."""
+    tasks: Mapping[str, Callee] = getattr(builder.host, "tasks", {})
+    for event, callbacks in settings.callbacks:
+        for callback in callbacks:
+            task = tasks.get(callback.task)
+            if task is not None:
+                where = f"pipeline {builder.pipeline!r}: its {event}"
+                payloads = [payload(callback, told) for told in TOLD[event]]
+                check_told(where, task, callback, TOLD[event][0], payloads)
 
 
 def _callback(pipeline: str, event: str, task: object) -> Callback:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.pipelines.definition import Kind
 from penstock.pipelines.edges import EdgeKind
+from penstock.pipelines.expressions import Output
 from penstock.pipelines.wiring import Place, Rule
 
 SEVERAL = ","
@@ -28,7 +30,8 @@ class Token(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What has arrived at a node so far. `winner` is the input whose value a first or a merge has.
+    """What has arrived at a node so far. `winner` is the input whose value a first or a merge has; of a place in an
+    arm, the ignored failure that it stands for.
 
     Of a first that waits for several, it is the numbers of those that succeeded, in the order in which they came, such
     as ",2,0": only ever added to, and the first so many count.
@@ -74,7 +77,7 @@ def counted(place: Place, token: Token, source: str) -> Tally:
             return Tally(pruned=1)
         case Token.EMPTY:
             # An ignored failure is not a success: it never wins a first().
-            return Tally(winner=source if place.rule is Rule.MERGE else None)
+            return Tally(winner=source if place.rule is Rule.MERGE or _stands_for(place, source) else None)
     if place.node.quorum > 1:
         return Tally(winner=f"{SEVERAL}{place.node.reads.index(source)}")
     return Tally(winner=source if place.rule in (Rule.MERGE, Rule.FIRST) else None)
@@ -109,9 +112,20 @@ def verdict(place: Place, tally: Tally) -> Token:
     return Token.PASS
 
 
+def passed_on(place: Place, tally: Tally) -> Token:
+    """What a node without a job lets go on: in an arm, what stands for an ignored failure is as little a success."""
+    empty = place.node.kind is Kind.PASS and tally.winner is not None
+    return Token.EMPTY if empty else Token.PASS
+
+
 def winners(text: str | None, most: int) -> list[int]:
     """The numbers of the first inputs that succeeded, sorted."""
     return sorted(map(int, (text or "").split(SEVERAL)[1 : most + 1]))
+
+
+def _stands_for(place: Place, source: str) -> bool:
+    """The place in an arm that has the value of a step outside of it, and nothing else."""
+    return place.node.kind is Kind.PASS and place.node.args == (Output(source),)
 
 
 def _has_enough(place: Place, tally: Tally) -> bool:

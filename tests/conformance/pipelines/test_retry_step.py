@@ -245,6 +245,32 @@ def test_an_expand_that_failed_and_fails_again_halts_nothing(app: Penstock) -> N
     assert (again.status, again.reasons) == ("halted", ["transition_invalid"])
 
 
+def test_of_nested_expands_only_those_that_failed_are_done_again(app: Penstock) -> None:
+    parts = Parts(app)
+    cell, total = parts.task("cell"), parts.task("total")
+
+    @app.task(name="row")
+    def row(width: int) -> list[int]:
+        return list(range(width))
+
+    @app.pipeline(name="tables", on_failure="continue")
+    def tables() -> Any:
+        cells = cell.options(max_fanout=2, on_failure="continue").map(row.map([1, 3, 2]))
+        return total(cells.collect()).collect()
+
+    run = tables.trigger()
+    drain(app)
+    assert run.status == "failed"
+    assert run.reasons == ["max_fanout_exceeded"]
+    parts.mended()
+    again = run.retry_step("@expand.cell")
+    drain(app)
+    assert parts.calls == []
+    assert again.reasons == ["max_fanout_exceeded"]
+    kept = sorted((step.key, step.path) for step in again.steps() if step.status == "succeeded")
+    assert kept == sorted((step.key, step.path) for step in run.steps() if step.status == "succeeded")
+
+
 def test_a_step_that_has_stopped_the_run_stops_the_revived_one(app: Penstock) -> None:
     parts = Parts(app, "made")
     made, after = parts.task("made"), parts.task("after")

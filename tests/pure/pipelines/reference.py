@@ -98,12 +98,18 @@ class Reference:
             case Kind.BARRIER:
                 return End(RAN)
             case Kind.PASS:
-                return End(RAN, self.value(node.args[0], path))
+                return self._pass(node, path)
             case Kind.SWITCH:
                 return End(RAN, chosen=self._choice(node, path))
             case Kind.EXPAND:
                 return self._expand(node, path)
         return self._step(node, path)
+
+    def _pass(self, node: Node, path: Path) -> End:
+        """What stands in an arm for a step outside of it ends as that one did."""
+        value = node.args[0]
+        ignored = isinstance(value, Output) and self._how(value.node, path) == IGNORED
+        return End(IGNORED if ignored else RAN, self.value(value, path))
 
     def _verdict(self, node: Node, path: Path) -> str:
         """Whether all it waits for went well; what lies outside of its scope was waited for at the door."""

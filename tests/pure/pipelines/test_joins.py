@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock.pipelines.graph import barrier, first, switch, wait_for
 from penstock.pipelines.paths import Path
 from penstock.pipelines.plan import begin
@@ -70,6 +72,23 @@ def test_first_of_ignored_failures_only_goes_on_with_none() -> None:
     )
     finish(machine, "a", "b", "c")
     assert machine.result == [None]
+
+
+@pytest.mark.parametrize("count", [None, 2])
+def test_an_ignored_failure_wins_no_first_in_an_arm_either(count: int | None) -> None:
+    """In the arm there is a place that stands for the step outside of it."""
+
+    def pipeline() -> Any:
+        a, f = A(), F()
+        return D(switch(PICK(), {"x": lambda: C(first(a, B(), f, count=count))}, otherwise=None))
+
+    given = {"a": Boom, "pick": "x", "c": lambda x: x, "d": lambda x: x}
+    machine = started(pipeline, given, on_failure="ignore")
+    finish(machine, "a", "pick")
+    assert ("c", ()) not in machine.steps
+    finish(machine, "b", "f", "c", "d")
+    assert machine.ended
+    assert machine.result == ("b" if count is None else ["b", "f"])
 
 
 def test_an_arm_not_chosen_is_skipped_at_once_although_its_other_input_still_runs() -> None:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
 from penstock import Penstock
 from penstock.errors import DefinitionError
@@ -113,7 +114,7 @@ GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (lambda n: A.options(after=[3])(n), ["after=", "not 3"]),
     (lambda n: wait_for(""), ["signal"]),
     (lambda n: wait_for("x", default=1), ["default needs a timeout"]),
-    (lambda n: wait_for("x", timeout=-1), ["timeout=-1"]),
+    (lambda n: wait_for("x", timeout=-1), ["wait_for('x'): timeout=-1"]),
     (lambda n: A.options(quueue="mail")(n), ["'a'", "'quueue'", "did you mean 'queue'"]),
     (lambda n: A.options(connection=object())(n), ["'a'", "connection", "trigger"]),
     (lambda n: A.options(on_failure="panic")(n), ["'a'", "'panic'", "'halt'"]),
@@ -316,3 +317,48 @@ def test_what_is_not_used_does_not_change_a_hash() -> None:
     other = graph(lambda x: a(x), max_steps=3, halt_running="cancel")
     assert Definition.from_text(other.text) == other
     assert other.hash != plain.hash
+
+
+def odd_name(colour: str, run_id: str) -> None: ...
+
+
+def odd_type(run_id: int) -> None: ...
+
+
+def nothing_of_it(x: int) -> None: ...
+
+
+@pytest.mark.parametrize("event", ["on_complete", "on_success", "on_failure", "on_halt"])
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (odd_name, "needs 'colour', and is told only run_id, pipeline, status, reasons"),
+        (odd_type, "does not accept what it is told: argument 'run_id'"),
+        (nothing_of_it, "does not accept what it is told: argument 'x'"),
+    ],
+)
+def test_a_callback_that_could_not_be_called(event: str, callback: Callable[..., None], message: str) -> None:
+    app = Penstock("sqlite://")
+    step, hears = app.task(name="step")(nothing), app.task(name="hears")(callback)
+
+    @app.pipeline(name="heard", **{event: hears})
+    def heard(n: int) -> Any:
+        return step(n)
+
+    with pytest.raises(DefinitionError, match=f"pipeline 'heard': its {event} .*{message}"):
+        _ = heard.definition
+
+
+def choosy(status: Literal["halted"], reasons: Annotated[list[str], Field(min_length=1)]) -> None: ...
+
+
+@pytest.mark.parametrize("event", ["on_complete", "on_failure", "on_halt"])
+def test_a_callback_that_can_be_called_at_times(event: str) -> None:
+    app = Penstock("sqlite://")
+    step, hears = app.task(name="step")(nothing), app.task(name="hears")(choosy)
+
+    @app.pipeline(name="heard", **{event: hears})
+    def heard(n: int) -> Any:
+        return step(n)
+
+    assert [name for name, _ in heard.definition.callbacks] == [event]
