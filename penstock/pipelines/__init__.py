@@ -6,7 +6,7 @@ Described, in one of two spellings (no database):
     graph, fluent, growth: the spellings
     builder, draft, drafting, handles, blueprint: a definition under construction
     arguments, options, settings, reminding: what is given to a step, a pipeline, a wait
-    loose, other_apps: what is refused on the way
+    loose, told, other_apps: what is refused on the way
 
 A definition as a value (pure):
     definition, expressions, wait, callback, paths: what it is made of

@@ -1,21 +1,15 @@
-"""A task that hears of a run's end, as the definition keeps it: whoever ends the run may not know the task.
-
-That it can be called with what it will be told is found out while it is known: nobody looks for a call that never came.
-"""
+"""A task that hears of a run's end, as the definition keeps it: whoever ends the run may not know the task."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast, get_origin
 
-from penstock.errors import DefinitionError, PenstockError
-from penstock.pipelines.blueprint import Callee
 from penstock.pipelines.expressions import JsonValue
 from penstock.values.jsontext import dumps
 from penstock.values.layout import KEYWORDS, REST
-from penstock.values.signature import Signature
 
 ALIASES = {"run": "run_id", "id": "run_id", "name": "signal"}
 
@@ -95,32 +89,6 @@ def payload(callback: Callback, told: Mapping[str, object]) -> str:
     """The arguments of its job."""
     given, rest = callback.arguments(told)
     return dumps({**given, KEYWORDS: rest} if rest else given)
-
-
-def check_told(
-    where: str, task: Callee, callback: Callback, told: Mapping[str, object], payloads: Sequence[str]
-) -> None:
-    """Refuse a task that could not be called with what it is told: with none of these payloads, which are examples."""
-    given, _ = callback.arguments(told)
-    needed = [p for p in task.signature.parameters.values() if p.default is p.empty]
-    missing = [
-        p.name for p in needed if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name not in given
-    ]
-    if missing:
-        names = ", ".join([name for name in told if name not in ALIASES])
-        raise DefinitionError(f"{where} {task.name!r} needs {missing[0]!r}, and is told only {names}")
-    codec = getattr(task, "codec", None)
-    refusals = [_refusal(codec, each) for each in payloads] if isinstance(codec, Signature) else []
-    if refusals and all(refusals):
-        raise DefinitionError(f"{where} does not accept what it is told: {refusals[0]}")
-
-
-def _refusal(codec: Signature, payload: str) -> PenstockError | None:
-    try:
-        codec.decode_arguments(payload)
-    except PenstockError as error:
-        return error
-    return None
 
 
 def _is_dict(annotation: object) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
-from penstock.pipelines.callback import Callback, check_told, payload
+from penstock.pipelines.callback import Callback, payload
 from penstock.pipelines.options import callback_options, seconds
+from penstock.pipelines.told import check_told
 from penstock.pipelines.wait import Reminder
 
 TOLD: dict[str, object] = {

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from penstock.errors import DefinitionError
 from penstock.pipelines.blueprint import Blueprint, Callee
 from penstock.pipelines.builder import Builder
-from penstock.pipelines.callback import Callback, check_told, payload
+from penstock.pipelines.callback import Callback, payload
 from penstock.pipelines.definition import Definition, Running, Strategy
 from penstock.pipelines.ending import events_of
 from penstock.pipelines.expressions import Expr
 from penstock.pipelines.options import callback_options, seconds, strategy, whole
+from penstock.pipelines.told import check_told
 from penstock.pipelines.validate import check
 from penstock.values.layout import KEYWORDS, REST
 from penstock.values.status import RunStatus
