@@ -70,10 +70,8 @@ class Supervisor:
         """Supervise; the exit code, when all is over."""
         self._get_ready()
         handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(
-            signals.STOP_SIGNALS, self._take_note
+            signals.that_stop(), self._take_note
         )
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            handlers[signal.SIGHUP] = self._take_note
         handlers[signal.SIGCHLD] = lambda _number: None
         before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:

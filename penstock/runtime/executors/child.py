@@ -50,6 +50,7 @@ def serve(pipe: Connection, home: Home) -> None:
     """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
     busy = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
     signals.show_where_it_dies()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
