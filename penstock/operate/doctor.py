@@ -16,7 +16,7 @@ from sqlalchemy import MetaData, inspect
 from penstock.database import vitals
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated, SchemaTooNew
 from penstock.operate import dead_letters, overview
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
@@ -105,8 +105,12 @@ def database(patient: Patient) -> Iterable[Finding]:
 def schema(patient: Patient) -> Iterable[Finding]:
     try:
         version.ensure(patient.database, upgrade=False)
-    except PenstockError as error:
+    except SchemaTooNew as error:
+        return [Finding("schema", Level.PROBLEM, str(error), "Deploy the version that made these tables.")]
+    except SchemaOutdated as error:
         return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
+    except PenstockError as error:
+        return [Finding("schema", Level.PROBLEM, str(error), "Then run doctor again.")]
     missing = _missing(patient)
     if missing:
         advice = "Something has changed the tables. Compare with: penstock migrate --sql"

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock
+from penstock.database import trouble
 from penstock.database.links import Link
 from penstock.database.postgres import TRANSACTION_TIMEOUT_SINCE
 from penstock.database.transaction import Transaction
@@ -317,6 +318,26 @@ def test_a_server_that_is_not_there_is_explained(url: str) -> None:
 
     with pytest.raises(DatabaseUnavailable, match="127.0.0.1"):
         note.enqueue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "connection failed: FATAL:  sorry, too many clients already",
+        "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+        '(1040, "Too many connections")',
+    ],
+)
+def test_a_server_without_room_for_another_connection_is_explained(words: str) -> None:
+    error = trouble.explained(OSError(words), "db", passing=True)
+    assert isinstance(error, DatabaseUnavailable)
+    assert "max_connections" in str(error)
+
+
+def test_what_a_driver_says_in_several_lines_is_told_in_one() -> None:
+    words = "connection refused\n\tIs the server running on that host?\n"
+    told = str(trouble.explained(OSError(words), "db", passing=True))
+    assert "connection refused Is the server running on that host? See that it runs" in told
 
 
 def test_a_folder_that_is_not_there_is_explained(tmp_path: Path) -> None:
