@@ -105,12 +105,12 @@ def database(patient: Patient) -> Iterable[Finding]:
 def schema(patient: Patient) -> Iterable[Finding]:
     try:
         version.ensure(patient.database, upgrade=False)
-    except SchemaTooNew as error:
-        return [Finding("schema", Level.PROBLEM, str(error), "Deploy the version that made these tables.")]
-    except SchemaOutdated as error:
-        return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
     except PenstockError as error:
-        return [Finding("schema", Level.PROBLEM, str(error), "Then run doctor again.")]
+        ways = {
+            SchemaOutdated: "Run: penstock migrate",
+            SchemaTooNew: "Deploy the version that made these tables.",
+        }
+        return [Finding("schema", Level.PROBLEM, str(error), ways.get(type(error), "Then run doctor again."))]
     missing = _missing(patient)
     if missing:
         advice = "Something has changed the tables. Compare with: penstock migrate --sql"
