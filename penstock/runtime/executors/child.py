@@ -93,12 +93,12 @@ def _run(pipe: Connection, home: Home, claim: Claim, address: tuple[str, str], p
 
 @lru_cache
 def _find(home: Home, task: str, module: str, name: str) -> Any:
-    if "<" in name:
+    found: Any = None if "<" in name else sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
         raise DefinitionError(
             f'{task}: a task with executor="process" is imported by a fresh process, and {module} has no {name} that '
             "could be imported. Put the function at the top of a module."
         )
-    found: Any = sys.modules.get(module) or importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
     return found if isinstance(found, Task) else home.adopt(found, task)
