@@ -4,11 +4,15 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import pytest
 
 from penstock import Penstock
+from penstock.cli import output
+from penstock.cli.frame import Paper
+from penstock.cli.output import show_table
 from penstock.queue.unknown import KNOWS, marks
 from penstock.testing import drain, travel
 from tests.commands import call
@@ -256,3 +260,16 @@ def test_an_embedded_worker_says_which_queues_it_takes_from(app: Penstock, penst
     (process,), told = asyncio.run(work())
     assert process["details"].items() >= {"queues": "mail:3", "concurrency": 4}.items()
     assert "no live worker takes from queue 'default'" in told
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("columns", [80, 40, 20])
+def test_a_small_terminal_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    paper = StringIO()
+    monkeypatch.setattr(output, "out", Paper(file=paper, width=columns))
+    row = ("0123456789abcdef-0123", "mail", "succeeded", 12_345, "x" * 30)
+    show_table(["id", "queue", "status", "attempts #", "error"], [row])
+    text = paper.getvalue()
+    assert all(word in text for word in ("0123456789abcdef-0123", "succeeded", "attempts", "12,345"))
+    assert text.count("x") == 30
+    assert "mai" in text
