@@ -23,8 +23,9 @@ from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow, NewJob, lanes_of
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
+from penstock.runtime.executors.spawning import refuse_while_imported
 from penstock.runtime.job_source import Hydrate
-from penstock.runtime.options import WorkerOptions
+from penstock.runtime.options import WorkerOptions, details
 from penstock.runtime.relay import Relay
 from penstock.runtime.worker import Worker
 from penstock.schema import catalog, version
@@ -234,10 +235,12 @@ class Penstock(Pipelines, Operating):
         reconcilers: Sequence[str] | None = None,
     ) -> Worker:
         """A worker to embed: `async with app.worker(): ...`."""
-        wanted = checked("queues", queues, read_queues)
+        refuse_while_imported()
+        wanted = checked("queues", queues, read_queues) or self.settings.queues
         changed = self.settings.with_changes(concurrency=concurrency, role=role)
+        told = details(wanted, changed.concurrency)
         options = WorkerOptions(
-            wanted, changed.concurrency, changed.role, supervisor_id, reconcilers=reconcilers
+            wanted, changed.concurrency, changed.role, supervisor_id, told, reconcilers=reconcilers
         )
         return Worker(self, options)
 

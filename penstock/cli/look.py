@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.app import Penstock
 from penstock.cli.audit import plain, show_acts
 from penstock.cli.frame import Refusal, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
@@ -17,6 +18,7 @@ from penstock.operate.jobs import JobFilter, JobRow, Story
 from penstock.operate.overview import Overview, overview
 from penstock.operate.processes import ProcessRow, list_processes
 from penstock.operate.runs import find_run_or_job
+from penstock.operate.takers import obstacles
 from penstock.values.readers import nearest
 from penstock.values.status import JobStatus, Reason
 
@@ -96,12 +98,13 @@ def show(
             show_run(found.run(id), acts, as_json)
             return
         told = found.database.read(operate_jobs.story, id)
+        obstacle = _obstacle(found, told)
     if told is None:
         raise Refusal(f"there is no job {job}")
     if as_json:
-        show_json(_attempts_named(told) | {"audit": [plain(act) for act in acts]})
+        show_json(_attempts_named(told) | {"obstacle": obstacle, "audit": [plain(act) for act in acts]})
     else:
-        _tell(told)
+        _tell(told, obstacle)
         show_acts(acts)
 
 
@@ -161,8 +164,16 @@ def _attempts_named(told: Story) -> dict[str, object]:
     }
 
 
-def _tell(told: Story) -> None:
-    for name, value in _lines(told):
+def _obstacle(app: Penstock, told: Story | None) -> str | None:
+    """Why nobody takes a job, although it is ready."""
+    if told is None or told.job.status is not JobStatus.AVAILABLE or told.job.waits_for:
+        return None
+    work = [(told.job.task, told.job.queue)]
+    return next(iter(app.database.read(obstacles, work, app.settings.reap_after)), None)
+
+
+def _tell(told: Story, obstacle: str | None) -> None:
+    for name, value in _lines(told, obstacle):
         out.print(f"{name:<12}{value}", markup=False)
     rows = [
         (
@@ -186,7 +197,7 @@ def _tell(told: Story) -> None:
         out.print(f"\n{traceback.rstrip()}", markup=False)
 
 
-def _lines(told: Story) -> list[tuple[str, str]]:
+def _lines(told: Story, obstacle: str | None) -> list[tuple[str, str]]:
     job = told.job
     lines = [("job", job.id), ("task", job.task), ("queue", f"{job.queue}, priority {job.priority}")]
     reason = f": {Reason(job.reason).explanation}" if job.reason else ""
@@ -194,6 +205,8 @@ def _lines(told: Story) -> list[tuple[str, str]]:
     if job.waits_for:
         most, used, before = told.line or ("?", "?", "?")
         lines.append(("waits for", f"{job.waits_for} ({used} of {most} taken; {before} before it)"))
+    if obstacle:
+        lines.append(("waits for", f"a worker: {obstacle}"))
     if job.run_id:
         lines.append(("run", f"{job.run_id}, step {job.node}{f' [{job.path}]' if job.path else ''}"))
     if job.key:

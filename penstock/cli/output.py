@@ -42,6 +42,9 @@ COLOURS = {
 
 FIXED = ("id", "job", "status", "outcome")
 """Columns that are never broken into lines."""
+LEAST = 3
+"""Other columns are never narrower: on a small terminal rows go on in the next line, and nothing is left out."""
+GAP = 2
 
 
 def show_json(value: object) -> None:
@@ -81,13 +84,18 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
         out.print(empty, markup=False)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
+    cells = [[_cell(value) for value in row] for row in rows]
+    width = 0
+    for column, under in zip(columns, zip(*cells, strict=True), strict=True):
         name, number = column.removesuffix(" #"), column.endswith(" #")
         fixed = number or name in FIXED
         table.add_column(name, no_wrap=fixed, overflow="fold", justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*[_cell(value) for value in row])
-    out.print(table, soft_wrap=False)
+        width += (max(len(name), *[cell.cell_len for cell in under]) if fixed else LEAST) + GAP
+    for row in cells:
+        table.add_row(*row)
+    if width > out.width:
+        table.width = width
+    out.print(table, soft_wrap=False, crop=False)
 
 
 def instant(micros: int) -> str:

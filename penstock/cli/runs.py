@@ -16,8 +16,10 @@ from penstock.cli.producing import read_arguments, trigger_all
 from penstock.cli.show_run import failures
 from penstock.cli.watch import watch
 from penstock.errors import DatabaseUnavailable
-from penstock.operate.processes import somebody_works
 from penstock.operate.runs import RunRow, find_run, list_runs
+from penstock.operate.takers import obstacles
+from penstock.pipelines.definition import Kind
+from penstock.pipelines.options import USUAL
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
 from penstock.pipelines.steerable import CURRENT, OWN
@@ -67,7 +69,7 @@ def run(
             return
         with acting(by, why):
             started = pipeline.options(**options).trigger(*args, **kwargs)
-        status = _watched(app, started, timeout, as_json) if wait else started.status
+        status = _watched(app, started, pipeline, timeout, as_json) if wait else started.status
         _tell(started, status, wait, as_json)
     finally:
         app.close()
@@ -210,17 +212,23 @@ def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
     return args or kwargs or None
 
 
-def _watched(app: Penstock, run: Run, timeout: float | None, as_json: bool) -> RunStatus:
+def _watched(app: Penstock, run: Run, pipeline: Pipeline, timeout: float | None, as_json: bool) -> RunStatus:
     """The status when it has ended, or nobody wants to wait any longer. It goes on without us."""
     try:
-        if not app.database.read(somebody_works, app.settings.reap_after):
-            err.print("no worker is running; the run waits for one: penstock worker MODULE:APP", markup=False)
+        for obstacle in app.database.read(obstacles, _work(pipeline), app.settings.reap_after):
+            err.print(f"{obstacle}; the run waits for one: penstock worker MODULE:APP", markup=False)
         return watch(run, timeout, silently=as_json)
     except (KeyboardInterrupt, DatabaseUnavailable):
         err.print(
             f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}", markup=False
         )
         raise
+
+
+def _work(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """The tasks of its steps, and the queue of each."""
+    tasks = [node for node in pipeline.definition.nodes if node.kind is Kind.TASK]
+    return [(node.target, str(node.options.job.get("queue", USUAL.queue))) for node in tasks]
 
 
 def _steer(

@@ -10,7 +10,7 @@ from penstock.app import Penstock
 from penstock.cli.finding import load_app
 from penstock.context import running
 from penstock.runtime import signals
-from penstock.runtime.options import WorkerOptions
+from penstock.runtime.options import WorkerOptions, details
 from penstock.runtime.serve import serve_alone
 from penstock.runtime.supervisor import Supervisor
 from penstock.settings import Settings
@@ -52,15 +52,11 @@ def worker(
 
 
 def _run(app: Penstock, wanted: Settings) -> int:
-    options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, _details(wanted))
+    told = details(wanted.queues, wanted.concurrency)
+    options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
     if wanted.processes == 0:
         return serve_alone(app, options)
     return Supervisor(app, options, wanted.processes).run()
-
-
-def _details(wanted: Settings) -> dict[str, object]:
-    queues = "all" if wanted.queues is None else ",".join(map(str, wanted.queues))
-    return {"queues": queues, "concurrency": wanted.concurrency}
 
 
 def _around() -> dict[str, object]:

@@ -64,7 +64,13 @@ class MySql(ByCursor):
             return None
         arguments: dict[str, Any] = url.parts | self.engine_options(url, settings)["connect_args"]
         # As SQLAlchemy has it: a write counts the rows that it found, also those that were as they should be.
-        return pymysql.connect(**arguments, client_flag=CLIENT.FOUND_ROWS)
+        return self.connect(**arguments, client_flag=CLIENT.FOUND_ROWS)
+
+    def connect(self, *args: Any, **named: Any) -> Any:
+        """PyMySQL takes the letters of a password for Latin-1, where everybody else sends UTF-8."""
+        if isinstance(password := named.get("password"), str):
+            named["password"] = password.encode()
+        return pymysql.connect(*args, **named)
 
     def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         limit = int(settings.statement_timeout) + 5

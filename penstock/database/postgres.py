@@ -81,7 +81,7 @@ class Postgres:
         self._lock = threading.Lock()
 
     def open(self, url: Url, settings: Settings) -> Any:
-        return Patient.connect(**for_libpq(url), **self.engine_options(url, settings)["connect_args"])
+        return Patient.connect(**for_libpq(url) | self.engine_options(url, settings)["connect_args"])
 
     def close(self, driver: Any) -> None:
         driver.close()
@@ -101,7 +101,9 @@ class Postgres:
             arguments["options"] = " ".join(
                 f"-c {name}={value}" for name, value in _timeouts(settings).items()
             )
-        return {"connect_args": {k: v for k, v in arguments.items() if k not in url.query}}
+        ours = {name: value for name, value in arguments.items() if name not in url.query}
+        # The wire speaks nothing else; the server or the environment may be of another opinion.
+        return {"connect_args": ours | {"client_encoding": "utf8"}}
 
     def connect(self, *args: Any, **named: Any) -> Patient:
         return Patient.connect(*args, **named)

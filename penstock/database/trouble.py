@@ -37,6 +37,10 @@ NO_SUCH_DATABASE = (
 )
 NO_LOGIN = "Correct the user or the password in the URL."
 NO_TLS = "Let the connection use TLS (no ssl_disabled in the URL), or `pip install cryptography`."
+NO_PLACE = (
+    "Its connections are all taken: let it have more (max_connections), or see who needs so many; behind a pooler "
+    "fewer will do."
+)
 NO_OPTION = "Correct what the URL says behind the ?."
 UNREACHABLE = "See that it runs and can be reached from here, then try again."
 
@@ -58,6 +62,9 @@ ADVICE = {
     "no password supplied": NO_LOGIN,
     "access denied for user": NO_LOGIN,
     "'cryptography' package is required": NO_TLS,
+    "too many clients": NO_PLACE,
+    "too many connections": NO_PLACE,
+    "remaining connection slots": NO_PLACE,
     "invalid connection option": NO_OPTION,
     "invalid sslmode": NO_OPTION,
     "permission denied": NO_RIGHT,
@@ -116,9 +123,10 @@ def explained(error: Exception, where: str, *, passing: bool) -> Exception:
     ours = isinstance(error, PenstockError)  # whatever words are in it
     if isinstance(error, DatabaseUnavailable) or (not passing and (ours or then is None)):
         return error
-    said = f"{cause_of(error)}".rstrip(". \n")
+    said = " ".join(f"{cause_of(error)}".split()).rstrip(". ")  # libpq says it in several lines
+    stop = "" if said.endswith("?") else "."
     return DatabaseUnavailable(
-        f"The database at {where} does not answer as it should: {said}. {then or UNREACHABLE}", where
+        f"The database at {where} does not answer as it should: {said}{stop} {then or UNREACHABLE}", where
     )
 
 

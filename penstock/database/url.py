@@ -124,7 +124,8 @@ def _read(url: str) -> tuple[Url, bool]:
     if host is None:
         raise ValueError("its host is wrong")
     port = int(host["port"]) if host["port"] else None
-    return replace(named, host=host["address"] or host["name"], port=port), False
+    # The folder of a socket may be there as libpq has it: %2Frun%2Fpostgresql.
+    return replace(named, host=host["address"] or (host["name"] and unquote(host["name"])), port=port), False
 
 
 def _with_hosts(

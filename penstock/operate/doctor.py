@@ -16,7 +16,7 @@ from sqlalchemy import MetaData, inspect
 from penstock.database import vitals
 from penstock.database.engine import Database
 from penstock.database.transaction import Transaction
-from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated
 from penstock.operate import dead_letters, overview
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
@@ -106,7 +106,8 @@ def schema(patient: Patient) -> Iterable[Finding]:
     try:
         version.ensure(patient.database, upgrade=False)
     except PenstockError as error:
-        return [Finding("schema", Level.PROBLEM, str(error), "Run: penstock migrate")]
+        advice = "Run: penstock migrate" if isinstance(error, SchemaOutdated) else "Then run doctor again."
+        return [Finding("schema", Level.PROBLEM, str(error), advice)]
     missing = _missing(patient)
     if missing:
         advice = "Something has changed the tables. Compare with: penstock migrate --sql"

@@ -79,18 +79,14 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
     return [member for head in heads for member in (head, *_children(found, head))]
 
 
-def somebody_works(tx: Transaction, reap_after: float) -> bool:
-    """Whether a process that runs jobs is alive."""
-    return any(process.role in ("all", "worker") for process in _living(tx, reap_after))
-
-
 def unattended(tx: Transaction, queues: Iterable[str], reap_after: float) -> list[str]:
     """Of these queues those from which no live process takes; none, if there are no processes."""
-    living = [process for process in _living(tx, reap_after) if process.role != "supervisor"]
-    return [queue for queue in queues if living and not any(process.attends(queue) for process in living)]
+    there = [process for process in living(tx, reap_after) if process.role != "supervisor"]
+    return [queue for queue in queues if there and not any(process.attends(queue) for process in there)]
 
 
-def _living(tx: Transaction, reap_after: float) -> list[ProcessRow]:
+def living(tx: Transaction, reap_after: float) -> list[ProcessRow]:
+    """The processes that are not silent for too long."""
     return [process for process in list_processes(tx) if not process.is_silent(reap_after)]
 
 

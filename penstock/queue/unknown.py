@@ -7,7 +7,7 @@ claimed it meanwhile has it, and nothing happens here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -22,6 +22,7 @@ KNOWS = "knows"
 HEAD = 200
 """What has waited longest is at the head of its lane."""
 
+TOLD = "SELECT id, details FROM {processes}"
 PROCESSES = "SELECT details FROM {processes} WHERE role <> 'supervisor'"
 OLDEST = """
 SELECT a.job_id, a.task, a.seq FROM
@@ -88,6 +89,15 @@ def give_up(tx: Transaction, places: Sequence[Place], follow: Follow) -> list[Gi
     for (queue, tier), seqs in sorted(lanes.items()):
         tx.run(LEAVE, queue=queue, tier=tier, seqs=sorted(seqs))
     return _fail(tx, sorted([place.job_id for place in places]), follow)
+
+
+def knowing(tx: Transaction) -> Callable[[str, str], bool]:
+    """Whether a process knows a task. Of one that has not said what it knows, it is assumed."""
+    told = {str(id): loads(str(details)) for id, details in tx.rows(TOLD)}
+    said = {
+        id: details[KNOWS] for id, details in told.items() if isinstance(details, dict) and KNOWS in details
+    }
+    return lambda process, task: process not in said or marks([task])[0] in said[process]
 
 
 def _known(tx: Transaction) -> set[str] | None:

@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from penstock.values.units import QueueLimit
 
 
+def details(queues: Sequence[QueueLimit] | None, concurrency: int) -> dict[str, object]:
+    """What a process row says of its worker."""
+    return {"queues": "all" if queues is None else ",".join(map(str, queues)), "concurrency": concurrency}
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """What a worker may be told beside the app's settings."""

@@ -98,7 +98,7 @@ def serve_alone(app: Host, options: WorkerOptions) -> int:
     async def live() -> int:
         worker = Worker(app, options)
         stop = Stop(app, worker, alone=True)
-        handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(signals.STOP_SIGNALS, stop.ask)
+        handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(signals.that_stop(), stop.ask)
         with (
             signals.handling(handlers | {signals.HURRY: stop.hurry}),
             signals.dumping_stacks(worker.dump_stacks),

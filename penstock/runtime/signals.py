@@ -29,6 +29,12 @@ NO_FILE = (io.UnsupportedOperation, AttributeError, ValueError, RuntimeError)
 """What is raised where stderr is no file."""
 
 
+def that_stop() -> tuple[signal.Signals, ...]:
+    """What stops a process in order. A terminal that is closed sends SIGHUP, unless whoever started us ignores it."""
+    hears_of_it = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    return (*STOP_SIGNALS, signal.SIGHUP) if hears_of_it else STOP_SIGNALS
+
+
 @contextmanager
 def handling(handlers: Mapping[signal.Signals, Handler | None]) -> Iterator[None]:
     """Answer these signals for a while; None means to ignore one. From the main thread only."""

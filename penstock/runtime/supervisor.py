@@ -25,7 +25,7 @@ from penstock.runtime import signals
 from penstock.runtime.keeper import Keeper, Kin
 from penstock.runtime.nursery import Child, Place, bear
 from penstock.runtime.options import WorkerOptions
-from penstock.runtime.serve import OVERTIME, serve_supervised
+from penstock.runtime.serve import LAST_MOMENT, OVERTIME, serve_supervised
 from penstock.telemetry.events import (
     ChildEnded,
     ChildKilled,
@@ -62,6 +62,7 @@ class Supervisor:
         self._told = 0.0
         self._hurried = False
         self._deadline: float | None = None
+        self._leave_by: float | None = None
         self._wake_read, self._wake_write = _pipe()
         self._lifeline, self._lifeline_held = os.pipe()
         self.keeper = Keeper(app, {"processes": count, **options.details}, self._wake)
@@ -70,10 +71,8 @@ class Supervisor:
         """Supervise; the exit code, when all is over."""
         self._get_ready()
         handlers: dict[signal.Signals, signals.Handler | None] = dict.fromkeys(
-            signals.STOP_SIGNALS, self._take_note
+            signals.that_stop(), self._take_note
         )
-        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
-            handlers[signal.SIGHUP] = self._take_note
         handlers[signal.SIGCHLD] = lambda _number: None
         before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:
@@ -194,7 +193,7 @@ class Supervisor:
     def _stop(self, number: int) -> None:
         self._stopping = True
         self.stream.emit(StopRequested(signals.name_of(number), False))
-        self._deadline = time.monotonic() + self.app.settings.shutdown_timeout + OVERTIME
+        self._deadline = self._leave_by = time.monotonic() + self.app.settings.shutdown_timeout + OVERTIME
         for child in self.children:
             child.told = True
             child.send(signal.SIGTERM)
@@ -216,11 +215,17 @@ class Supervisor:
     def _end(self) -> None:
         os.close(self._lifeline_held)
         os.close(self._lifeline)
-        self.keeper.finish(LAST_RITES)
+        self.keeper.finish(self._time_to_leave())
         os.close(self._wake_read)
         os.close(self._wake_write)
         gc.unfreeze()
         self.stream.emit(ProcessStopped(self.keeper.id))
+
+    def _time_to_leave(self) -> float:
+        """Whoever waits for us waits for so long after a stop and hardly longer, however much of it children took."""
+        if self._leave_by is None:
+            return LAST_RITES
+        return min(LAST_RITES, max(LAST_MOMENT, self._leave_by - time.monotonic()))
 
     # waiting
 

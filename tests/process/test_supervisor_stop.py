@@ -36,13 +36,17 @@ def test_a_stop_finishes_what_it_can_and_gives_back_the_rest(shop: Shop, childre
 
 
 @pytest.mark.one_database
+@pytest.mark.parametrize("children", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("task", ["hold", "hold_in_process"])
-def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(shop: Shop, task: str) -> None:
-    """Service managers signal all processes of a service at once."""
-    worker = shop.start(env=PATIENT)
+def test_a_signal_to_the_whole_group_is_still_a_stop_in_order(
+    shop: Shop, children: int, number: signal.Signals, task: str
+) -> None:
+    """Service managers signal all processes of a service at once, and so does a terminal that is closed."""
+    worker = shop.start(children=children, env=PATIENT)
     job = shop.hold(task)
     shop.begun(job)
-    worker.send_all(signal.SIGTERM)
+    worker.send_all(number)
     worker.send_all(signal.SIGCONT)
     eventually(lambda: "stopping when running work is done" in worker.log)
     shop.open_gate()

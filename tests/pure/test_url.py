@@ -21,6 +21,7 @@ WRITABLE = {"target_session_attrs": "read-write"}
     ("url", "given"),
     [
         ("postgresql://a:1,b:2/shop", {"host": "a,b", "port": "1,2", "dbname": "shop"} | WRITABLE),
+        ("postgresql://%2Frun%2Fpg:1/shop", {"host": "/run/pg", "port": 1, "dbname": "shop"}),
         ("postgresql://a,b/shop", {"host": "a,b", "port": "5432,5432", "dbname": "shop"} | WRITABLE),
         (
             "postgres://ann:p%40ss@a:1,b/shop",
@@ -109,11 +110,12 @@ def test_whatever_the_password(user: str, password: str, host: str, port: int, d
 
 def test_mysql_is_reached_as_sqlalchemy_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a driver is given is the same by either way."""
-    found: dict[str, object] = {}
-    monkeypatch.setattr(pymysql, "connect", lambda **given: found.update(given))
+    found: list[dict[str, object]] = []
+    monkeypatch.setattr(pymysql, "connect", lambda **given: found.append(given))
     url, settings = parse("mysql://ann:x@a:3307/shop"), Settings.load(environ={})
     MySql(10, 5).open(url, settings)
     theirs = url.as_sqlalchemy()
     engine = create_engine(theirs, **MySql(10, 5).engine_options(url, settings))
     given = engine.dialect.create_connect_args(theirs)[1]
-    assert found == given | MySql(10, 5).engine_options(url, settings)["connect_args"]
+    MySql(10, 5).connect(**given | MySql(10, 5).engine_options(url, settings)["connect_args"])
+    assert found[0] == found[1]

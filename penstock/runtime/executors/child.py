@@ -50,6 +50,7 @@ def serve(pipe: Connection, home: Home) -> None:
     """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
     busy = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
     signals.show_where_it_dies()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -92,12 +93,12 @@ def _run(pipe: Connection, home: Home, claim: Claim, address: tuple[str, str], p
 
 @lru_cache
 def _find(home: Home, task: str, module: str, name: str) -> Any:
-    if "<" in name:
+    found: Any = None if "<" in name else sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
         raise DefinitionError(
             f'{task}: a task with executor="process" is imported by a fresh process, and {module} has no {name} that '
             "could be imported. Put the function at the top of a module."
         )
-    found: Any = sys.modules.get(module) or importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
     return found if isinstance(found, Task) else home.adopt(found, task)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.lazy import Lazy
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.child import Home, Message, serve
+from penstock.runtime.executors.spawning import refuse_program_without_file
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
 from penstock.values.cached import cached_property
@@ -155,6 +156,7 @@ class Leader(threading.Thread):
         around = self.executor.around
         work.begin(around)
         if self.child is None or not self.child.is_alive():
+            refuse_program_without_file()
             try:
                 self._spawn(type(work.task.host))
             except Exception as error:

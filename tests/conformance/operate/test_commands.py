@@ -4,11 +4,16 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import pytest
 
 from penstock import Penstock
+from penstock.cli import output
+from penstock.cli.frame import Paper
+from penstock.cli.output import show_table
+from penstock.queue.unknown import KNOWS, marks
 from penstock.testing import drain, travel
 from tests.commands import call
 from tests.conformance.operate.helpers import enqueue, register, take
@@ -91,6 +96,19 @@ def test_show_tells_a_jobs_story(app: Penstock, penstock: Run) -> None:
     told = penstock("show", job.id, "--json").json
     assert told["job"]["status"] == "failed"
     assert told["attempts"][0]["error"] == "number 7"
+
+
+def test_show_says_why_nobody_takes_what_is_ready(app: Penstock, penstock: Run) -> None:
+    job = enqueue(app, "quick", 1)
+    assert "waits for   a worker: no worker is running" in penstock("show", job.id).text
+    register(app, details=json.dumps({KNOWS: marks(["fail"])}))
+    nobody = "no live worker of queue 'default' knows task 'quick'"
+    assert f"waits for   a worker: {nobody}" in penstock("show", job.id).text
+    assert penstock("show", job.id, "--json").json["obstacle"] == nobody
+    register(app)
+    assert penstock("show", job.id, "--json").json["obstacle"] is None
+    drain(app)
+    assert penstock("show", job.id, "--json").json["obstacle"] is None
 
 
 def test_show_of_what_is_not_there_is_an_error(penstock: Run) -> None:
@@ -236,3 +254,28 @@ def test_what_an_error_says_steers_no_terminal(app: Penstock, penstock: Run) -> 
     told = penstock("show", job, "--json")
     assert not set(told.text) & set("\r\x1b\x9b\x7f")
     assert said in told.json["attempts"][0]["error"]
+
+
+def test_an_embedded_worker_says_which_queues_it_takes_from(app: Penstock, penstock: Run) -> None:
+    enqueue(app, "quick", 1)
+
+    async def work() -> tuple[list[dict[str, Any]], str]:
+        async with app.worker(queues="mail:3", concurrency=4):
+            return penstock("processes", "--json").json, penstock("doctor").text
+
+    (process,), told = asyncio.run(work())
+    assert process["details"].items() >= {"queues": "mail:3", "concurrency": 4}.items()
+    assert "no live worker takes from queue 'default'" in told
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("columns", [80, 40, 20])
+def test_a_small_terminal_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    paper = StringIO()
+    monkeypatch.setattr(output, "out", Paper(file=paper, width=columns))
+    row = ("0123456789abcdef-0123", "mail", "succeeded", 12_345, "x" * 30)
+    show_table(["id", "queue", "status", "attempts #", "error"], [row])
+    text = paper.getvalue()
+    assert all(word in text for word in ("0123456789abcdef-0123", "succeeded", "attempts", "12,345"))
+    assert text.count("x") == 30
+    assert "mai" in text

@@ -11,6 +11,7 @@ from penstock.errors import PenstockError
 from penstock.operate import doctor
 from penstock.operate.doctor import Finding, Level, Patient, examine
 from penstock.operate.processes import list_processes
+from penstock.schema import version
 from penstock.testing import drain, travel
 from tests.conformance.operate.helpers import enqueue, register, take
 from tests.waiting import eventually
@@ -109,6 +110,16 @@ def test_a_database_without_tables_ends_the_examination(
     found = examine(Patient(app.database, app.metadata, frozenset()))
     assert [finding.check for finding in found] == ["database", "schema"]
     assert "penstock migrate" in found[-1].advice
+
+
+def test_tables_that_are_too_new_are_not_to_be_migrated(app: Penstock) -> None:
+    app.prepare()
+    newer = f"INSERT INTO {app.database.qualified('schema_versions')} VALUES ({version.LATEST + 1}, 0)"
+    app.database.in_transaction(lambda tx: tx.run(newer))
+    found = examine(Patient(app.database, app.metadata, frozenset()))
+    assert [finding.check for finding in found] == ["database", "schema"]
+    assert "Upgrade the penstock package" in found[-1].message
+    assert "migrate" not in found[-1].advice
 
 
 def test_an_old_snapshot_is_found_on_postgresql(

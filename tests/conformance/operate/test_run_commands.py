@@ -19,6 +19,7 @@ from penstock.cli import watch as watching
 from penstock.errors import DatabaseUnavailable
 from penstock.pipelines.picture import Graph
 from penstock.pipelines.run import Run
+from penstock.queue.unknown import KNOWS, marks
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from tests.commands import call
@@ -186,6 +187,23 @@ def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
     assert nobody in cli.run("pack", "[1]", "--wait", "--timeout", "0", "--json").text
     register(cli.app, "worker")
     assert nobody not in cli.run("pack", "[1]", "--wait", "--timeout", "0").text
+
+
+@pytest.mark.parametrize(
+    ("queues", "known", "obstacles"),
+    [
+        ("all", ["box", "ship"], []),
+        ("mail,default", ["box", "ship", "other"], []),
+        ("all", ["box"], ["no live worker of queue 'default' knows task 'ship'"]),
+        ("mail", ["box", "ship"], ["no live worker takes from queue 'default'"]),
+    ],
+)
+def test_run_wait_says_what_nobody_would_take(
+    cli: Cli, queues: str, known: list[str], obstacles: list[str]
+) -> None:
+    register(cli.app, "worker", details=json.dumps({"queues": queues, KNOWS: marks(known)}))
+    text = cli.run("pack", "[1]", "--wait", "--timeout", "0").text
+    assert [line.partition(";")[0] for line in text.splitlines() if "no live worker" in line] == obstacles
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from penstock import Penstock
+from penstock.database import trouble
 from penstock.database.links import Link
 from penstock.database.postgres import TRANSACTION_TIMEOUT_SINCE
 from penstock.database.transaction import Transaction
@@ -317,6 +319,58 @@ def test_a_server_that_is_not_there_is_explained(url: str) -> None:
 
     with pytest.raises(DatabaseUnavailable, match="127.0.0.1"):
         note.enqueue()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "connection failed: FATAL:  sorry, too many clients already",
+        "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+        '(1040, "Too many connections")',
+    ],
+)
+def test_a_server_without_room_for_another_connection_is_explained(words: str) -> None:
+    error = trouble.explained(OSError(words), "db", passing=True)
+    assert isinstance(error, DatabaseUnavailable)
+    assert "max_connections" in str(error)
+
+
+def test_what_a_driver_says_in_several_lines_is_told_in_one() -> None:
+    words = "connection refused\n\tIs the server running on that host?\n"
+    told = str(trouble.explained(OSError(words), "db", passing=True))
+    assert "connection refused Is the server running on that host? See that it runs" in told
+
+
+@pytest.mark.parametrize("said", ["in the environment", "in the url"])
+def test_letters_arrive_whatever_encoding_others_prefer(
+    app_on: AppOn, postgres_url: str, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    if said == "in the environment":
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    app = app_on(postgres_url if said == "in the environment" else f"{postgres_url}?client_encoding=latin1")
+
+    @app.task
+    def echo(text: str) -> str:
+        return text
+
+    job = echo.enqueue("ü 日本")
+    drain(app)
+    assert job.result(timeout=30) == "ü 日本"
+
+
+def test_a_password_may_have_any_letters(app_on: AppOn, mariadb_url: str) -> None:
+    root, password = make_url(mariadb_url), "p@ss/w#r?d:%41 ü€"
+    with app_on(mariadb_url).database.engine.connect() as connection:
+        connection.exec_driver_sql("CREATE USER letters@'127.0.0.1' IDENTIFIED BY %s", (password,))
+        try:
+            connection.exec_driver_sql("GRANT ALL ON *.* TO letters@'127.0.0.1'")
+            url = root.set(username="letters", password=password).render_as_string(hide_password=False)
+            app = app_on(url)
+            app.task(name="note")(print)
+            app.tasks["note"].enqueue()
+            assert drain(app) == 1
+        finally:
+            connection.exec_driver_sql("DROP USER letters@'127.0.0.1'")
 
 
 def test_a_folder_that_is_not_there_is_explained(tmp_path: Path) -> None:
