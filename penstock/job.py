@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from penstock.doors import closed
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
+from penstock.patience import Patience, Waited
 from penstock.queue import control, read
 from penstock.queue.read import Standing
-from penstock.queue.wakeups import ENDED
-from penstock.values import checks, tags
-from penstock.values.checks import checked
+from penstock.values import tags
 from penstock.values.jsontext import loads
 from penstock.values.status import JobStatus, OutcomeKind
 
 if TYPE_CHECKING:
     from penstock.database.engine import Database
-    from penstock.doors import Doors
     from penstock.queue.jobs import Follow
-    from penstock.queue.wakeups import Wakeups
-    from penstock.settings import Settings
 
 R = TypeVar("R")
 
 
-class JobHost(Protocol):
+class JobHost(Waited, Protocol):
     """What a job needs of its app."""
 
     @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def doors(self) -> Doors: ...
-
-    @property
-    def wakeups(self) -> Wakeups: ...
-
-    @property
     def follow(self) -> Follow: ...
-
-    def listen_for_results(self) -> None: ...
 
     def find_task(self, name: str) -> Any: ...
 
@@ -85,22 +62,25 @@ class Job(Generic[R]):
         return await self._host.doors.run(lambda: self.status)
 
     def result(self, timeout: float | None = None) -> R:
-        """Wait for the job's value. Raises `JobFailed` if there is none to come, `ResultTimeout` if it takes longer."""
+        """Wait for the job's value. Raises `JobFailed` if there is none to come, `ResultTimeout` if it takes longer.
+
+        An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
+        """
         patience = Patience(self._host, timeout)
         with patience:
-            while not (standing := self._standing()).status.terminal:
+            while (ended := patience.look(self._look)) is None:
                 if not patience.wait():
-                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
-        return self._value(standing)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, patience.status)
+        return self._value(ended)
 
     async def result_async(self, timeout: float | None = None) -> R:
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout)
         async with patience:
-            while not (standing := await self._host.doors.run(self._standing)).status.terminal:
+            while (ended := await patience.look_async(self._look)) is None:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
-        return self._value(standing)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, patience.status)
+        return self._value(ended)
 
     def attempts(self) -> list[AttemptRecord]:
         """Every finished attempt, in order."""
@@ -156,13 +136,18 @@ class Job(Generic[R]):
             )
         return standing
 
+    def _look(self) -> Standing:
+        """How it stands; and if that is well, whose result it is."""
+        standing = self._standing()
+        if self._task is None and standing.status is JobStatus.SUCCEEDED:
+            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
+            self._task = self._host.find_task(row[0]) if row else None
+        return standing
+
     def _value(self, standing: Standing) -> R:
         if standing.status is not JobStatus.SUCCEEDED:
             raise JobFailed(self.id, standing.reason or standing.status, standing.error)
         text = standing.output or "null"
-        if self._task is None:
-            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
-            self._task = self._host.find_task(row[0]) if row else None
         if self._task is None:
             return tags.read(loads(text))  # type: ignore[return-value]
         return self._task.codec.decode_result(text)  # type: ignore[no-any-return]
@@ -175,91 +160,6 @@ class Job(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<job {self.id}>"
-
-
-FIRST_LOOK_IF_TOLD = 0.02
-"""Whoever is told of ends need not look for them as often."""
-
-
-class Patience:
-    """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
-
-    def __init__(
-        self, host: JobHost, timeout: float | None, subject: str = ENDED, delay: float = 0.002
-    ) -> None:
-        self.host = host
-        self.subject = subject
-        seconds = checked("timeout", timeout, checks.patience)
-        self.seconds = seconds or 0.0
-        self.deadline = None if seconds is None else time.monotonic() + seconds
-        self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
-        self.heard = threading.Event()
-        self.waker: Callable[[], object] | None = None
-        self.since = host.doors.closings
-        self.stop: Callable[[], None] = lambda: None
-
-    def __enter__(self) -> Patience:
-        self.host.listen_for_results()
-        self.stop = self.host.wakeups.listen(self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    async def __aenter__(self) -> Patience:
-        await self.host.doors.run(self.host.listen_for_results)
-        self.stop = self.host.wakeups.listen(self._hear)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.stop()
-
-    def wait(self) -> bool:
-        """Wait a little. False: the time is up. Raises `AppClosed` if the app is closed meanwhile."""
-        pause = self._pause()
-        if pause is None:
-            return False
-        self.heard.wait(pause)
-        self.heard.clear()
-        self._check_open()
-        return True
-
-    async def wait_async(self) -> bool:
-        pause = self._pause()
-        if pause is None:
-            return False
-        loop, event = asyncio.get_running_loop(), asyncio.Event()
-        self.waker = lambda: loop.call_soon_threadsafe(event.set)
-        if self.heard.is_set():
-            event.set()
-        with suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), pause)
-        self.waker = None
-        self.heard.clear()
-        self._check_open()
-        return True
-
-    def _check_open(self) -> None:
-        """To ask again would open what somebody has closed."""
-        if self.host.doors.closings != self.since:
-            raise closed("while somebody waited for a result")
-
-    def _pause(self) -> float | None:
-        pause = self.delay
-        self.delay = min(self.delay * 1.5, self.host.settings.result_poll_interval)
-        if self.deadline is None:
-            return pause
-        left = self.deadline - time.monotonic()
-        return None if left <= 0 else min(pause, left)
-
-    def _hear(self, subject: str) -> None:
-        if not subject.startswith(self.subject) and subject != ENDED:
-            return
-        self.heard.set()
-        waker = self.waker
-        if waker is not None:
-            with suppress(RuntimeError):  # the loop is closed: that is no matter of whoever tells us
-                waker()
 
 
 def instant(micros: int) -> datetime:

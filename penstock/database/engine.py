@@ -142,6 +142,12 @@ class Database:
         """The error says so, about this very database."""
         return isinstance(error, DatabaseUnavailable) and error.where == self._where
 
+    def may_return(self, error: DatabaseUnavailable) -> bool:
+        """It is away, and nothing is known that somebody would have to do first."""
+        cause = error.__cause__
+        known = cause is not None and trouble.advice(cause) not in (None, trouble.TOO_LONG)
+        return cause is not None and self.is_passing(cause) and not known
+
     def transaction(self, link: Link | None = None, *, single: bool = False) -> Writing:
         """An open transaction: committed at the end, rolled back by an exception.
 

@@ -15,6 +15,7 @@ LAYERS = [
     "queue",
     "doors",
     "options",
+    "patience",
     "job",
     "surroundings",
     "async_connection",

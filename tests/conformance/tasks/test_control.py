@@ -9,7 +9,7 @@ import penstock
 from penstock import Penstock, Retry
 from penstock.database.dialect import Lane
 from penstock.errors import JobFailed, ResultTimeout
-from penstock.job import Patience
+from penstock.patience import Patience
 from penstock.queue import control
 from penstock.queue.claim import claim
 from penstock.queue.jobs import Attempt, tier_of
