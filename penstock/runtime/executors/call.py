@@ -136,7 +136,7 @@ def read_arguments(work: Work) -> Arguments | Raised:
         points.reach("execute.before")
     try:
         return work.arguments()
-    except Exception as error:
+    except BaseException as error:  # validators are the user's code too
         return raised(error, reading_arguments=True)
 
 
