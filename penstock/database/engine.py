@@ -139,7 +139,9 @@ class Database:
         return trouble.explained(error, self._where, passing=self.is_passing(error))
 
     def is_unavailable(self, error: BaseException) -> bool:
-        """The error says so, about this very database."""
+        """The error says so, about this very database; or all those do that a task group has gathered."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_unavailable, error.exceptions))
         return isinstance(error, DatabaseUnavailable) and error.where == self._where
 
     def may_return(self, error: DatabaseUnavailable) -> bool:
