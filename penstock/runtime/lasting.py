@@ -21,15 +21,19 @@ log = logging.getLogger("penstock")
 def run(main: Coroutine[Any, Any, R]) -> R:
     """`asyncio.run`, but the loop ends with `main` and not before."""
     with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        living = loop.create_task(main)
-        while True:
-            try:
-                return loop.run_until_complete(living)
-            except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
-                if living.done() or loop.is_closed() or _is_meant(error):
-                    raise
-                log.error("a handler has tried to end its worker, which goes on", exc_info=error)
+        return run_on(runner, main)
+
+
+def run_on(runner: asyncio.Runner, main: Coroutine[Any, Any, R]) -> R:
+    loop = runner.get_loop()
+    living = loop.create_task(main)
+    while True:
+        try:
+            return loop.run_until_complete(living)
+        except (SystemExit, KeyboardInterrupt, RuntimeError) as error:
+            if living.done() or loop.is_closed() or _is_meant(error):
+                raise
+            log.error("a handler has tried to end its worker, which goes on", exc_info=error)
 
 
 def _is_meant(error: BaseException) -> bool:
