@@ -13,6 +13,7 @@ from penstock.errors import DefinitionError, PenstockError
 from penstock.queue import markers
 from penstock.run_context import RunContext
 from penstock.surroundings import Signals, Surroundings
+from penstock.values import checks
 from penstock.values.acting import at_work
 from penstock.values.codec import encode
 from penstock.values.failure import clean
@@ -242,10 +243,10 @@ def stop_run(value: object = None) -> NoReturn:
 
 
 def _check_marker(name: object) -> None:
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_MARKER or "\0" in name:
-        raise PenstockError(
-            f"once({name!r}, ...): give a name of 1 to {LONGEST_MARKER} characters, without NUL"
-        )
+    try:
+        checks.text(name, LONGEST_MARKER)
+    except ValueError as error:
+        raise PenstockError(f"once({name!r}, ...), its name: {error}") from None
 
 
 async def _to_the_end(work: Callable[[], Any]) -> Any:

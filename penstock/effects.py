@@ -107,10 +107,13 @@ class TransactionScope:
             raise database.explained(error) from error
 
     def _check_open(self) -> None:
-        """Whoever has the connection may have ended the transaction by other means, such as a Session on it."""
+        """Whoever has the connection may have ended the transaction by other means, such as a Session on it.
+
+        SQLite ends it by itself, for instance after INSERT OR ROLLBACK.
+        """
         refuse_copy(self._process)
-        assert self._connection is not None
-        if not self._connection.in_transaction():
+        assert self._connection is not None and self._tx is not None
+        if not (self._connection.in_transaction() and getattr(self._tx.driver, "in_transaction", True)):
             raise PenstockError(
                 f"the transaction of job {self.claim.job_id} was ended inside its block, which was to do that; the "
                 "job is not done. Use begin_nested() for what may be undone by itself"

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
-from penstock.patience import Host as PatienceHost
-from penstock.patience import Patience
+from penstock.patience import Patience, Waited
 from penstock.queue import control, read
 from penstock.queue.read import Standing
 from penstock.queue.wakeups import READY
@@ -24,11 +23,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class JobHost(PatienceHost, Protocol):
+class JobHost(Waited, Protocol):
     """What a job needs of its app."""
-
-    @property
-    def database(self) -> Database: ...
 
     @property
     def follow(self) -> Follow: ...
@@ -67,22 +63,25 @@ class Job(Generic[R]):
         return await self._host.doors.run(lambda: self.status)
 
     def result(self, timeout: float | None = None) -> R:
-        """Wait for the job's value. Raises `JobFailed` if there is none to come, `ResultTimeout` if it takes longer."""
+        """Wait for the job's value. Raises `JobFailed` if there is none to come, `ResultTimeout` if it takes longer.
+
+        An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
+        """
         patience = Patience(self._host, timeout)
         with patience:
-            while not (standing := self._standing()).status.terminal:
+            while (ended := patience.look(self._look)) is None:
                 if not patience.wait():
-                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
-        return self._value(standing)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, patience.status)
+        return self._value(ended)
 
     async def result_async(self, timeout: float | None = None) -> R:
         """`result` for async callers; no thread is held while waiting."""
         patience = Patience(self._host, timeout)
         async with patience:
-            while not (standing := await self._host.doors.run(self._standing)).status.terminal:
+            while (ended := await patience.look_async(self._look)) is None:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"job {self.id}", patience.seconds, standing.status)
-        return self._value(standing)
+                    raise ResultTimeout(f"job {self.id}", patience.seconds, patience.status)
+        return self._value(ended)
 
     def attempts(self) -> list[AttemptRecord]:
         """Every finished attempt, in order."""
@@ -138,13 +137,18 @@ class Job(Generic[R]):
             )
         return standing
 
+    def _look(self) -> Standing:
+        """How it stands; and if that is well, whose result it is."""
+        standing = self._standing()
+        if self._task is None and standing.status is JobStatus.SUCCEEDED:
+            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
+            self._task = self._host.find_task(row[0]) if row else None
+        return standing
+
     def _value(self, standing: Standing) -> R:
         if standing.status is not JobStatus.SUCCEEDED:
             raise JobFailed(self.id, standing.reason or standing.status, standing.error)
         text = standing.output or "null"
-        if self._task is None:
-            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
-            self._task = self._host.find_task(row[0]) if row else None
         if self._task is None:
             return tags.read(loads(text))  # type: ignore[return-value]
         return self._task.codec.decode_result(text)  # type: ignore[no-any-return]

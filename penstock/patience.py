@@ -1,4 +1,4 @@
-"""Waiting for something to end: a job, a run."""
+"""Waiting for the end of a job or a run."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.doors import closed
+from penstock.errors import DatabaseUnavailable
 from penstock.queue.wakeups import ENDED
 from penstock.values import checks
 from penstock.values.checks import checked
+from penstock.values.status import JobStatus, RunStatus
 
 if TYPE_CHECKING:
+    from penstock.database.engine import Database
     from penstock.doors import Doors
     from penstock.queue.wakeups import Wakeups
     from penstock.settings import Settings
 
-FIRST_LOOK_IF_TOLD = 0.02
-"""Whoever is told of ends need not look for them as often."""
 
-
-class Host(Protocol):
-    """What somebody who waits needs of the app."""
+class Waited(Protocol):
+    """What waiting needs of the app."""
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def database(self) -> Database: ...
 
     @property
     def doors(self) -> Doors: ...
@@ -38,15 +41,33 @@ class Host(Protocol):
     def listen_for_results(self) -> None: ...
 
 
+class Look(Protocol):
+    """What is seen of a job or a run."""
+
+    @property
+    def status(self) -> JobStatus | RunStatus: ...
+
+
+T = TypeVar("T")
+L = TypeVar("L", bound=Look)
+
+FIRST_LOOK_IF_TOLD = 0.02
+"""Whoever is told of ends need not look for them as often."""
+
+
 class Patience:
     """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
 
-    def __init__(self, host: Host, timeout: float | None, subject: str = ENDED, delay: float = 0.002) -> None:
+    def __init__(
+        self, host: Waited, timeout: float | None, subject: str = ENDED, delay: float = 0.002
+    ) -> None:
         self.host = host
         self.subject = subject
         seconds = checked("timeout", timeout, checks.patience)
         self.seconds = seconds or 0.0
         self.deadline = None if seconds is None else time.monotonic() + seconds
+        self.status = ""
+        self.away: DatabaseUnavailable | None = None
         self.delay = max(delay, FIRST_LOOK_IF_TOLD) if host.settings.listens else delay
         self.heard = threading.Event()
         self.waker: Callable[[], object] | None = None
@@ -54,7 +75,7 @@ class Patience:
         self.stop: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Patience:
-        self.host.listen_for_results()
+        self._listen()
         self.stop = self.host.wakeups.listen(self._hear)
         return self
 
@@ -62,12 +83,41 @@ class Patience:
         self.stop()
 
     async def __aenter__(self) -> Patience:
-        await self.host.doors.run(self.host.listen_for_results)
+        await self.host.doors.run(self._listen)
         self.stop = self.host.wakeups.listen(self._hear)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.stop()
+
+    def look(self, read: Callable[[], L]) -> L | None:
+        """What has ended. None: it has not, or the database is away, which may be over sooner than our time."""
+        found = self._attempt(read)
+        if found is None:
+            return None
+        self.status = found.status
+        return found if found.status.terminal else None
+
+    async def look_async(self, read: Callable[[], L]) -> L | None:
+        return await self.host.doors.run(self.look, read)
+
+    def _listen(self) -> None:
+        """Whoever would wait for ever hears at once of a database that never was there."""
+        if self.deadline is None:
+            self.host.listen_for_results()
+        else:
+            self._attempt(self.host.listen_for_results)
+
+    def _attempt(self, read: Callable[[], T]) -> T | None:
+        try:
+            found = read()
+        except DatabaseUnavailable as error:
+            if not self.host.database.may_return(error):
+                raise
+            self.away = error
+            return None
+        self.away = None
+        return found
 
     def wait(self) -> bool:
         """Wait a little. False: the time is up. Raises `AppClosed` if the app is closed meanwhile."""
@@ -105,6 +155,8 @@ class Patience:
         if self.deadline is None:
             return pause
         left = self.deadline - time.monotonic()
+        if left <= 0 and self.away is not None:
+            raise self.away
         return None if left <= 0 else min(pause, left)
 
     def _hear(self, subject: str) -> None:

@@ -144,8 +144,16 @@ class Database:
         return trouble.explained(error, self._where, passing=self.is_passing(error))
 
     def is_unavailable(self, error: BaseException) -> bool:
-        """The error says so, about this very database."""
+        """The error says so, about this very database; or all those do that a task group has gathered."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_unavailable, error.exceptions))
         return isinstance(error, DatabaseUnavailable) and error.where == self._where
+
+    def may_return(self, error: DatabaseUnavailable) -> bool:
+        """It is away, and nothing is known that somebody would have to do first."""
+        cause = error.__cause__
+        known = cause is not None and trouble.advice(cause) not in (None, trouble.TOO_LONG)
+        return cause is not None and self.is_passing(cause) and not known
 
     def transaction(self, link: Link | None = None, *, single: bool = False) -> Writing:
         """An open transaction: committed at the end, rolled back by an exception.

@@ -53,20 +53,23 @@ class Foreign:
     backend: str | None
     alone: Alone | None = None
     """Set where the connection commits every statement by itself: then we must keep ours together."""
+    look: Callable[[], Alone | None] | None = None
+    """Where that can only be seen on a connection that is yet to be opened."""
 
     @contextmanager
     def kept_together(self) -> Iterator[None]:
         """All that is written inside, or none of it; in the caller's transaction, if they have opened one."""
+        alone = self.alone if self.look is None else self.look()
         try:
-            if self.alone is not None:
-                self.alone.begin()
+            if alone is not None:
+                alone.begin()
             yield
-            if self.alone is not None:
-                self.alone.commit()
+            if alone is not None:
+                alone.commit()
         except BaseException as error:
             # Whoever is cancelled does not hear whether it has begun: the connection must be as it was.
-            if self.alone is not None:
-                quietly(self.alone.rollback)
+            if alone is not None:
+                quietly(alone.rollback)
             if any(words in f"{type(error).__name__}: {error}" for words in NO_TABLE):
                 raise ConfigurationError(
                     "connection= leads to where Penstock's tables are not. Pass a connection to the app's own "
@@ -88,8 +91,7 @@ class Foreign:
 def recognize(connection: Any) -> Foreign:
     """Which kind of connection this is; by its class, so that no driver need be installed."""
     connection = _unwrapped(connection)
-    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__}
-    match _kind(names, connection):
+    match _kind(connection):
         case "sqlalchemy":
             return _sqlalchemy(connection)
         case "penstock":
@@ -110,9 +112,10 @@ def recognize(connection: Any) -> Foreign:
             return Foreign(cursors.Plain(connection, cursors.sqlite_cursor), "named", False, "sqlite", alone)
         case "pymysql":
             alone = Alone(connection.begin, connection.commit, connection.rollback)
-            inside = not connection.get_autocommit() or connection.server_status & IN_TRANSACTION
             driver = cursors.Plain(connection, cursors.pymysql_cursor)
-            return Foreign(driver, "pyformat", False, "mysql", None if inside else alone)
+            return Foreign(
+                driver, "pyformat", False, "mysql", alone if _pymysql_is_alone(connection) else None
+            )
         case "django":
             alone = _django_alone(connection) if connection.get_autocommit() else None
             return Foreign(cursors.Django(connection), "pyformat", False, connection.vendor, alone)
@@ -139,6 +142,10 @@ def _sqlite_is_alone(connection: Any) -> bool:
     return by_itself and not connection.in_transaction
 
 
+def _pymysql_is_alone(connection: Any) -> bool:
+    return bool(connection.get_autocommit()) and not connection.server_status & IN_TRANSACTION
+
+
 def _by_statements(execute: Callable[[str], object]) -> Alone:
     return Alone(lambda: execute("BEGIN"), lambda: execute("COMMIT"), lambda: execute("ROLLBACK"))
 
@@ -159,7 +166,8 @@ def _django_alone(connection: Any) -> Alone:
     )
 
 
-def _kind(names: set[str], connection: Any) -> str:
+def _kind(connection: Any) -> str:
+    names = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(connection).__mro__}
     starts = {name.split(".")[0] for name in names} - {"builtins", "typing", "abc"}
     if "sqlalchemy" in starts:
         return "sqlalchemy"
@@ -184,6 +192,32 @@ def _sqlalchemy(connection: Any) -> Foreign:
     bound = inner.get_bind() if hasattr(inner, "get_bind") else inner
     if not hasattr(inner, "execute"):
         raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+    backend = bound.dialect.name.replace("mariadb", "mysql")
     return Foreign(
-        cursors.Sqlalchemy(inner), "named", sync is not None, bound.dialect.name.replace("mariadb", "mysql")
+        cursors.Sqlalchemy(inner), "named", sync is not None, backend, look=lambda: _sqlalchemy_alone(inner)
     )
+
+
+def _sqlalchemy_alone(inner: Any) -> Alone | None:
+    """Whether its isolation level is AUTOCOMMIT. Who begins by an event of their own has done so after a statement."""
+    connection = inner.connection() if hasattr(inner, "get_bind") else inner
+    if _driver_is_alone(connection.connection):
+        connection.exec_driver_sql("SELECT 1")
+        if _driver_is_alone(connection.connection):
+            return _by_statements(connection.exec_driver_sql)
+    return None
+
+
+def _driver_is_alone(pooled: Any) -> bool:
+    driver = pooled.driver_connection
+    match _kind(driver):
+        case "psycopg" | "psycopg-async":
+            return _psycopg_is_alone(driver)
+        case "asyncpg":  # SQLAlchemy begins only when there is something to execute
+            level = getattr(pooled.dbapi_connection, "isolation_level", None)
+            return level == "autocommit" and not driver.is_in_transaction()
+        case "sqlite3":
+            return _sqlite_is_alone(driver)
+        case "pymysql":
+            return _pymysql_is_alone(driver)
+    return False

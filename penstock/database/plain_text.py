@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
 
 from penstock.errors import PenstockError
+
+ENDING = re.compile(
+    r"\s*(COMMIT|END|ABORT|BEGIN|START\s+TRANSACTION|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b))\b",
+    re.IGNORECASE,
+)
+"""Statements with which a transaction is over, or another begun."""
+COMMITTING = re.compile(
+    r"\s*((CREATE|DROP)(?!\s+(OR\s+REPLACE\s+)?TEMPORARY\b)|ALTER|TRUNCATE|RENAME|GRANT|REVOKE|(UN)?LOCK)\b",
+    re.IGNORECASE,
+)
+"""MySQL and MariaDB commit before and after these, without being asked."""
 
 
 def taking_text(connection: Connection) -> Connection:
@@ -37,5 +49,15 @@ def left_open(connection: Connection) -> Connection:
             "everything, raise an exception; to undo a part, use connection.begin_nested()"
         )
 
+    def look(_connection: Connection, _cursor: object, statement: str, *_: object) -> None:
+        if ENDING.match(statement):
+            refuse()
+        if connection.dialect.name in ("mysql", "mariadb") and COMMITTING.match(statement):
+            raise PenstockError(
+                f"{statement.split()[0].upper()} commits on MySQL and MariaDB, but the block commits when it ends, "
+                "with the job: execute it outside, on another connection"
+            )
+
     connection.commit = connection.rollback = refuse  # type: ignore[method-assign]
+    event.listen(connection, "before_cursor_execute", look)
     return connection

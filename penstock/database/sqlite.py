@@ -252,6 +252,8 @@ class Sqlite(ByCursor):
         if driver.in_transaction:
             driver.execute("COMMIT")
             self._leave(driver)
+        elif id(driver) in self.inside:
+            raise sqlite3.OperationalError("cannot commit: SQLite or a statement has ended the transaction")
 
     def rollback(self, driver: Any, opened: object = None) -> None:
         try:

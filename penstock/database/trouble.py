@@ -11,7 +11,7 @@ OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "Pro
 
 VALUE_STATES = frozenset({"42804", "42846", "42883", "P0001"})
 """PostgreSQL: of a wrong type for its column, unknown to a function; or a trigger of the user's refuses it."""
-VALUE_CODES = frozenset({1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4025})
+VALUE_CODES = frozenset({1153, 1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4025})
 """MySQL and MariaDB: the same, where the driver calls it operational."""
 
 STATEMENT_CLASSES = frozenset({"21", "42", "44", "54"})

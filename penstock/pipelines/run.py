@@ -85,15 +85,18 @@ class Run(Steerable, Redefinable):
         )
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer."""
+        """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer.
+
+        An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
+        """
         patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
             if self._is_new:
                 patience.wait()
-            while not (look := self._database.read(self._look)).status.terminal:
+            while (ended := patience.look(self._read_look)) is None:
                 if not patience.wait():
-                    raise ResultTimeout(f"run {self.id}", patience.seconds, look.status)
-        return look.value
+                    raise ResultTimeout(f"run {self.id}", patience.seconds, patience.status)
+        return ended.value
 
     async def result_async(self, timeout: float | None = None) -> Any:
         """`result` for async callers; no thread is held while waiting."""
@@ -101,10 +104,10 @@ class Run(Steerable, Redefinable):
         async with patience:
             if self._is_new:
                 await patience.wait_async()
-            while not (look := await self._look_async()).status.terminal:
+            while (ended := await patience.look_async(self._read_look)) is None:
                 if not await patience.wait_async():
-                    raise ResultTimeout(f"run {self.id}", patience.seconds, look.status)
-        return look.value
+                    raise ResultTimeout(f"run {self.id}", patience.seconds, patience.status)
+        return ended.value
 
     def steps(self) -> list[Step]:
         """Every step that was reached, oldest first."""
@@ -189,8 +192,8 @@ class Run(Steerable, Redefinable):
             )
         return found
 
-    async def _look_async(self) -> _Look:
-        return await self._host.doors.run(lambda: self._database.read(self._look))
+    def _read_look(self) -> _Look:
+        return self._database.read(self._look)
 
     def _look(self, tx: Transaction) -> _Look:
         """How the run stands, and its value if that is well: in one visit to the database.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.queue import family
-from penstock.runtime import signals
+from penstock.runtime import lasting, signals
 from penstock.runtime.options import WorkerOptions
 from penstock.runtime.worker import Worker
 from penstock.telemetry import points
@@ -106,7 +106,7 @@ def serve_alone(app: Host, options: WorkerOptions) -> int:
             return await _live(worker, stop)
 
     points.watch(app.settings.crash_at)
-    return asyncio.run(live())
+    return lasting.run(live())
 
 
 def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Callable[[], None]) -> int:
@@ -128,7 +128,7 @@ def serve_supervised(app: Host, options: WorkerOptions, lifeline: int, ready: Ca
             return await _live(worker, stop, ready)
 
     points.watch(app.settings.crash_at)
-    return asyncio.run(live())
+    return lasting.run(live())
 
 
 async def _live(worker: Worker, stop: Stop, ready: Callable[[], None] = lambda: None) -> int:

@@ -17,6 +17,7 @@ from penstock.database.ears import DeafEar
 from penstock.errors import PenstockError
 from penstock.queue import progress, reclaim
 from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime import lasting
 from penstock.runtime.executors.call import call_async, call_sync
 from penstock.runtime.housekeeping import Housekeeping
 from penstock.runtime.identity import Identity
@@ -57,7 +58,7 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> 
                 if (work := hand.begin(claim)) is None:
                     continue
                 if work.executor == "async":
-                    event = runner.run(call_async(work, hand.around))
+                    event = lasting.run_on(runner, call_async(work, hand.around))
                 else:
                     event = call_sync(work, hand.around)
                 hand.finish(work, event)

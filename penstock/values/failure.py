@@ -62,14 +62,14 @@ def clean(text: str, longest: int) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:
+    except BaseException as broken:
         return f"<str() of the error raised {type(broken).__name__}>"
 
 
 def _traceback(error: BaseException) -> str:
     try:
         return "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
-    except Exception as broken:
+    except BaseException as broken:
         return f"<the traceback could not be formatted: {type(broken).__name__}>"
 
 

@@ -50,7 +50,7 @@ def _first(pairs: Iterable[tuple[object, object]]) -> tuple[type, type] | None:
 
 def _field_names(value: object) -> list[str]:
     if isinstance(value, pydantic.BaseModel):
-        return list(type(value).model_fields)
+        return [*type(value).model_fields, *(value.model_extra or ())]
     return [field.name for field in dataclasses.fields(value)]  # type: ignore[arg-type]
 
 

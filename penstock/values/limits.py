@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.values import tags
+from penstock.values.failure import Failure
 from penstock.values.jsontext import loads
 from penstock.values.readers import nearest
 from penstock.values.signature import Signature
@@ -135,9 +136,9 @@ class TaskLimits:
             return fitting(stem)
         try:
             value = self._value(limit.key, payload, call)
-        except Exception as error:
+        except BaseException as error:  # it is the user's code, in a thread that all jobs need
             raise DefinitionError(
-                f"{self.task}: the key of {_spelled(limit)} cannot be told: {type(error).__name__}: {error}"
+                f"{self.task}: the key of {_spelled(limit)} cannot be told: {Failure.of(error)}"
             ) from error
         return fitting(f"{stem}{value}")
 

@@ -161,7 +161,7 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
         return Returned(encode(value))
     except PayloadTooLarge as error:
         return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
-    except Exception as error:
+    except BaseException as error:
         # Also what user code raises on the way (serializers, properties): the step's error, never a crash.
         return Raised(Failure.of(error), Reason.RESULT_NOT_SERIALIZABLE)
 

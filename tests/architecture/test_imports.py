@@ -16,6 +16,7 @@ LAYERS = [
     "doors",
     "patience",
     "options",
+    "patience",
     "job",
     "surroundings",
     "async_connection",

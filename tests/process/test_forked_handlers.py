@@ -13,6 +13,7 @@ pytestmark = pytest.mark.process
 
 MODULE = """
 import os
+import sys
 from penstock import Penstock
 
 app = Penstock()
@@ -33,6 +34,15 @@ def in_thread(): return fork()
 
 @app.task(name="on_loop")
 async def on_loop(): return fork()
+
+@app.task(name="unheard")
+async def unheard():
+    child = os.fork()
+    if not child:
+        sys.stderr.close()
+        return "a copy"
+    os.waitpid(child, 0)
+    return "the worker"
 """
 
 
@@ -54,3 +64,20 @@ def test_the_copy_ends_where_it_would_come_back(
     assert [job.result(timeout=30) for job in jobs] == ["the worker", "the worker"]
     assert worker.stop() == 0
     eventually(lambda: worker.log.count(f"{name} forked, and the child came back from it") == 2)
+
+
+def test_a_copy_that_cannot_say_so_ends_all_the_same(
+    sqlite_url: str,
+    app_on: Callable[[str], Penstock],
+    workers_on: Callable[[str], Callable[..., WorkerProcess]],
+) -> None:
+    app = app_on(sqlite_url)
+
+    @app.task(name="unheard")
+    def forks() -> str:
+        raise AssertionError("only workers run this")
+
+    job = forks.enqueue()
+    worker = workers_on(sqlite_url)("--processes", "0", module=MODULE)
+    assert job.result(timeout=30) == "the worker"
+    assert worker.stop() == 0

@@ -69,6 +69,10 @@ class Account(BaseModel):
         return self.owner.upper()
 
 
+class Loose(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
 class Savings(Account):
     rate: float = 0.0
 

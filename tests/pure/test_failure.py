@@ -12,8 +12,12 @@ from penstock.values.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK, Failure,
 
 
 class Hostile(Exception):
+    def __init__(self, *args: object, how: type[BaseException] = RuntimeError) -> None:
+        super().__init__(*args)
+        self.how = how
+
     def __str__(self) -> str:
-        raise RuntimeError("no")
+        raise self.how("no")
 
     __repr__ = __str__
 
@@ -36,9 +40,10 @@ def test_the_type_of_an_exception_that_is_not_builtin_is_qualified() -> None:
     assert captured(Hostile()).type == f"{__name__}.Hostile"
 
 
-def test_an_exception_that_cannot_be_shown_is_captured_all_the_same() -> None:
-    failure = captured(Hostile())
-    assert "RuntimeError" in failure.message
+@pytest.mark.parametrize("how", [RuntimeError, SystemExit, KeyboardInterrupt])
+def test_an_exception_that_cannot_be_shown_is_captured_all_the_same(how: type[BaseException]) -> None:
+    failure = captured(Hostile(how=how))
+    assert how.__name__ in failure.message
     assert failure.traceback
 
 

@@ -122,11 +122,14 @@ def call_sync(work: Work, around: Surroundings) -> Event | None:
 
 def _end_copy(us: int, work: Work) -> None:
     """A handler may fork. A child that returns from it, as its parent does, is a copy of us, with our claims."""
-    if os.getpid() != us:
+    if os.getpid() == us:
+        return
+    try:
         log.error(
             "%s forked, and the child came back from it: it ends here. End such a child with os._exit()",
             work.task.name,
         )
+    finally:
         os._exit(1)
 
 
@@ -136,7 +139,7 @@ def read_arguments(work: Work) -> Arguments | Raised:
         points.reach("execute.before")
     try:
         return work.arguments()
-    except Exception as error:
+    except BaseException as error:  # validators are the user's code too
         return raised(error, reading_arguments=True)
 
 

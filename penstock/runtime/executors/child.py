@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import inspect
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ import time
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import DefinitionError
 from penstock.queue.jobs import Claim
@@ -75,9 +76,23 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _run(pipe: Connection, home: Home, claim: Claim, address: tuple[str, str], process: str) -> Any:
+class Address(NamedTuple):
+    """Where a fresh process finds a task: it is imported there, never pickled."""
+
+    module: str
+    name: str
+    is_more: bool
+    """Than the function of that name: it is decorated, or bound to an object."""
+
+    @classmethod
+    def of(cls, function: Any) -> Address:
+        name = getattr(function, "__qualname__", f"<{type(function).__name__}>")
+        return cls(function.__module__, name, _is_more(function))
+
+
+def _run(pipe: Connection, home: Home, claim: Claim, address: Address, process: str) -> Any:
     try:
-        task = _find(home, claim.task, *address)
+        task = _find(home, claim.task, address)
     except BaseException as error:
         return raised(error)
     pipe.send((Message.BEGUN, None))
@@ -92,13 +107,24 @@ def _run(pipe: Connection, home: Home, claim: Claim, address: tuple[str, str], p
 
 
 @lru_cache
-def _find(home: Home, task: str, module: str, name: str) -> Any:
-    found: Any = None if "<" in name else sys.modules.get(module) or importlib.import_module(module)
-    for part in name.split("."):
+def _find(home: Home, task: str, address: Address) -> Any:
+    module: Any = sys.modules.get(address.module) or importlib.import_module(address.module)
+    for each in vars(module).values():
+        if isinstance(each, Task) and each.name == task:
+            return each
+    found = None if "<" in address.name else module
+    for part in address.name.split("."):
         found = getattr(found, part, None)
-    if found is None:
+    whole = found.function if isinstance(found, Task) else found
+    if found is None or (address.is_more and not _is_more(whole)):
+        without = "" if found is None else " with its decorators, or bound to its object,"
         raise DefinitionError(
-            f'{task}: a task with executor="process" is imported by a fresh process, and {module} has no {name} that '
-            "could be imported. Put the function at the top of a module."
+            f'{task}: a task with executor="process" is imported by a fresh process, and {address.module} has no '
+            f"{address.name}{without} that could be imported. Put the function at the top of a module, as a task."
         )
     return found if isinstance(found, Task) else home.adopt(found, task)
+
+
+def _is_more(function: Any) -> bool:
+    bound = inspect.ismethod(function) and not isinstance(function.__self__, type)
+    return bound or hasattr(function, "__wrapped__")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.lazy import Lazy
 from penstock.runtime.executors import Done, event_for
-from penstock.runtime.executors.child import Home, Message, serve
+from penstock.runtime.executors.child import Address, Home, Message, serve
 from penstock.runtime.executors.spawning import refuse_program_without_file
 from penstock.runtime.work import Died, Interruption, Key, Work
 from penstock.surroundings import Surroundings
@@ -164,7 +164,7 @@ class Leader(threading.Thread):
         if self.why is not None:
             return event_for(self.why)  # while there was no process yet that could have been killed
         assert self.pipe is not None
-        self.pipe.send((work.claim, _address(work.task), around.process))
+        self.pipe.send((work.claim, Address.of(work.task.function), around.process))
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -222,9 +222,3 @@ class Leader(threading.Thread):
         if child is not None and child.is_alive():
             child.kill()
             child.join(5)
-
-
-def _address(task: Any) -> tuple[str, str]:
-    """Where a fresh process finds the task: it is imported there, never pickled."""
-    function = task.function
-    return function.__module__, getattr(function, "__qualname__", f"<{type(function).__name__}>")

@@ -1,7 +1,7 @@
 """What limits decide, one job at a time: who may run, who waits, in which order, and what that costs."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -158,6 +158,32 @@ def test_a_key_that_cannot_be_told_is_the_error_of_the_job(app: Penstock) -> Non
         empty.result(timeout=0)
     assert fine.result(timeout=0) == "ann"
     assert held_slots(app) == 0
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), Unspeakable()])
+def test_whatever_it_raises(app: Penstock, error: BaseException) -> None:
+    def first(call: Mapping[str, Any]) -> object:
+        if not call["account"]:
+            raise error
+        return call["account"]
+
+    @app.task(retries=0, limits=[Concurrency(1, key=first)])
+    def note(account: str) -> str:
+        return account
+
+    async def main() -> None:
+        async with app.worker():
+            empty, fine = await note.enqueue_many_async([("",), ("ann",)])
+            with pytest.raises(JobFailed, match=f"cannot be told: .*{type(error).__name__}"):
+                await empty.result_async(timeout=30)
+            assert await fine.result_async(timeout=30) == "ann"
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("account", ["", " a ", "ä" * 300, "nul\0", "x=y: z", "\ud83d\ude00"])

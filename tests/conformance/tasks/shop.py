@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from threading import Event
 
@@ -61,6 +63,31 @@ def pay() -> str:
         connection.exec_driver_sql("SELECT 1")
         job.complete("receipt")
     return "ignored"
+
+
+def twice(function: Callable[[int], int]) -> Callable[[int], int]:
+    @wraps(function)
+    def doubled(number: int) -> int:
+        return function(number) * 2
+
+    return doubled
+
+
+class Adder:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def add(self, number: int) -> int:
+        return self.number + number
+
+
+def same(number: int) -> int:
+    return number
+
+
+doubled = app.task(name="doubled", executor="process")(twice(same))
+added = app.task(name="added", executor="process")(Adder(5).add)
+as_is = app.task(name="as_is", executor="process")(same)
 
 
 @app.task

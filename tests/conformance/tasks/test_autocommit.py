@@ -11,7 +11,10 @@ import asyncpg
 import psycopg
 import pymysql
 import pytest
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from penstock import Penstock
 from penstock.database import foreign
@@ -47,6 +50,15 @@ def autocommitting(url: str) -> Iterator[Any]:
             yield connection
 
 
+@contextmanager
+def engine_for(url: str, **options: Any) -> Iterator[Engine]:
+    drivers = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+    parts = make_url(url)
+    engine = create_engine(parts.set(drivername=drivers.get(parts.get_backend_name(), "sqlite")), **options)
+    yield engine
+    engine.dispose()
+
+
 def declare(app: Penstock) -> Send:
     @app.task
     def send(order: int) -> int:
@@ -65,6 +77,22 @@ def test_it_is_whole_or_nothing(app: Penstock, database_url: str) -> None:
         assert {count(app, table) for table in TABLES} == {0}
         job = bound.enqueue(2)
         assert job.status == "available"
+    assert drain(app) == 1
+
+
+@pytest.mark.parametrize("kind", ["connection", "session"])
+def test_it_is_so_through_sqlalchemy_too(app: Penstock, database_url: str, kind: str) -> None:
+    """A key without its job would be work that is lost: whoever gives it again is told that the job is there."""
+    send = declare(app)
+    with engine_for(database_url, isolation_level="AUTOCOMMIT") as engine, engine.connect() as connection:
+        bound = send.options(connection=connection if kind == "connection" else Session(connection), key="a")
+        with failing_at("enqueue.3", Broken()), pytest.raises(Broken):
+            bound.enqueue(1)
+        assert {count(app, table) for table in TABLES} == {0}
+        assert bound.enqueue(2).status == "available"
+        connection.exec_driver_sql("BEGIN")
+        send.options(connection=connection).enqueue(3)
+        connection.exec_driver_sql("ROLLBACK")
     assert drain(app) == 1
 
 
@@ -173,3 +201,38 @@ def test_who_is_cancelled_is_not_left_in_a_transaction(
 
     asyncio.run(main())
     assert count(app, "jobs") == written + 1
+
+
+@pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+def test_sqlalchemys_async_twins(app_on: Callable[..., Penstock], postgres_url: str, driver: str) -> None:
+    app = app_on(postgres_url)
+    send = declare(app)
+
+    async def main() -> None:
+        url = make_url(postgres_url).set(drivername=f"postgresql+{driver}")
+        engine = create_async_engine(url, isolation_level="AUTOCOMMIT")
+        async with AsyncSession(engine) as session:
+            bound = send.options(connection=session, key="a")
+            with failing_at("enqueue.3", Broken()), pytest.raises(Broken):
+                await bound.enqueue_async(1)
+            assert {count(app, table) for table in TABLES} == {0}
+            assert (await bound.enqueue_async(2)).status == "available"
+        await engine.dispose()
+
+    asyncio.run(main())
+    assert drain(app) == 1
+
+
+def test_who_begins_by_an_event_is_in_a_transaction(app_on: Callable[..., Penstock], sqlite_url: str) -> None:
+    """As SQLAlchemy's own recipe for SQLite has it: to the driver, every statement stands alone."""
+    app = app_on(sqlite_url)
+    send = declare(app)
+    with engine_for(sqlite_url) as engine:
+        event.listen(engine, "connect", lambda driver, _: setattr(driver, "isolation_level", None))
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        with engine.connect() as connection:
+            send.options(connection=connection).enqueue(1)
+        assert count(app, "jobs") == 0
+        with engine.begin() as connection:
+            send.options(connection=connection).enqueue(1)
+    assert drain(app) == 1

@@ -1,6 +1,7 @@
 """What may and may not be done with the connection of a `job.transaction()` block."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -83,6 +84,67 @@ def test_the_block_alone_ends_its_transaction(app: Penstock, end: str) -> None:
     assert receipts(app) == []
     assert job.status == "failed"
     assert "begin_nested()" in str(job.attempts()[0].error)
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "rollback ", "  End", "begin", "START TRANSACTION"])
+def test_not_even_by_a_statement(app: Penstock, end: str) -> None:
+    """On SQLite nobody in this process could write after that."""
+
+    @app.task(retries=0)
+    def pay() -> None:
+        with penstock.current().transaction() as connection:
+            connection.execute(INSERT, {"note": "half"})
+            connection.execute(text(end))
+
+    job = pay.enqueue()
+    assert drain(app) == 1
+    assert receipts(app) == []
+    assert "begin_nested()" in str(job.attempts()[0].error)
+
+
+def test_what_commits_by_itself_is_refused(app: Penstock, database_kind: str) -> None:
+    @app.task(retries=0)
+    def pay() -> None:
+        with penstock.current().transaction() as connection:
+            connection.execute(text("CREATE TEMPORARY TABLE notes (n INTEGER)"))
+            connection.execute(INSERT, {"note": "half"})
+            connection.execute(text("CREATE TABLE more (n INTEGER)"))
+            raise ValueError
+
+    job = pay.enqueue()
+    drain(app)
+    assert receipts(app) == []
+    expected = "CREATE commits on MySQL" if database_kind == "mariadb" else "ValueError"
+    assert expected in str(job.attempts()[0].error)
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_what_sqlite_has_rolled_back_by_itself_ends_no_job(
+    app_on: Callable[..., Penstock], sqlite_url: str, kind: str
+) -> None:
+    app = with_receipts(app_on(sqlite_url))
+    app.database.in_transaction(lambda tx: tx.run("CREATE TABLE numbers (n INTEGER UNIQUE)"))
+    twice = text("INSERT OR ROLLBACK INTO numbers VALUES (1), (1)")
+
+    @app.task(retries=0)
+    def pay() -> None:
+        with penstock.current().transaction() as connection:
+            connection.execute(INSERT, {"note": "undone"})
+            with suppress(IntegrityError):
+                connection.execute(twice)
+
+    @app.task(retries=0)
+    async def pay_async() -> None:
+        async with penstock.current().transaction() as connection:
+            await connection.execute(INSERT, {"note": "undone"})
+            with suppress(IntegrityError):
+                await connection.execute(twice)
+
+    job = (pay if kind == "thread" else pay_async).enqueue()
+    assert drain(app) == 1
+    assert receipts(app) == []
+    assert "was ended inside its block" in str(job.attempts()[0].error)
+    app.database.in_transaction(lambda tx: tx.run("INSERT INTO numbers VALUES (2)"))
 
 
 def test_a_transaction_that_was_ended_by_other_means_ends_no_job(app: Penstock) -> None:

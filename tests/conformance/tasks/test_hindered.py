@@ -1,11 +1,13 @@
 """The database is away when a handler needs it. Invariant 11: that is not the job's fault and spends nothing."""
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 from sqlalchemy import text
 
 from penstock import Penstock, current
+from penstock.database.engine import TRIES
 from penstock.errors import DatabaseUnavailable
 from penstock.testing import drain, travel
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at
@@ -90,6 +92,27 @@ def test_a_connection_lost_under_the_handlers_own_statement(app: Penstock, spell
     assert [attempt.outcome for attempt in job.attempts()] == ["released", "succeeded"]
     assert (spent(app, job.id), receipts(app)) == ((0, 0), 1)
     assert "does not answer" in (job.attempts()[0].error or "")
+
+
+@pytest.mark.parametrize(("beside", "outcome"), [([], "released"), ([ValueError("no order")], "errored")])
+def test_a_task_group_tells_of_it_in_its_own_way(
+    app: Penstock, beside: list[Exception], outcome: str
+) -> None:
+    @app.task
+    def follow() -> None: ...
+
+    @app.task(retries=0)
+    async def pay() -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(follow.enqueue_async())
+        except ExceptionGroup as away:
+            raise ExceptionGroup("all of it", [away, *beside]) from None
+
+    job = pay.enqueue()
+    with failing_at("enqueue.1", disconnected(app), times=TRIES):
+        drain(app)
+    assert [attempt.outcome for attempt in job.attempts()] == [outcome]
 
 
 def test_a_statement_that_fails_for_its_own_sake_is_the_handlers_error(app: Penstock) -> None:

@@ -1,6 +1,7 @@
 """The users' test kit itself."""
 
 import asyncio
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -93,6 +94,19 @@ def test_an_interrupt_ends_the_drain_and_is_no_error_of_the_job(app: Penstock) -
     pressed.append(False)
     assert drain(app) == 1
     assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "succeeded"]
+
+
+def test_what_a_task_of_a_handler_raises_to_end_the_program_is_recorded_too(app: Penstock) -> None:
+    async def leave() -> None:
+        sys.exit(3)
+
+    @app.task(retries=0)
+    async def note() -> None:
+        await asyncio.gather(leave())
+
+    job = note.enqueue()
+    assert drain(app) == 1
+    assert "SystemExit: 3" in str(job.attempts()[0].error)
 
 
 def test_inside_a_loop_drain_points_to_its_twin(app: Penstock) -> None:

@@ -50,6 +50,25 @@ def test_one_row_the_database_refuses_fails_by_itself(app: Penstock, note: Note)
     assert count(app, "claims") == 0
 
 
+def test_a_result_larger_than_the_server_takes_stops_nobody(
+    app_on: Callable[..., Penstock], mariadb_url: str
+) -> None:
+    """It says so, or only ends the connection, which looks like an outage; sooner or later it says so."""
+    app = app_on(mariadb_url, payload_limit="64 MiB")
+
+    @app.task
+    def make(size: int) -> str:
+        return "x" * size
+
+    async def main(_: Worker) -> None:
+        large = await make.enqueue_async(17_000_000)
+        with pytest.raises(JobFailed, match=r"result_not_serializable.*max_allowed_packet"):
+            await large.result_async(timeout=120)
+        assert await (await make.enqueue_async(3)).result_async(timeout=60) == "xxx"
+
+    beside_a_worker(app, main)
+
+
 def test_a_batch_with_one_such_row_is_split(app: Penstock, note: Note) -> None:
     async def main(_: Worker) -> None:
         jobs = await note.enqueue_many_async([(n,) for n in range(50)])

@@ -129,6 +129,25 @@ def test_a_function_becomes_a_task_by_a_call(app: Penstock) -> None:
     beside_a_worker(app, main)
 
 
+@pytest.mark.one_database
+def test_what_is_more_than_the_function_of_its_name_is_found_as_a_task_or_not_at_all(shop: Any) -> None:
+    """Never without its decorator: that would be another result, and nobody would know."""
+    lost = [
+        shop.app.task(name=name, executor="process", retries=0)(function)
+        for name, function in (("redoubled", shop.twice(shop.same)), ("readded", shop.Adder(7).add))
+    ]
+
+    async def main(_: Worker) -> None:
+        jobs = [await task.enqueue_async(1) for task in (shop.doubled, shop.added, shop.as_is)]
+        assert [await job.result_async(timeout=60) for job in jobs] == [2, 6, 1]
+        for task in lost:
+            job = await task.enqueue_async(1)
+            with pytest.raises(JobFailed, match="at the top of a module, as a task"):
+                await job.result_async(timeout=60)
+
+    beside_a_worker(shop.app, main)
+
+
 def test_in_drain_they_run_in_the_caller(shop: Any) -> None:
     job = shop.render.enqueue(5)
     assert drain(shop.app) == 1

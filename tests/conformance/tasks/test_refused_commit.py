@@ -35,6 +35,18 @@ def test_a_transaction_that_the_database_rolled_back_by_itself_frees_the_gate(
     assert _written_by_another_thread(app)
 
 
+def test_a_transaction_that_is_over_before_its_commit_says_so_and_frees_the_gate(
+    app_on: Callable[..., Penstock], sqlite_url: str
+) -> None:
+    app = app_on(sqlite_url)
+    with pytest.raises(sqlite3.OperationalError, match="has ended"), app.database.sqlalchemy() as (lent, _):
+        lent.exec_driver_sql("ROLLBACK")
+    with pytest.raises(sqlite3.OperationalError, match="has ended"), app.database.transaction() as tx:
+        tx.driver.execute("COMMIT")
+
+    assert _written_by_another_thread(app)
+
+
 @pytest.mark.parametrize("waits", [False, True], ids=["one journey", "two journeys"])
 def test_what_fails_at_the_commit_itself_fails_the_transaction(
     app_on: Callable[..., Penstock], postgres_url: str, waits: bool

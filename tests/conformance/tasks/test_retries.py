@@ -1,6 +1,10 @@
 """Errors, retries and timeouts: an error spends a retry, and only that; times are the database's."""
 
+import sys
+from typing import Annotated
+
 import pytest
+from pydantic import AfterValidator, PlainSerializer
 
 import penstock
 from penstock import Cancel, Penstock, Retry, Snooze
@@ -148,6 +152,31 @@ def test_even_what_is_no_exception_is_only_an_error(app: Penstock) -> None:
     for job, error in zip(jobs, errors, strict=True):
         assert job.status == "failed"
         assert type(error).__name__ in str(job.attempts()[0].error)
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+def test_nor_does_it_end_the_worker_before_or_after_the_handler(app: Penstock, kind: str) -> None:
+    """Arguments are read, and results written, with code of the user's."""
+
+    def check(value: int) -> int:
+        return value if value > 0 or not reading else sys.exit("no such number")
+
+    def write(value: int) -> int:
+        return sys.exit("no result")
+
+    reading = False
+    Checked = Annotated[int, AfterValidator(check)]
+    Written = Annotated[int, PlainSerializer(write)]
+
+    @app.task(retries=0, executor=kind)
+    async def double(number: Checked) -> Written:
+        return number * 2
+
+    jobs = double.enqueue_many([(-1,), (1,)])
+    reading = True
+    assert drain(app) == 2
+    for job, error in zip(jobs, ["no such number", "no result"], strict=True):
+        assert f"SystemExit: {error}" in str(job.attempts()[0].error)
 
 
 def test_an_error_whose_text_is_endless_is_cut(app: Penstock) -> None:
