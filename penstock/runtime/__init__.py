@@ -4,7 +4,7 @@ A map of the modules. What each is about is said in its first line.
 
 A worker:
     worker, options, host: all of it, put together
-    serve, signals, departure: its process, from start to stop
+    serve, lasting, signals, departure: its process, from start to stop
     identity, dwelling: who it is, and where it lives
     service, hop: what its loops and threads are made of
 
