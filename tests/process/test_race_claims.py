@@ -28,6 +28,8 @@ pytestmark = pytest.mark.process
 
 ROUNDS = 1_000
 BATCH = 2_000
+FAIR = 350
+"""Rows are of about 130 jobs with the gate, and of 600 to 4,000 without."""
 
 
 def test_one_of_two_wins_a_thousand_times(make_app_here: Callable[[], Penstock]) -> None:
@@ -109,15 +111,27 @@ def test_four_processes_take_turns_at_a_file(tmp_path: Path) -> None:
 
     On a disk, where a commit takes its time: that is what they would wait for, each time longer.
     """
-    url, diary = f"sqlite:///{tmp_path}/penstock.db", tmp_path / "diary"
+    usual: list[int] = []
+    while (
+        len(usual) < 3 and min(usual, default=FAIR) >= FAIR
+    ):  # now and then a machine has too much else to do
+        folder = tmp_path / str(len(usual))
+        folder.mkdir()
+        usual.append(_usual_row(folder))
+    assert min(usual) < FAIR, usual
+
+
+def _usual_row(folder: Path) -> int:
+    """Half of all jobs are in rows of one process's that are no longer."""
+    url, diary = f"sqlite:///{folder}/penstock.db", folder / "diary"
     app = make_app(url)
     app.prepare()
     with _four(app, url, diary, [None] * 4, batch=10, concurrency=10):
         app.tasks["double_async"].enqueue_many([(number,) for number in range(3 * BATCH)])
+    app.close()
     in_a_row = sorted(len(list(jobs)) for _, jobs in groupby(_workers(diary)))
     reached = accumulate(in_a_row)
-    usual = next(size for size, upto in zip(in_a_row, reached, strict=True) if upto > 3 * BATCH / 2)
-    assert usual < 170, "half of all jobs are in rows shorter than that"
+    return next(size for size, upto in zip(in_a_row, reached, strict=True) if upto > 3 * BATCH / 2)
 
 
 @contextmanager
