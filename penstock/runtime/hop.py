@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def hop(loop: AbstractEventLoop, action: Callable[..., object], *args: Any) -> bool:
@@ -16,3 +20,10 @@ def hop(loop: AbstractEventLoop, action: Callable[..., object], *args: Any) -> b
             raise
         return False
     return True
+
+
+def taken_from(items: deque[T]) -> Iterator[T]:
+    """All of them. Each comes out once, whoever else takes from there at the same time."""
+    while items:
+        with suppress(IndexError):
+            yield items.popleft()

@@ -21,7 +21,7 @@ from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.ending import Ended, Kind, beforehand, failed, raised, released, returned
 from penstock.reconcile.item import Item
 from penstock.runtime.executors.loop import CLEANING_UP
-from penstock.runtime.hop import hop
+from penstock.runtime.hop import hop, taken_from
 from penstock.runtime.undo import undo
 from penstock.runtime.work import Interruption
 from penstock.telemetry.events import HandlerOverdue, Stream
@@ -46,7 +46,8 @@ class RowCrew:
         self.loop = asyncio.get_running_loop()
         self.active: dict[Item, asyncio.Task[None] | None] = {}
         self.waiting: deque[Item] = deque()
-        self.accepted = 0
+        self.coming: deque[Item] = deque()
+        """On their way from the pump's thread to the loop's: if that is closed, they never arrive."""
         self.closing = False
         self._why: dict[Item, Interruption] = {}
         self._over: set[Item] = set()
@@ -62,7 +63,7 @@ class RowCrew:
         if not self.reconciler.enabled or self.loop.is_closed():
             return 0
         workers, ahead = self.policy.workers, self._ahead()
-        waiting = len(self.waiting) + self.accepted
+        waiting = len(self.waiting) + len(self.coming)
         if len(self.active) >= workers and waiting > ahead // 2:
             return 0
         self._asked = time.monotonic()
@@ -87,16 +88,13 @@ class RowCrew:
             took = min(time.monotonic() - self._asked, 1.0)
             # Quick to believe in slow turns: it is those that let handlers run dry.
             self._turn += (took - self._turn) * (0.5 if took > self._turn else 0.05)
-        self.accepted += len(items)
+        self.coming.extend(items)
         # Whoever ends the threads does not wait for the loop any more.
-        if self.closing or not hop(self.loop, self._accept, items):
-            self.accepted -= len(items)
-            for item in items:
-                self.finished(released(item))
+        if self.closing or not hop(self.loop, self._accept):
+            self._give_back(self.coming)
 
-    def _accept(self, items: Sequence[Item]) -> None:
-        self.accepted -= len(items)
-        self.waiting.extend(items)
+    def _accept(self) -> None:
+        self.waiting.extend(taken_from(self.coming))
         if self.closing:
             self.give_back_waiting()
         else:
@@ -268,13 +266,17 @@ class RowCrew:
 
     @property
     def busy(self) -> int:
-        return len(self.active) + len(self.waiting) + self.accepted
+        return len(self.active) + len(self.waiting) + len(self.coming)
 
     def give_back_waiting(self) -> None:
         """From now on nothing begins: what waits goes back at once, and what a turn under way still brings too."""
         self.closing = True
-        while self.waiting:
-            self.finished(released(self.waiting.popleft()))
+        self._give_back(self.coming)
+        self._give_back(self.waiting)
+
+    def _give_back(self, items: deque[Item]) -> None:
+        for item in taken_from(items):
+            self.finished(released(item))
 
     def give_back_running(self) -> None:
         """Time is up: end what can be ended; a thread's row is given back without it."""

@@ -46,7 +46,7 @@ class Deploys:
 
     def _is_handed_over(self) -> bool:
         known = self.workers()
-        rows = [runner.crew.accepted for worker in known for runner in worker.rows.runners.values()]
+        rows = [len(runner.crew.coming) for worker in known for runner in worker.rows.runners.values()]
         return any(worker.crew._accepted for worker in known) or any(rows)
 
     def _is_about_to_be(self) -> bool:

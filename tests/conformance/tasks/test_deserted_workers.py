@@ -193,3 +193,22 @@ def test_rows_go_back(
     eventually(lambda: has_left(app))
     rows = cloud.all(Volume)
     assert [(row.lock_token, row.process_attempts) for row in rows] == [(None, 0)] * 4
+
+
+def test_rows_on_their_way_to_the_loop_go_back(app: Penstock, deserted: Deserted) -> None:
+    cloud = Cloud(app)
+    declare(app, Volume, lambda _: None, workers=4, lease=3600)
+
+    async def main() -> Worker:
+        worker = app.worker()
+        await worker.start()
+        return worker
+
+    worker = deserted.loop.run_until_complete(main())
+    cloud.volumes(4)
+    app.hint(Volume)
+    # The loop stands still, and the pump does not.
+    eventually(lambda: worker.rows.busy == 4)
+    deserted.loop.close()
+    eventually(lambda: has_left(app))
+    assert [row.lock_token for row in cloud.all(Volume)] == [None] * 4

@@ -126,8 +126,8 @@ def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[Ended]) ->
 def test_a_handler_that_is_stopped_before_its_first_step_gives_its_row_back(ended: list[Ended]) -> None:
     async def look() -> None:
         crew = RowCrew(RECONCILER, ended.append, Stream())
-        crew.accepted = 2
-        crew._accept([item(1), item(2)])  # tasks are made, and have not run yet
+        crew.coming.extend([item(1), item(2)])
+        crew._accept()  # tasks are made, and have not run yet
         crew.give_back_running()
         crew.lose(next(iter(crew.active)))
         await asyncio.sleep(0.01)
@@ -148,8 +148,8 @@ def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -
 
     async def look() -> None:
         crew = RowCrew(Reconciler(stubborn, table, name="stubborn"), ended.append, Stream())
-        crew.accepted = 1
-        crew._accept([item(1)])
+        crew.coming.extend([item(1)])
+        crew._accept()
         await asyncio.sleep(0)
         crew.give_back_running()
         await asyncio.sleep(0)
@@ -207,8 +207,8 @@ def test_what_a_handler_raises_while_it_is_stopped_is_no_error_of_the_row(
 
     async def look() -> None:
         crew = RowCrew(reconciler, ended.append, Stream())
-        crew.accepted = 1
-        crew._accept([item(1)])
+        crew.coming.extend([item(1)])
+        crew._accept()
         await asyncio.sleep(0)
         if why == "released":
             crew.give_back_running()
