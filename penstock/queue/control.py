@@ -32,6 +32,7 @@ DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WH
 LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
 STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
+ACTED_ON = "SELECT DISTINCT subject_id FROM {audits} WHERE subject_id {among:ids:uuid} AND act = :act"
 
 Action = Callable[[Transaction, Sequence[str]], list[str]]
 NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
@@ -121,30 +122,34 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 def cancelling(follow: Follow) -> Action:
-    return _counting_earlier_tries(
-        partial(cancel, follow=follow, audited=True), lambda status: status == JobStatus.CANCELLED
-    )
+    action = partial(cancel, follow=follow, audited=True)
+    return _counting_earlier_tries("cancel", action, lambda status: status == JobStatus.CANCELLED)
 
 
 def retrying() -> Action:
-    return _counting_earlier_tries(
-        retry, lambda status: status not in (JobStatus.FAILED, JobStatus.CANCELLED)
-    )
+    over = (JobStatus.FAILED, JobStatus.CANCELLED)
+    return _counting_earlier_tries("retry", retry, lambda status: status not in over)
 
 
 def discarding() -> Action:
     """What is not listed any more was put away; a step stays failed."""
-    return _counting_earlier_tries(discard, lambda status: status in (JobStatus.CANCELLED, JobStatus.FAILED))
+    put_away = (JobStatus.CANCELLED, JobStatus.FAILED)
+    return _counting_earlier_tries("discard", discard, lambda status: status in put_away)
 
 
-def _counting_earlier_tries(action: Action, is_done: Callable[[str], bool]) -> Action:
+def _counting_earlier_tries(name: str, action: Action, is_done: Callable[[str], bool]) -> Action:
     tried: set[str] = set()
 
     def act(tx: Transaction, ids: Sequence[str]) -> list[str]:
         done = action(tx, ids)
         doubtful = sorted(tried.difference(done))
         tried.update(done)
-        standing = tx.rows(STANDING, ids=doubtful) if doubtful else []
-        return done + [str(job_id) for job_id, status in standing if is_done(status)]
+        if not doubtful:
+            return done
+        standing = {str(job_id): status for job_id, status in tx.rows(STANDING, ids=doubtful)}
+        # A job that retention has removed since then is still in the trail.
+        gone = [job_id for job_id in doubtful if job_id not in standing]
+        trail = [str(job_id) for (job_id,) in tx.rows(ACTED_ON, ids=gone, act=name)] if gone else []
+        return done + [job_id for job_id, status in standing.items() if is_done(status)] + trail
 
     return act

@@ -21,6 +21,7 @@ from penstock.values.ids import new_token
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
 from tests.conformance.tasks.looking import count, counts
+from tests.conformance.tasks.test_retention import prune
 from tests.waiting import until
 
 
@@ -94,6 +95,22 @@ def test_an_answer_that_got_lost_is_given_again(app: Penstock) -> None:
         assert app.database.in_transaction(discard, [job.id]) == [job.id]
     assert app.database.in_transaction(control.discarding(), [job.id]) == [], "somebody else comes too late"
     assert app.database.in_transaction(control.cancelling(app.follow), [job.id]) == []
+
+
+def test_an_answer_that_got_lost_is_given_again_about_a_job_that_is_gone(app: Penstock) -> None:
+    """Whoever asks again may have slept for longer than finished jobs are kept."""
+
+    @app.task
+    def note() -> None: ...
+
+    job, other = note.enqueue(), note.enqueue()
+    cancel = control.cancelling(app.follow)
+    assert app.database.in_transaction(cancel, [job.id]) == [job.id]
+    assert drain(app) == 1
+    with travel(app, 60):
+        assert prune(app, age=1) == 2
+        assert app.database.in_transaction(cancel, [job.id, other.id]) == [job.id]
+        assert app.database.in_transaction(control.cancelling(app.follow), [job.id]) == []
 
 
 def test_a_cancellation_is_told_until_the_claim_is_over(app: Penstock) -> None:
