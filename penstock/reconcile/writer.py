@@ -220,10 +220,10 @@ class RowLock:
         """Nobody is to wait for one who has gone away. Where that cannot be said, the announcement ends by itself."""
         if self._announced and os.getpid() == self._process:
             with suppress(Exception):  # what has sent us here is what the caller is to hear of
-                self.host.database.patiently(self._take_back)
-                self._announced = False
+                self._announced = not self.host.database.patiently(self._take_back)
 
-    def _take_back(self) -> None:
+    def _take_back(self) -> bool:
+        """False: there was no time left to say it in, because it has ended by itself."""
         left = max(0.0, self._ends - time.monotonic())
         try:
             with self.host.database.sqlalchemy(left) as (connection, _), self._hurried(connection, left):
@@ -231,7 +231,9 @@ class RowLock:
                 connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
         except Exception as error:
             if left or not self._is_busy(error):
-                raise  # otherwise it has ended by itself, and whoever has the row can go on
+                raise
+            return False
+        return True
 
     def _change(self, **values: Any) -> Any:
         return update(self.target.table).where(self._is).values(**values, **self.target.unstamped(values))
