@@ -49,11 +49,11 @@ simulate: $(READY) ## search seeded schedules for a broken promise
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 .PHONY: chaos
-chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETWORK=proxy, SCENARIO=failover)
+chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETWORK=proxy, SCENARIO=failover, patroni, galera)
 	DATABASE="$(DATABASE)" MINUTES="$(MINUTES)" SEED="$(SEED)" NETWORK="$(NETWORK)" $(BIN)/python -m tests.chaos $(SCENARIO) $(ARGS)
 
 .PHONY: bench
-bench: $(READY) ## measure throughput and latency
+bench: $(READY) ## measure throughput and latency (SERVER=15,18 PEERS= WORKLOADS= ROUNDS= SCALE=)
 	$(BIN)/python -m bench $(ARGS)
 
 .PHONY: pins

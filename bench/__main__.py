@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench import server
@@ -29,9 +30,10 @@ def main() -> None:
     results = Results(_about(options, systems))
     if options.add and options.json.exists():
         results.rounds = load(options.json).rounds
-    with server.running() as postgres:
-        results.about["server"] = server.version(postgres)
-        _measure(postgres, systems, workloads, results, options)
+    with ExitStack() as stack:
+        servers = [stack.enter_context(server.running(which)) for which in options.server.split(",")]
+        results.about["server"] = ", ".join(server.version(postgres) for postgres in servers)
+        _measure(servers, systems, workloads, results, options)
     _show(results, workloads, options.markdown)
     console.print(f"everything is in {options.json}")
 
@@ -48,6 +50,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=int(environ("ROUNDS") or 3))
     parser.add_argument(
         "--scale", type=float, default=float(environ("SCALE") or 1), help="0.1: a tenth of the jobs"
+    )
+    parser.add_argument(
+        "--server",
+        default=environ("SERVER") or "",
+        help="PostgreSQL by version or by the folder of its programs; 15,18: both, in turns",
     )
     parser.add_argument("--json", type=Path, default=CHECKOUT / ".cache" / "bench.json", help="where to save")
     parser.add_argument("--add", action="store_true", help="add to what is saved there")
@@ -79,25 +86,33 @@ def _about(options: argparse.Namespace, systems: list[Contender]) -> dict[str, o
 
 
 def _measure(
-    postgres: Postgres,
+    servers: list[Postgres],
     systems: list[Contender],
     workloads: list[Workload],
     results: Results,
     options: argparse.Namespace,
 ) -> None:
-    """Round by round, and within a round all systems of a workload back to back."""
+    """Round by round, and within a round all systems of a workload back to back, each on all servers."""
     for turn in range(options.rounds):
         for workload in workloads:
             if workload.most_rounds is not None and turn >= workload.most_rounds:
                 continue
             for system in systems[turn % 2 :] + systems[: turn % 2]:
-                if system.name in workload.systems:
-                    _measure_one(postgres, system, workload, results, options.scale, turn)
+                for postgres in servers[turn % 2 :] + servers[: turn % 2]:
+                    if system.name in workload.systems:
+                        name = system.name if len(servers) == 1 else _on(system, postgres)
+                        _measure_one(postgres, system, workload, results, options.scale, turn, name)
             results.save(options.json)
 
 
 def _measure_one(
-    postgres: Postgres, system: Contender, workload: Workload, results: Results, scale: float, turn: int
+    postgres: Postgres,
+    system: Contender,
+    workload: Workload,
+    results: Results,
+    scale: float,
+    turn: int,
+    name: str,
 ) -> None:
     load_before = os.getloadavg()[0]
     began = time.monotonic()
@@ -105,14 +120,18 @@ def _measure_one(
         with bench(postgres, system, scale) as place:
             figures = workload.measure(place)
     except AgentFailed as problem:
-        console.print(f"[red]{workload.name} {system.name} failed[/red]: {problem}", markup=True)
+        console.print(f"[red]{workload.name} {name} failed[/red]: {problem}", markup=True)
         figures = {}
     figures["load"] = load_before
-    results.add(workload.name, system.name, figures)
+    results.add(workload.name, name, figures)
     text = "  ".join(f"{name} {value:,.2f}" for name, value in figures.items())
     console.print(
-        f"round {turn + 1}  {workload.name:<12} {system.name:<14} {text}  ({time.monotonic() - began:.0f} s)"
+        f"round {turn + 1}  {workload.name:<12} {name:<14} {text}  ({time.monotonic() - began:.0f} s)"
     )
+
+
+def _on(system: Contender, postgres: Postgres) -> str:
+    return f"{system.name} {server.version(postgres).split()[1].split('.')[0]}"
 
 
 def _show(results: Results, workloads: list[Workload], markdown: bool) -> None:

@@ -49,6 +49,11 @@ class Marks:
 
     # the driver's side
 
+    def reset(self) -> None:
+        """Before other workers begin."""
+        for slot in range(SLOTS):
+            self._counts[slot], self._firsts[slot] = 0, 0.0
+
     @property
     def counts(self) -> list[int]:
         return list(self._counts)

@@ -26,7 +26,7 @@ from sqlalchemy import String, func, insert, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Penstock, Reconcilable
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.servers.postgres import Postgres
 
 WORKERS = 20
@@ -188,7 +188,7 @@ def crowd(url: str) -> Iterator[str]:
             lambda _: None
         )
         fill(app, 1_000)
-        hand = RowHand(app, reconciler)
+        hand = ManualReconciler(app, reconciler)
         alone = _fetch_time(hand)
         with app.database.engine.begin() as connection:
             for status, due in (("active", "epoch"), ("submitted", "now() + interval '1 hour'")):
@@ -207,7 +207,7 @@ def crowd(url: str) -> Iterator[str]:
         yield f"fetch of 20: {alone * 1000:.2f} ms alone, {crowded * 1000:.2f} ms beside 1 M others, {ratio}"
 
 
-def _fetch_time(hand: RowHand) -> float:
+def _fetch_time(hand: ManualReconciler) -> float:
     times = []
     for _ in range(60):
         began = time.monotonic()

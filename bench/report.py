@@ -98,7 +98,8 @@ def machine() -> dict[str, Any]:
 
 
 def order(systems: set[str]) -> list[str]:
-    return [name for name in EVERYBODY if name in systems]
+    """As the table has them; of several servers, the name of the system comes before that of the server."""
+    return sorted(systems, key=lambda name: (EVERYBODY.index(name.split()[0]), name))
 
 
 console = Console(width=220 if not Console().is_terminal else None)

@@ -15,11 +15,12 @@ from typing import Any
 import psycopg
 
 from tests.servers.postgres import Postgres
+from tests.servers.versions import programs_of
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
-    "max_connections": "200",
+    "max_connections": "400",
     "shared_buffers": "512MB",
     "fsync": "on",
     "synchronous_commit": "on",
@@ -32,15 +33,23 @@ SETTINGS = {
 IDLE = 11.0
 """By then an idle connection has told what it did."""
 FLUSHES = "SELECT sum(fsyncs) FROM pg_stat_io WHERE object = 'wal' AND backend_type = 'client backend'"
+FLUSHES_BEFORE_18 = "SELECT wal_sync FROM pg_stat_wal"
+
+
+def programs(which: str) -> Path | None:
+    """The programs of a server: by version, such as 15, or the folder they are in; none: those of the tests."""
+    if which.isdigit():
+        return programs_of(int(which))
+    return Path(which) if which else None
 
 
 @contextmanager
-def running() -> Iterator[Postgres]:
+def running(which: str = "") -> Iterator[Postgres]:
     """A server of our own, gone at the end with all its data."""
     parent = Path(tempfile.mkdtemp(prefix="bench-"))
     parent.chmod(0o711)
     try:
-        with Postgres(parent / "server", SETTINGS) as server:
+        with Postgres(parent / "server", SETTINGS, programs(which)) as server:
             yield server
     finally:
         shutil.rmtree(parent, ignore_errors=True)
@@ -83,7 +92,8 @@ class Database:
     def flushes(self) -> int:
         """How often a client has waited for the log to be on disk. Servers tell of it once they are idle for long."""
         time.sleep(IDLE)
-        return self.number(FLUSHES)
+        known = self.connection.info.server_version >= 18_00_00
+        return self.number(FLUSHES if known else FLUSHES_BEFORE_18)
 
     def drop(self) -> None:
         self.connection.close()

@@ -4,17 +4,16 @@ import typing as _typing
 
 from penstock.app import Penstock
 from penstock.context import current, stop_run
-from penstock.lazy import Lazy as _Lazy
+from penstock.lazy_import import Lazy as _Lazy
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
 
 if _typing.TYPE_CHECKING:
-    from penstock.pipelines.fluent import flow
-    from penstock.pipelines.graph import barrier, first, switch, wait_for
-    from penstock.reconcile.columns import Reconcilable
+    from penstock.pipelines.define.fluent import flow
+    from penstock.pipelines.define.graph import barrier, first, switch, wait_for
+    from penstock.reconcile.columns import NOW, Reconcilable
     from penstock.reconcile.locks import Children, Shared
-    from penstock.reconcile.now import NOW
 
 __all__ = [  # noqa: RUF022 - in plain order
     "Cancel",
@@ -39,14 +38,14 @@ __version__ = "0.1.0"
 
 _WHEN_ASKED_FOR = {
     "Children": "reconcile.locks",
-    "NOW": "reconcile.now",
+    "NOW": "reconcile.columns",
     "Reconcilable": "reconcile.columns",
     "Shared": "reconcile.locks",
-    "barrier": "pipelines.graph",
-    "first": "pipelines.graph",
-    "flow": "pipelines.fluent",
-    "switch": "pipelines.graph",
-    "wait_for": "pipelines.graph",
+    "barrier": "pipelines.define.graph",
+    "first": "pipelines.define.graph",
+    "flow": "pipelines.define.fluent",
+    "switch": "pipelines.define.graph",
+    "wait_for": "pipelines.define.graph",
 }
 """Names that only those want who have pipelines, or models of SQLAlchemy's: where they are."""
 

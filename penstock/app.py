@@ -4,52 +4,57 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from penstock.database import foreign
-from penstock.database.ears import ear_for
-from penstock.database.engine import Database
+from penstock.async_bridge import AsyncBridge
+from penstock.database.database import Database
+from penstock.database.listeners import ear_for
 from penstock.database.transaction import Transaction
-from penstock.doors import Doors
+from penstock.database.user import connections
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.job import Job
-from penstock.lazy import Lazy
-from penstock.operate.operating import Operating
-from penstock.options import declared_options
-from penstock.pipelines.declaring import Pipelines
+from penstock.lazy_import import Lazy
+from penstock.operate.app_methods import Operating
+from penstock.pipelines.registry import Pipelines
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Follow, NewJob, lanes_of
+from penstock.queue.wakeup_targets import needs_of
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
-from penstock.runtime.executors.spawning import refuse_while_imported
-from penstock.runtime.job_source import Hydrate
-from penstock.runtime.options import WorkerOptions, details
-from penstock.runtime.relay import Relay
-from penstock.runtime.worker import Worker
+from penstock.runtime.executors.process_executor import refuse_while_imported
+from penstock.runtime.pump.job_source import Hydrate
+from penstock.runtime.pump.waker import Relay
+from penstock.runtime.worker import Worker, WorkerOptions, details
 from penstock.schema import catalog, version
 from penstock.settings import Settings
-from penstock.task import Task
+from penstock.task import Task, declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
-from penstock.values import checks, limits
-from penstock.values.acting import said
-from penstock.values.cached import cached_property
-from penstock.values.checks import checked
-from penstock.values.forks import forget_after_fork
+from penstock.values import limits, parse
+from penstock.values.actor import said
+from penstock.values.fork_safety import cached_property, forget_after_fork
 from penstock.values.ids import checked_id
-from penstock.values.units import QueueLimit, read_queues
+from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:
     from sqlalchemy import MetaData
     from sqlalchemy import util as greenlets
 
-    from penstock.reconcile import definition, target, visits, writer
+    from penstock.reconcile import hint, row_lock, table
+    from penstock.reconcile import reconciler as definition
+    from penstock.schedules import declare, fire
+    from penstock.schedules import schedule as scheduling
+    from penstock.schedules.definition import ScheduleDefinition
+    from penstock.schedules.schedule import Schedule, Schedules
     from penstock.schema import tables
 else:
+    declare, fire = Lazy("penstock.schedules.declare"), Lazy("penstock.schedules.fire")
+    scheduling = Lazy("penstock.schedules.schedule")
     greenlets, tables = Lazy("sqlalchemy.util"), Lazy("penstock.schema.tables")
-    definition, target = Lazy("penstock.reconcile.definition"), Lazy("penstock.reconcile.target")
-    visits, writer = Lazy("penstock.reconcile.visits"), Lazy("penstock.reconcile.writer")
+    definition, table = Lazy("penstock.reconcile.reconciler"), Lazy("penstock.reconcile.table")
+    hint, row_lock = Lazy("penstock.reconcile.hint"), Lazy("penstock.reconcile.row_lock")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -65,16 +70,21 @@ class Penstock(Pipelines, Operating):
         self.events = Stream()
         self.wakeups = Wakeups(self.database)
         self.database.call_housekeeping = self.wakeups.call_housekeeping
-        self.doors = Doors(max(4, self.settings.pool_size))
+        self.bridge = AsyncBridge(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
         self.reconcilers: dict[str, definition.Reconciler] = {}
         self._open_pipelines()
-        self.chores: tuple[Callable[[], bool], ...] = (self.engine.chores.turn,)
-        self.hydrate: Hydrate | None = self.engine.hydrate
-        self.foresee: Foresee | None = self.engine.foresee
+        self.declared: dict[str, ScheduleDefinition] = {}
+        self._paused: set[str] = set()
+        self._declare_at = 0.0
+        self.chores: tuple[Callable[[], bool], ...] = (self._declare_again, self.engine.chores.turn)
+        self.prepare_claimed_steps: Hydrate | None = self.engine.prepare_claimed_steps
+        self.prefetch_runs: Foresee | None = self.engine.prefetch_runs
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
+        self.worker_loops: list[asyncio.AbstractEventLoop] = []
+        """The event loops on which workers of this app run now."""
         self._prepared = False
         self._lock = threading.Lock()
         self._relay: Relay | None = None
@@ -123,16 +133,23 @@ class Penstock(Pipelines, Operating):
         self.database.go_through_sqlalchemy()
         return definition.declaration(self.reconcilers, model, options)
 
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule:
+        """Know what `task.schedule(...)` says; workers bring it into the database."""
+        one, paused = scheduling.declared(self, target, cron, given)
+        self.declared[one.name] = one
+        self._paused.update([one.name] if paused else [])
+        return scheduling.Schedule(self, one.name)
+
     @property
     def task_names(self) -> list[str]:
-        """What this process can run: tasks, and pipelines as steps of others."""
+        """The names of everything this process can run: tasks, and pipelines as steps of others."""
         return [*self.tasks, *self.pipelines]
 
     def find_task(self, name: str) -> Task[Any, Any] | None:
         return self.tasks.get(name)
 
     def also_runs(self, task: Task[Any, Any]) -> None:
-        """A task under a second name, unless that is somebody's."""
+        """Register a task under a second name, unless another task has that name."""
         self.tasks.setdefault(task.name, task)
 
     # enqueuing
@@ -142,7 +159,7 @@ class Penstock(Pipelines, Operating):
         if not jobs:
             return []
         if connection is not None:
-            return self._submit_within(foreign.recognize(connection), jobs)
+            return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
             alone = len(jobs) == 1 and jobs[0].key is None and said() is None
@@ -153,12 +170,14 @@ class Penstock(Pipelines, Operating):
             if not self.database.dialect.is_duplicate(error) or not self._are_written(jobs):
                 raise
             ids = [job.id for job in jobs]
-            self.wakeups.tell_after_all([READY, CHORES])
+            self.wakeups.notify_after_lost_commit([READY, CHORES])
         self._tell(jobs)
         return ids
 
     def _write(self, tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
-        self.wakeups.tell_with(tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)])
+        self.wakeups.notify_on_commit(
+            tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)], needs_of(jobs)
+        )
         ids = queue_enqueue.enqueue(tx, jobs)
         audit.of_enqueued(tx, jobs, ids)
         return ids
@@ -168,30 +187,31 @@ class Penstock(Pipelines, Operating):
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]:
         if connection is None:
-            door = self.doors.run if self.inline is None else self.doors.run_apart
+            door = self.bridge.run if self.inline is None else self.bridge.run_apart
             return await door(self.submit, jobs, None)
-        theirs = foreign.recognize(connection)
+        theirs = connections.recognize(connection)
         if theirs.is_async:
             return await greenlets.greenlet_spawn(self._write_within, theirs, jobs)
         return self._write_within(theirs, jobs)
 
-    def _submit_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _submit_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
         if theirs.is_async:
             raise ConfigurationError("this connection is an async one: use enqueue_async (or trigger_async)")
         return self._write_within(theirs, jobs)
 
-    def _write_within(self, theirs: foreign.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _write_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
         tx = self.within(theirs)
         with theirs.kept_together():
             ids = queue_enqueue.enqueue(tx, jobs)
             audit.of_enqueued(tx, jobs, ids)
             for queue, tier in lanes_of(jobs):
-                self.wakeups.tell_within(tx, ready(queue, tier))
+                self.wakeups.notify_in_user_transaction(tx, ready(queue, tier), needs_of(jobs))
             if tx.leaves_chores:
                 self.wakeups.call_housekeeping_within(tx)
+        self._count(jobs)
         return ids
 
-    def within(self, theirs: foreign.Foreign) -> Transaction:
+    def within(self, theirs: connections.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
         tx = theirs.transaction(self.database)
         if not self._prepared and self.database.dialect.one_writer:
@@ -200,9 +220,12 @@ class Penstock(Pipelines, Operating):
             self.prepare()
         return tx
 
-    def _tell(self, jobs: Sequence[NewJob]) -> None:
+    def _count(self, jobs: Sequence[NewJob]) -> None:
         if self.events.wants(JobsEnqueued):
             self.events.emit(JobsEnqueued(jobs[0].task, jobs[0].queue, len(jobs)))
+
+    def _tell(self, jobs: Sequence[NewJob]) -> None:
+        self._count(jobs)
         if self.inline is not None:
             self.inline(jobs)
 
@@ -210,18 +233,47 @@ class Penstock(Pipelines, Operating):
         """The job with this id."""
         return Job(self, checked_id(id))
 
+    # schedules
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules: `app.schedules(prefix="tenant:", limit=100)`, `app.schedules.create(task, "@daily")`."""
+        return scheduling.Schedules(self)
+
+    def schedule(self, name: str) -> Schedule:
+        """The schedule with this name."""
+        return scheduling.Schedule(self, name)
+
+    async def schedule_async(self, name: str) -> Schedule:
+        return self.schedule(name)
+
+    def declare_schedules(self) -> None:
+        """Bring what the code says about schedules into the database: when a worker starts, and now and then."""
+        if self.declared:
+            self._declare_at = time.monotonic() + declare.AGAIN
+            declare.declare_all(self, self.declared.values(), frozenset(self._paused))
+
+    def _declare_again(self) -> bool:
+        if self.declared and time.monotonic() >= self._declare_at:
+            self.declare_schedules()
+        return False
+
+    def fire_ticks(self, waiting: bool = False) -> bool:
+        """Fire some of what is due; True if there was something."""
+        return fire.Firing(self).turn(waiting=waiting)
+
     # rows
 
-    def lock(self, model: Any, id: Any, timeout: float = 5.0) -> writer.RowLock:
+    def lock(self, model: Any, id: Any, timeout: float = 5.0) -> row_lock.RowLock:
         """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
-        return writer.RowLock(self, target.target_of(model), id, checked("timeout", timeout, checks.seconds))
+        return row_lock.RowLock(self, table.target_of(model), id, checked("timeout", timeout, parse.seconds))
 
     def hint(self, model: Any, /, *ids: Any) -> None:
         """After a commit: there is something to look at in this table. With ids, at these rows in any case."""
-        visits.hint(self, model, ids)
+        hint.hint(self, model, ids)
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
-        await visits.hint_async(self, model, ids)
+        await hint.hint_async(self, model, ids)
 
     # running
 
@@ -251,24 +303,26 @@ class Penstock(Pipelines, Operating):
         with self._lock:
             if not self._prepared:
                 version.ensure(self.database, upgrade=self.settings.auto_migrate)
+                self.wakeups.acquaint()
                 self._prepared = True
 
     def migrate(self) -> int:
         """Upgrade the schema now, whatever `auto_migrate` says; how many migrations were applied."""
         applied = version.ensure(self.database, upgrade=True)
+        self.wakeups.acquaint()
         self._prepared = True
         return applied
 
     async def migrate_async(self) -> int:
-        return await self.doors.run(self.migrate)
+        return await self.bridge.run(self.migrate)
 
     def listen_for_results(self) -> None:
         """From now on, hear of results that other processes settle."""
         self.prepare()
         with self._lock:
             if self._relay is None and self.database.dialect.pushes_wakeups and self.settings.listen:
-                ear = ear_for(self.database, self.wakeups.channel_of(ENDED))
-                self._relay = Relay(ear, self.wakeups, self.events)
+                listener = ear_for(self.database, self.wakeups.channel_of(ENDED))
+                self._relay = Relay(listener, self.wakeups, self.events)
                 self._relay.start()
 
     def close(self) -> None:
@@ -276,7 +330,7 @@ class Penstock(Pipelines, Operating):
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.end()
-        self.doors.close()
+        self.bridge.close()
         self.wakeups.relay(ENDED)
         self.database.close()
         if self.database.dialect.in_memory:

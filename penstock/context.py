@@ -1,48 +1,50 @@
-"""What a handler can know and do about the job it runs: `penstock.current()`."""
+"""The running handler's view of its job, and its acts on it: `penstock.current()`."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
-from penstock.effects import TransactionScope
 from penstock.errors import DefinitionError, PenstockError
-from penstock.queue import markers
+from penstock.handler_environment import HandlerEnvironment, HandlerFlags
+from penstock.job_transaction import TransactionScope
+from penstock.queue import job_records
 from penstock.run_context import RunContext
-from penstock.surroundings import Signals, Surroundings
-from penstock.values import checks
-from penstock.values.acting import at_work
-from penstock.values.codec import encode
+from penstock.values import parse
+from penstock.values.actor import at_work
 from penstock.values.failure import clean
-from penstock.values.jsontext import limited
-from penstock.values.keepsake import Keepsake
 from penstock.values.outcome import StopRun
+from penstock.values.typed_json.json_text import encode, limited, loads
+from penstock.values.typed_json.once_value import OnceValue
 
 if TYPE_CHECKING:
     from penstock.queue.jobs import Claim
-    from penstock.values.signature import Signature
+    from penstock.values.typed_json.signature import Signature
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_PROGRESS = 1_000
 LONGEST_MARKER = 200
 
 
-class Builder(Protocol):
-    """Who is told, instead of the task, when a task is called while a pipeline is being described."""
+class StepBuilder(Protocol):
+    """Receives the calls of tasks while a pipeline is being described: each call becomes a step."""
 
     def call(self, task: Any, args: Any, kwargs: Any) -> Any: ...
 
     def map(self, task: Any, args: Any, kwargs: Any) -> Any: ...
 
 
-building: ContextVar[Builder | None] = ContextVar("penstock_building", default=None)
+building: ContextVar[StepBuilder | None] = ContextVar("penstock_building", default=None)
 running = cast("ContextVar[CurrentJob | None]", at_work)
 
 
 def refuse_to_act(name: str, verb: str) -> None:
-    """What describes a pipeline is called whenever somebody asks for the definition: it must not do anything."""
+    """Refuse to act while a pipeline is being described: its function runs for every look at the definition."""
     if building.get() is not None:
         raise DefinitionError(
             f"{name}.{verb}(...) inside a pipeline, which only describes its steps: call {name}(...) for a step"
@@ -58,8 +60,8 @@ class CurrentJob:
         self,
         claim: Claim,
         codec: Signature,
-        around: Surroundings,
-        signals: Signals,
+        around: HandlerEnvironment,
+        signals: HandlerFlags,
         began: float,
         host: Any = None,
     ) -> None:
@@ -98,6 +100,15 @@ class CurrentJob:
         return RunContext(self._around.database, self.run_id, _in_thread, self.idempotency_key)
 
     @property
+    def scheduled_for(self) -> datetime | None:
+        """The nominal time of the tick of a schedule that this is for, in UTC; None if it is for none."""
+        nominal: Any = self._claim.scheduled_for
+        if nominal is None and self._claim.options is not None:
+            options: Any = loads(self._claim.options)
+            nominal = options.get("scheduled_for")
+        return None if nominal is None else EPOCH + timedelta(microseconds=nominal)
+
+    @property
     def attempt(self) -> int:
         """The number of this attempt, beginning with 1; every claim of the job counts."""
         return self._claim.generation
@@ -117,7 +128,7 @@ class CurrentJob:
 
     @property
     def idempotency_key(self) -> str:
-        """The same over retries, crashes and revives: for whoever is called from here."""
+        """The same over retries, crashes and revives: give it to the services that the handler calls."""
         return self._claim.origin_id or self._claim.job_id
 
     @property
@@ -141,7 +152,7 @@ class CurrentJob:
 
     @property
     def result(self) -> object:
-        """What `complete()` was given."""
+        """The value that was given to `complete()`."""
         return self._scope.result if self._scope is not None else None
 
     @property
@@ -155,7 +166,7 @@ class CurrentJob:
     def progress(self, fraction: float, message: str = "") -> None:
         """Say how far it is, from 0 to 1. It is written by and by; it never slows the handler down."""
         said = clean(str(message), LONGEST_PROGRESS)
-        self._around.report(self.id, min(1.0, max(0.0, float(fraction))), said)
+        self._around.report(self.id, min(1.0, max(0.0, _number(fraction))), said)
 
     def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call the function unless that was done before under this name; then return what it returned then.
@@ -167,8 +178,8 @@ class CurrentJob:
         _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return self.once_async(name, function, *args, **kwargs)
-        keepsake = Keepsake(name, function)
-        found = self._around.database.read(markers.find, self.idempotency_key, name)
+        keepsake = OnceValue(name, function)
+        found = self._around.database.read(job_records.find, self.idempotency_key, name)
         if found is not None:
             return keepsake.read(found)
         return self._remember(keepsake, function(*args, **kwargs))
@@ -176,13 +187,13 @@ class CurrentJob:
     async def once_async(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
-        keepsake = Keepsake(name, function)
+        keepsake = OnceValue(name, function)
         database = self._around.database
-        found = await _in_thread(lambda: database.read(markers.find, self.idempotency_key, name))
+        found = await _in_thread(lambda: database.read(job_records.find, self.idempotency_key, name))
         if found is not None:
             return keepsake.read(found)
         if not inspect.iscoroutinefunction(inspect.unwrap(function)):
-            # Called and remembered in one go: once it has begun in its thread, nobody stops it.
+            # Called and remembered in one go: once the function has begun in its thread, nothing can stop it.
             value = await _to_the_end(lambda: self._remembered(keepsake, function(*args, **kwargs)))
             if not inspect.isawaitable(value):
                 return value
@@ -191,14 +202,14 @@ class CurrentJob:
         value = await value
         return await _to_the_end(lambda: self._remember(keepsake, value))
 
-    def _remembered(self, keepsake: Keepsake, value: Any) -> Any:
+    def _remembered(self, keepsake: OnceValue, value: Any) -> Any:
         """The value, remembered, unless it is yet to be awaited."""
         return value if inspect.isawaitable(value) else self._remember(keepsake, value)
 
-    def _remember(self, keepsake: Keepsake, value: Any) -> Any:
+    def _remember(self, keepsake: OnceValue, value: Any) -> Any:
         text = limited(keepsake.write(value), self.payload_limit, f"what {keepsake.name!r} returned")
         kept = self._around.database.in_transaction(
-            markers.remember, self.idempotency_key, keepsake.name, text
+            job_records.remember, self.idempotency_key, keepsake.name, text
         )
         return keepsake.read(kept)
 
@@ -242,9 +253,19 @@ def stop_run(value: object = None) -> NoReturn:
     raise StopRun(encode(value, limit=job.payload_limit, name="the value given to stop_run()"))
 
 
+def _number(fraction: object) -> float:
+    try:
+        number = float(fraction)  # type: ignore[arg-type]  # whatever can be made one
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise PenstockError(f"progress({fraction!r}): give how far it is as a number from 0 to 1")
+    return number
+
+
 def _check_marker(name: object) -> None:
     try:
-        checks.text(name, LONGEST_MARKER)
+        parse.text(name, LONGEST_MARKER)
     except ValueError as error:
         raise PenstockError(f"once({name!r}, ...), its name: {error}") from None
 

@@ -88,7 +88,7 @@ class PayloadTooLarge(SerializationError):
 
 
 class AdvancementFailed(PenstockError):
-    """What follows from a step cannot be planned; after a few tries the run is halted."""
+    """The plan after an ended step could not be made; after a few tries the run is halted."""
 
     def __init__(self, run_id: str, problem: str, spend: Callable[[], bool] = bool) -> None:
         self.run_id = run_id
@@ -128,11 +128,16 @@ class JobFailed(PenstockError):
 class RunFailed(PenstockError):
     """The run ended without a result."""
 
-    def __init__(self, run_id: str, status: str, reasons: Sequence[str] = ()) -> None:
+    def __init__(
+        self, run_id: str, status: str, reasons: Sequence[str] = (), step: str = "", error: str = ""
+    ) -> None:
         self.run_id = run_id
         self.status = status
         self.reasons = tuple(reasons)
+        self.step = step
+        self.error = error
         detail = f" ({', '.join(self.reasons)})" if self.reasons else ""
+        detail += f": step {step!r}: {said}" if (said := error.rstrip(". :")) else ""
         then = "run.steps() shows which step and why; run.revive() redoes what did not finish."
         if status in ("cancelled", "skipped"):
             then = "It has no result; run.rerun() does the same again as a new run."
@@ -165,7 +170,7 @@ class StaleClaimError(PenstockError):
         super().__init__(self.explain(what))
 
     def explain(self, what: str) -> str:
-        return f"the claim on {what} is held by somebody else now. Nothing was written: stop working on it."
+        return f"the claim on {what} was lost: this process holds it no more. Nothing was written: stop working on it."
 
 
 class CommitFailed(StaleClaimError):
@@ -174,7 +179,7 @@ class CommitFailed(StaleClaimError):
     def explain(self, what: str) -> str:
         return (
             f"the result of {what} was dropped: the claim was lost before it could be settled. "
-            "Whoever holds the job now will run it; make the handler idempotent or use job.transaction()."
+            "The worker that holds the job now will run it; make the handler idempotent or use job.transaction()."
         )
 
 

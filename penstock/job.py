@@ -8,23 +8,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
-from penstock.patience import Patience, Waited
-from penstock.queue import control, read
-from penstock.queue.read import Standing
+from penstock.queue import control, job_records
+from penstock.queue.job_records import JobState
 from penstock.queue.wakeups import READY
-from penstock.values import tags
-from penstock.values.jsontext import loads
+from penstock.result_wait import ResultWaiter, WaitServices
 from penstock.values.status import JobStatus, OutcomeKind
+from penstock.values.typed_json import tags
+from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
-    from penstock.database.engine import Database
+    from penstock.database.database import Database
     from penstock.queue.jobs import Follow
 
 R = TypeVar("R")
 
 
-class JobHost(Waited, Protocol):
-    """What a job needs of its app."""
+class JobServices(WaitServices, Protocol):
+    """The parts of an app that a job uses."""
 
     @property
     def follow(self) -> Follow: ...
@@ -50,7 +50,7 @@ class AttemptRecord:
 class Job(Generic[R]):
     """A handle: it holds an id and asks the database."""
 
-    def __init__(self, host: JobHost, id: str, task: Any = None) -> None:
+    def __init__(self, host: JobServices, id: str, task: Any = None) -> None:
         self._host = host
         self._task = task
         self.id = id
@@ -60,14 +60,14 @@ class Job(Generic[R]):
         return self._standing().status
 
     async def status_async(self) -> JobStatus:
-        return await self._host.doors.run(lambda: self.status)
+        return await self._host.bridge.run(lambda: self.status)
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job's value. Raises `JobFailed` if there is none to come, `ResultTimeout` if it takes longer.
 
         An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
         """
-        patience = Patience(self._host, timeout)
+        patience = ResultWaiter(self._host, timeout)
         with patience:
             while (ended := patience.look(self._look)) is None:
                 if not patience.wait():
@@ -76,7 +76,7 @@ class Job(Generic[R]):
 
     async def result_async(self, timeout: float | None = None) -> R:
         """`result` for async callers; no thread is held while waiting."""
-        patience = Patience(self._host, timeout)
+        patience = ResultWaiter(self._host, timeout)
         async with patience:
             while (ended := await patience.look_async(self._look)) is None:
                 if not await patience.wait_async():
@@ -85,43 +85,43 @@ class Job(Generic[R]):
 
     def attempts(self) -> list[AttemptRecord]:
         """Every finished attempt, in order."""
-        rows = self._database.read(lambda tx: tx.rows(read.ATTEMPTS, id=self.id))
+        rows = self._database.read(lambda tx: tx.rows(job_records.ATTEMPTS, id=self.id))
         return [attempt_of(row) for row in rows]
 
     async def attempts_async(self) -> list[AttemptRecord]:
-        return await self._host.doors.run(self.attempts)
+        return await self._host.bridge.run(self.attempts)
 
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
         return bool(self._database.in_transaction(control.cancelling(self._host.follow), [self.id]))
 
     async def cancel_async(self) -> bool:
-        return await self._host.doors.run(self.cancel)
+        return await self._host.bridge.run(self.cancel)
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again, with fresh budgets. False: it is neither."""
         again = bool(self._database.in_transaction(control.retrying(), [self.id]))
         if again:
-            self._host.wakeups.tell(READY)
+            self._host.wakeups.notify(READY)
         return again
 
     async def retry_async(self) -> bool:
-        return await self._host.doors.run(self.retry)
+        return await self._host.bridge.run(self.retry)
 
     def discard(self) -> bool:
         """Take a failed job off the list of dead letters for good. False: it is not on it."""
         return bool(self._database.in_transaction(control.discarding(), [self.id]))
 
     async def discard_async(self) -> bool:
-        return await self._host.doors.run(self.discard)
+        return await self._host.bridge.run(self.discard)
 
     def progress(self) -> tuple[float, str] | None:
-        """What the handler last said about how far it is."""
-        row = self._database.read(lambda tx: tx.row(read.PROGRESS, id=self.id))
+        """The progress that the handler reported last; None if it has reported none."""
+        row = self._database.read(lambda tx: tx.row(job_records.PROGRESS, id=self.id))
         return None if row is None else (row[0], row[1])
 
     async def progress_async(self) -> tuple[float, str] | None:
-        return await self._host.doors.run(self.progress)
+        return await self._host.bridge.run(self.progress)
 
     @property
     def _database(self) -> Database:
@@ -129,23 +129,23 @@ class Job(Generic[R]):
         self._host.prepare()
         return self._host.database
 
-    def _standing(self) -> Standing:
-        standing = self._database.read(read.standing, self.id)
+    def _standing(self) -> JobState:
+        standing = self._database.read(job_records.standing, self.id)
         if standing is None:
             raise PenstockError(
                 f"there is no job {self.id}; it may have been pruned, or its enqueue never committed"
             )
         return standing
 
-    def _look(self) -> Standing:
+    def _look(self) -> JobState:
         """How it stands; and if that is well, whose result it is."""
         standing = self._standing()
         if self._task is None and standing.status is JobStatus.SUCCEEDED:
-            row = self._database.read(lambda tx: tx.row(read.DESCRIPTION, id=self.id))
+            row = self._database.read(lambda tx: tx.row(job_records.DESCRIPTION, id=self.id))
             self._task = self._host.find_task(row[0]) if row else None
         return standing
 
-    def _value(self, standing: Standing) -> R:
+    def _value(self, standing: JobState) -> R:
         if standing.status is not JobStatus.SUCCEEDED:
             raise JobFailed(self.id, standing.reason or standing.status, standing.error)
         text = standing.output or "null"
@@ -163,9 +163,15 @@ class Job(Generic[R]):
         return f"<job {self.id}>"
 
 
+EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
 def instant(micros: int) -> datetime:
-    """Microseconds of the database's clock as a datetime in UTC."""
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)
+    """Microseconds of the database's clock as a datetime in UTC; of an instant that there is not, the nearest one."""
+    try:
+        return datetime.fromtimestamp(micros / 1_000_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return LATEST if micros > 0 else EARLIEST
 
 
 def attempt_of(row: Sequence[Any]) -> AttemptRecord:
@@ -173,5 +179,5 @@ def attempt_of(row: Sequence[Any]) -> AttemptRecord:
     number, process, started, finished, outcome, error_type, error, traceback = row
     text = f"{error_type}: {error}" if error_type and error else error_type or error
     return AttemptRecord(
-        number, process, instant(started), instant(finished), OutcomeKind(outcome), text, traceback
+        number, process, instant(started), instant(finished), OutcomeKind.stored(outcome), text, traceback
     )

@@ -6,12 +6,84 @@ from collections.abc import Callable, Iterator
 from math import isfinite
 from typing import Any, Final, Protocol, TypeVar
 
-from penstock.database.engine import Database
-from penstock.queue import tuples
-from penstock.values import checks
-from penstock.values.checks import checked
-from penstock.values.codec import decode, encode
-from penstock.values.lengths import NAME_LENGTH
+from penstock.database.database import Database
+from penstock.database.transaction import Transaction
+from penstock.errors import OverwriteError, PenstockError
+from penstock.values import parse
+from penstock.values.parse import NAME_LENGTH, checked
+from penstock.values.typed_json.json_text import decode, dumps, encode, loads
+
+# A run's context: values by key, written once unless told otherwise.
+
+GET = "SELECT value FROM {tuples} WHERE run_id = :run AND tuple_key = :key"
+ALL = "SELECT tuple_key, value FROM {tuples} WHERE run_id = :run ORDER BY tuple_key"
+LOCK = "SELECT value, setter FROM {tuples} WHERE run_id = :run AND tuple_key = :key {lock}"
+REPLACE = """
+UPDATE {tuples} SET value = :value, setter = :setter, set_at = {now} WHERE run_id = :run AND tuple_key = :key
+"""
+REMOVE = "DELETE FROM {tuples} WHERE run_id = :run AND tuple_key = :key"
+
+UNSET = ""
+"""The text of a row between its creation and its first value, in one transaction; no JSON text is empty."""
+
+
+def get(tx: Transaction, run: str, key: str) -> str | None:
+    row = tx.row(GET, run=run, key=key)
+    return None if row is None else str(row[0])
+
+
+def everything(tx: Transaction, run: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in tx.rows(ALL, run=run)}
+
+
+def put(tx: Transaction, run: str, key: str, value: str, setter: str | None, overwrite: bool) -> None:
+    """Set a key. The same value again, or the same step again, is no second writing."""
+    before, first = _locked(tx, run, key)
+    mine = setter is not None and first == setter
+    if before is not None and not overwrite and not mine:
+        if loads(before) != loads(value):
+            raise OverwriteError(key)
+        return  # it stays the key of who has set it first
+    tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
+
+
+def increment(tx: Transaction, run: str, key: str, by: int | float) -> str:
+    """Add to a number, 0 if there is none; the sum."""
+    before, setter = _locked(tx, run, key)
+    number = 0 if before is None else loads(before)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise PenstockError(f"{key!r} is not a number, so it cannot be incremented")
+    total = number + by
+    if isinstance(total, float) and not isfinite(total):
+        raise PenstockError(f"{key!r} is {number}: with {by} more it would be too large for a number")
+    value = dumps(total)
+    tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
+    return value
+
+
+def compare_and_set(
+    tx: Transaction, run: str, key: str, expected: str, value: str, setter: str | None
+) -> bool:
+    """Set a key if it has the expected value, as equal as values are; a key that is not set has None."""
+    before, _ = _locked(tx, run, key)
+    if (None if before is None else loads(before)) != loads(expected):
+        if before is None:
+            tx.run(REMOVE, run=run, key=key)
+        return False
+    tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
+    return True
+
+
+def _locked(tx: Transaction, run: str, key: str) -> tuple[str | None, str | None]:
+    """The value and who set it, locked; if there is none, a row that is to get one."""
+    tx.stage("context")
+    fresh = {"run_id": run, "tuple_key": key, "value": UNSET}
+    tx.insert("tuples", [fresh], ignore_duplicates=True, set_at="{now}")
+    row = tx.row(LOCK, run=run, key=key)
+    if row is None or row[0] == UNSET:
+        return None, None
+    return str(row[0]), None if row[1] is None else str(row[1])
+
 
 R = TypeVar("R")
 _MISSING: Final = object()
@@ -34,7 +106,7 @@ class RunContext:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of a key."""
-        found = self._database.read(tuples.get, self._run, _checked(key))
+        found = self._database.read(get, self._run, _checked(key))
         return default if found is None else decode(found)
 
     async def get_async(self, key: str, default: Any = None) -> Any:
@@ -43,7 +115,7 @@ class RunContext:
     def set(self, key: str, value: object, overwrite: bool = False) -> None:
         """Write a key; raises `OverwriteError` if it has another value."""
         text = self._text(key, value)
-        self._database.in_transaction(tuples.put, self._run, _checked(key), text, self._setter, overwrite)
+        self._database.in_transaction(put, self._run, _checked(key), text, self._setter, overwrite)
 
     async def set_async(self, key: str, value: object, overwrite: bool = False) -> None:
         await self._door(lambda: self.set(key, value, overwrite))
@@ -51,7 +123,7 @@ class RunContext:
     def increment(self, key: str, by: int | float = 1) -> Any:
         """Add to a number; the sum. A retried step adds again: increment last, or in `once()`."""
         amount = checked("by", by, _amount)
-        return decode(self._database.in_transaction(tuples.increment, self._run, _checked(key), amount))
+        return decode(self._database.in_transaction(increment, self._run, _checked(key), amount))
 
     async def increment_async(self, key: str, by: int | float = 1) -> Any:
         return await self._door(lambda: self.increment(key, by))
@@ -61,7 +133,7 @@ class RunContext:
         before = encode(expected, name=f"the context value expected of {key!r}")
         text = self._text(key, value)
         return self._database.in_transaction(
-            tuples.compare_and_set, self._run, _checked(key), before, text, self._setter
+            compare_and_set, self._run, _checked(key), before, text, self._setter
         )
 
     async def compare_and_set_async(self, key: str, expected: object, value: object) -> bool:
@@ -69,7 +141,7 @@ class RunContext:
 
     def all(self) -> dict[str, Any]:
         """Every key and its value."""
-        found = self._database.read(tuples.everything, self._run)
+        found = self._database.read(everything, self._run)
         return {key: decode(value) for key, value in found.items()}
 
     async def all_async(self) -> dict[str, Any]:
@@ -106,4 +178,4 @@ def _amount(by: object) -> int | float:
 
 
 def _checked(key: object) -> str:
-    return checked("key", key, lambda given: checks.text(given, NAME_LENGTH))
+    return checked("key", key, lambda given: parse.text(given, NAME_LENGTH))

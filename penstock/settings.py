@@ -14,14 +14,24 @@ from dataclasses import Field, dataclass, field, fields, replace
 from typing import TypeVar
 
 from penstock.errors import ConfigurationError
-from penstock.values import readers
-from penstock.values.readers import URL_FORMS, Reader, choice, flag, nearest, optional, seconds, whole
-from penstock.values.units import QueueLimit, read_queues
+from penstock.values import parse
+from penstock.values.parse import (
+    URL_FORMS,
+    QueueLimit,
+    Reader,
+    choice,
+    flag,
+    nearest,
+    optional,
+    read_queues,
+    read_seconds,
+    read_whole,
+)
+from penstock.values.secrets import hidden, without_secrets
 
 PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
 _WEEK = 7 * _DAY
-_HIDDEN = re.compile(r"(?<=://)([^:/@]*:).*(?=@)")
 
 # Variables that share our prefix and are no settings: the command line's default app, the test suite's own,
 # and what Kubernetes sets in every pod for a service whose name begins with "penstock".
@@ -39,46 +49,57 @@ class Settings:
     """One value per setting. `Settings.load()` merges the sources; `Settings.meanings()` explains them."""
 
     database_url: str = _setting(
-        "sqlite:///penstock.db", "The database that holds the work.", readers.database_url, secret=True
+        "sqlite:///penstock.db", "The database that holds the work.", parse.database_url, secret=True
     )
     schema: str | None = _setting(
         None,
         "The schema for Penstock's tables; where there are no schemas, the beginning of their names.",
-        optional(readers.identifier),
+        optional(parse.identifier),
     )
-    table_prefix: str = _setting("penstock_", "What every table's name begins with.", readers.identifier)
+    table_prefix: str = _setting("penstock_", "What every table's name begins with.", parse.identifier)
     auto_migrate: bool = _setting(True, "Create and upgrade the tables on first use.", flag)
 
     payload_limit: int = _setting(
-        1024 * 1024, "Largest arguments or result, in bytes of JSON.", readers.size(1)
+        1024 * 1024, "Largest arguments or result, in bytes of JSON.", parse.size(1)
     )
     expand_limit: int = _setting(
         8 * 1024 * 1024,
         "Largest result that is expanded, in bytes of JSON: all its elements together.",
-        readers.size(1),
+        parse.size(1),
     )
     max_fanout: int | None = _setting(
-        None, "Most elements one expand may have; none: no limit.", optional(whole(1))
+        None, "Most elements one expand may have; none: no limit.", optional(read_whole(1))
     )
     inline_fanout: int = _setting(
-        1000, "Expands with more elements than this are written in chunks.", whole(1)
+        1000, "Expands with more elements than this are written in chunks.", read_whole(1)
     )
     retention: float | None = _setting(
-        14 * _DAY, "How long finished work is kept; none: for ever.", optional(seconds(0))
+        14 * _DAY, "How long finished work is kept; none: for ever.", optional(read_seconds(0))
     )
     unknown_task_after: float | None = _setting(
         7 * _DAY,
         "How long ready work waits for a process that knows its task, before it fails; none: for ever.",
-        optional(seconds(0)),
+        optional(read_seconds(0)),
     )
     audit_retention: float | None = _setting(
-        90 * _DAY, "How long the trail of what people did is kept; none: for ever.", optional(seconds(0))
+        90 * _DAY, "How long the trail of what people did is kept; none: for ever.", optional(read_seconds(0))
+    )
+
+    tick_retention: float | None = _setting(
+        90 * _DAY,
+        "How long it is kept what became of each tick of a schedule; none: for ever.",
+        optional(read_seconds(0)),
+    )
+    schedule_grace: float = _setting(
+        600.0,
+        "A schedule that was declared in code, and that no worker has declared for this long, does not fire any more.",
+        read_seconds(1),
     )
 
     secret: tuple[str, ...] | None = _setting(
         None,
         "What resume tokens are signed with, at least 16 characters; several: the first signs, all are accepted.",
-        optional(readers.secrets),
+        optional(parse.secrets),
         secret=True,
     )
 
@@ -91,70 +112,89 @@ class Settings:
         choice("all", "worker", "advancer", "reconciler"),
     )
     processes: int = _setting(
-        1, "Worker processes under the supervisor; 0: none, all in one.", whole(0, 1024)
+        1, "Worker processes under the supervisor; 0: none, all in one.", read_whole(0, 1024)
     )
-    concurrency: int = _setting(100, "Most jobs one process runs at a time.", whole(1, 100_000))
+    concurrency: int = _setting(100, "Most jobs one process runs at a time.", read_whole(1, 100_000))
     executor_processes: int | None = _setting(
-        None, 'Processes for tasks with executor="process"; none: one per CPU.', optional(whole(1, 1024))
+        None, 'Processes for tasks with executor="process"; none: one per CPU.', optional(read_whole(1, 1024))
     )
     batch: int = _setting(
-        500, "Most rows claimed, settled or reclaimed in one transaction.", whole(1, 10_000)
+        500, "Most rows claimed, settled or reclaimed in one transaction.", read_whole(1, 10_000)
+    )
+    unrecorded: int = _setting(
+        200,
+        "Most jobs that have ended and are not on record yet, before another begins; of handlers that wait for "
+        "something, as many more as run at a time. So many run again if the process dies.",
+        read_whole(1, 100_000),
     )
 
     heartbeat_interval: float = _setting(
-        5.0, "Time between two signs of life of a process; longer while it rests (PostgreSQL).", seconds(0.01)
+        5.0,
+        "Time between two signs of life of a process; longer while it rests (PostgreSQL).",
+        read_seconds(0.01),
     )
     reap_after: float = _setting(
         30.0,
         "A process that is silent for this long counts as dead, and its work is taken back.",
-        seconds(0.02),
+        read_seconds(0.02),
     )
     poll_interval: float | None = _setting(
         None,
         "Longest time an idle worker waits before it looks again; none: 1 s, and where others tell of what is new "
         "(PostgreSQL) 20 s, once it has had nothing to do for a while.",
-        optional(seconds(0.001)),
+        optional(read_seconds(0.001)),
     )
     sweep_interval: float = _setting(
-        5.0, "Time between two claims that look at the whole queue, not only above the floor.", seconds(0.001)
+        5.0,
+        "Time between two claims that look at the whole queue, not only above the floor.",
+        read_seconds(0.001),
     )
     housekeeping_interval: float | None = _setting(
         None,
         "Longest time between two rounds of promoting due work, reaping and repair; none: 5 s where others can tell "
         "of what is due soon (PostgreSQL), else 1 s.",
-        optional(seconds(0.001)),
+        optional(read_seconds(0.001)),
     )
     result_poll_interval: float = _setting(
-        0.1, "Longest time between two looks for a result that is waited for.", seconds(0.001)
+        0.1, "Longest time between two looks for a result that is waited for.", read_seconds(0.001)
     )
     shutdown_timeout: float = _setting(
-        25.0, "How long running work may go on after a stop signal before it is given back.", seconds(0)
+        25.0, "How long running work may go on after a stop signal before it is given back.", read_seconds(0)
     )
 
     listen: bool = _setting(True, "Hear of new work at once where the database can tell (PostgreSQL).", flag)
     notify: bool = _setting(True, "Tell others of new work where the database can (PostgreSQL).", flag)
     wakeup_interval: float = _setting(
-        0.01, "Wake-ups to other processes are sent at most this often.", seconds(0)
+        0.01, "Wake-ups to other processes are sent at most this often.", read_seconds(0)
     )
     listen_url: str | None = _setting(
         None,
         "A direct URL to listen on when database_url leads to a pooler.",
-        optional(readers.database_url),
+        optional(parse.database_url),
         secret=True,
     )
     pooler: str = _setting(
         "none",
-        "What stands before the database: none, or transaction (PgBouncer in that mode).",
-        choice("none", "transaction"),
+        "What stands before the database: none, or PgBouncer and the like in their mode: transaction or session.",
+        choice("none", "transaction", "session"),
     )
 
-    pool_size: int = _setting(5, "Most connections a process keeps open for callers.", whole(1, 1000))
-    connect_timeout: float = _setting(10.0, "Longest time to wait for a connection.", seconds(0.1, _WEEK))
+    profile: str = _setting(
+        "standard",
+        "What the database can be relied on for: standard, or distributed (PostgreSQL-compatible engines without "
+        "NOTIFY, advisory locks or SKIP LOCKED).",
+        choice("standard", "distributed"),
+    )
+
+    pool_size: int = _setting(5, "Most connections a process keeps open for callers.", read_whole(1, 1000))
+    connect_timeout: float = _setting(
+        10.0, "Longest time to wait for a connection.", read_seconds(0.1, _WEEK)
+    )
     statement_timeout: float = _setting(
-        30.0, "Longest time one of Penstock's statements may take.", seconds(0.1, _WEEK)
+        30.0, "Longest time one of Penstock's statements may take.", read_seconds(0.1, _WEEK)
     )
     lock_timeout: float = _setting(
-        10.0, "Longest time one of Penstock's statements waits for a lock.", seconds(0.1, _WEEK)
+        10.0, "Longest time one of Penstock's statements waits for a lock.", read_seconds(0.1, _WEEK)
     )
 
     log_level: str = _setting(
@@ -164,7 +204,7 @@ class Settings:
     )
     log_format: str = _setting("text", "How log lines are written: text or json.", choice("text", "json"))
     crash_at: str | None = _setting(
-        None, "For tests: the named point at which to kill this process.", optional(readers.text)
+        None, "For tests: the named point at which to kill this process.", optional(parse.read_text)
     )
 
     def __post_init__(self) -> None:
@@ -200,17 +240,20 @@ class Settings:
         """The kind of database: "postgresql", "mysql" or "sqlite"."""
         return URL_FORMS[self.database_url.partition(":")[0].lower()]
 
+    def hidden(self, text: str) -> str:
+        """A text that others have written, such as a driver, without our secrets."""
+        return hidden(text, self.database_url, self.listen_url)
+
     @property
     def shown_url(self) -> str:
         """The database URL without its password, for people."""
-        return without_password(self.database_url)
+        return without_secrets(self.database_url)
 
     @property
     def listens(self) -> bool:
         """Whether wake-ups can be heard: never through a transaction pooler."""
-        return (
-            self.listen and self.backend == "postgresql" and (self.pooler == "none" or bool(self.listen_url))
-        )
+        direct = self.pooler != "transaction" or bool(self.listen_url)
+        return self.listen and self.backend == "postgresql" and self.profile == "standard" and direct
 
     def _check_together(self) -> None:
         if self.reap_after < 2 * self.heartbeat_interval:
@@ -226,6 +269,10 @@ class Settings:
             )
         if self.listen_url and self.backend != "postgresql":
             raise ConfigurationError("listen_url is for PostgreSQL only: leave it out")
+        if self.profile != "standard" and self.backend != "postgresql":
+            raise ConfigurationError(
+                f"profile={self.profile!r} is for engines that speak PostgreSQL's protocol: leave it out"
+            )
 
 
 def _fit_defaults(known: Mapping[str, Field[object]], values: dict[str, object]) -> None:
@@ -240,11 +287,6 @@ def _fit_defaults(known: Mapping[str, Field[object]], values: dict[str, object])
         most = _read(known[depends_on], depends_on, said)
         if isinstance(most, float):
             values[name] = min(usual, most / times)
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown."""
-    return _HIDDEN.sub(r"\1***", url)
 
 
 def _from_environment(known: Mapping[str, Field[object]], environ: Mapping[str, str]) -> dict[str, object]:

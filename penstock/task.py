@@ -2,26 +2,137 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
-from penstock.job import Job, JobHost
-from penstock.options import TaskOptions, overridden, read_options, refuse_step_options
-from penstock.queue.jobs import NewJob, Payloads, Series
-from penstock.values.annotations import is_async
-from penstock.values.cached import cached_property
+from penstock.job import Job, JobServices
+from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob
+from penstock.values import parse
+from penstock.values.fork_safety import cached_property
+from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
 from penstock.values.ids import new_id, new_ids
-from penstock.values.jsontext import dumps
-from penstock.values.later import Later
-from penstock.values.lengths import NAME_LENGTH
-from penstock.values.limits import TaskLimits
-from penstock.values.names import qualified_name
-from penstock.values.sameness import bound_apart, same
-from penstock.values.signature import Signature
+from penstock.values.limits import Limit, TaskLimits, read_limits
+from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest
+from penstock.values.retry import Retry
+from penstock.values.typed_json.annotations import is_async
+from penstock.values.typed_json.json_text import dumps
+from penstock.values.typed_json.signature import Signature, StepValue
+
+# What `@app.task(...)` and `.options(...)` accept, checked by name and value.
+
+EXECUTORS = ("async", "thread", "process")
+STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
+AS_DECLARED = ("name", "queue", "priority", "delay")
+"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """How a task's jobs are enqueued and run."""
+
+    name: str | None = None
+    queue: str = "default"
+    priority: int = 0
+    delay: float = 0.0
+    at: int | None = None
+    key: str | None = None
+    retries: Retry = dataclasses.field(default_factory=Retry)
+    max_crashes: int | None = 10
+    timeout: float | None = None
+    executor: str | None = None
+    connection: object | None = None
+    limits: tuple[Limit, ...] = ()
+
+    def merged(self, changes: Mapping[str, object]) -> TaskOptions:
+        if "delay" in changes:
+            changes = {"at": None} | dict(changes)
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+
+KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
+
+
+def overridden(said: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
+    """Merge the options set so far by `.options()` with the new ones. A delay replaces an `at`, and vice versa."""
+    rivals = {"delay": "at", "at": "delay"}
+    outdone = {rival for name, rival in rivals.items() if now.get(name) is not None}
+    return {name: value for name, value in said.items() if name not in outdone} | dict(now)
+
+
+def declared_options(task: str, given: Mapping[str, object]) -> TaskOptions:
+    """The options of `@app.task(...)`."""
+    refuse_step_options(task, "to @app.task(...)", given)
+    return TaskOptions().merged(read_options(task, given))
+
+
+def refuse_step_options(task: str, place: str, given: Mapping[str, object]) -> None:
+    """Refuse options of steps outside of a pipeline: they would have no effect, and the caller would not notice."""
+    for name in STEP_ONLY:
+        if given.get(name) is not None:
+            raise ConfigurationError(
+                f"{task}: {name}= belongs to a step of a pipeline, not {place}. Leave it out here; give it where "
+                f"the step is described: task.options({name}=...)(...)"
+            )
+
+
+def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
+    """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
+    read: dict[str, object] = {}
+    for name, value in given.items():
+        if name in STEP_ONLY or (value is None and name in AS_DECLARED):
+            continue
+        if name not in KNOWN:
+            raise ConfigurationError(
+                f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
+            )
+        try:
+            read[name] = _read(name, value)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
+    if read.get("delay") and read.get("at") is not None:
+        raise ConfigurationError(f"{task}: give delay= or at=, not both")
+    return read
+
+
+def _read(name: str, value: object) -> object:
+    match name:
+        case "name":
+            return _name(value, NAME_LENGTH)
+        case "queue":
+            return QueueLimit(_name(value, NAME_LENGTH)).name
+        case "key":
+            return None if value is None else _name(value, KEY_LENGTH)
+        case "priority":
+            return parse.whole(value, -parse.MOST)
+        case "delay":
+            return parse.seconds(value)
+        case "timeout":
+            return None if value is None else parse.seconds(value, 0.001)
+        case "at":
+            return None if value is None else parse.instant(value)
+        case "limits":
+            return read_limits(value)
+        case "retries":
+            return Retry.of(value)
+        case "max_crashes":
+            return None if value is None else parse.whole(value, 0)
+        case "executor":
+            if value is not None and value not in EXECUTORS:
+                raise ValueError(f"use one of {', '.join(EXECUTORS)}")
+            return value
+        case _:
+            return value
+
+
+def _name(value: object, longest: int) -> str:
+    return parse.text(value, longest, without="\0\t")
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,8 +140,8 @@ V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
 
-class Host(JobHost, Protocol):
-    """What a task needs of its app."""
+class TaskServices(JobServices, Protocol):
+    """The parts of an app that a task uses."""
 
     def submit(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
 
@@ -38,13 +149,15 @@ class Host(JobHost, Protocol):
 
     def also_runs(self, task: Task[Any, Any]) -> None: ...
 
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...
+
 
 class Task(Generic[P, R]):
     """A function under a stable name, with the options its jobs run by."""
 
     def __init__(
         self,
-        host: Host,
+        host: TaskServices,
         function: Callable[P, R],
         options: TaskOptions,
         overrides: Mapping[str, object] | None = None,
@@ -70,10 +183,10 @@ class Task(Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
     @overload
-    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> Later[V]: ...
+    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
 
     @overload
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Later[R]: ...
+    def __call__(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         builder = building.get()
@@ -82,10 +195,10 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     @overload
-    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> Later[V]: ...
+    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
 
     @overload
-    def map(self, /, *args: Any, **kwargs: Any) -> Later[R]: ...
+    def map(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
 
     def map(self, /, *args: Any, **kwargs: Any) -> Any:
         """In a pipeline: this step once for each element."""
@@ -161,6 +274,17 @@ class Task(Generic[P, R]):
         ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
         return [Job(self.host, id, self) for id in ids]
 
+    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+        """Declare that it is enqueued again and again: `report.schedule("0 3 * * *", tz="Europe/Berlin")`.
+
+        Workers bring it into the database when they start. The schedule, to look at and to steer.
+        """
+        return self.host.declare_schedule(self, cron, given)
+
+    def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewJob:
+        """The job that this call would be, or any; nothing is written."""
+        return self._job("", "" if call is None else self._encoded(*call))
+
     @cached_property
     def settings(self) -> TaskOptions:
         """The options in force: the decorator's, and what `.options()` has changed."""
@@ -187,7 +311,7 @@ class Task(Generic[P, R]):
 
     @cached_property
     def stored_options(self) -> str | None:
-        """What a worker must know of `.options()` that its own copy of the decorator does not say."""
+        """The values of `.options()` that a worker's own copy of the decorator does not have, as JSON."""
         kept: dict[str, object] = {}
         if "timeout" in self.overrides and (self.settings.timeout or self.defaults.timeout):
             kept["timeout"] = self.settings.timeout
@@ -198,22 +322,23 @@ class Task(Generic[P, R]):
         return dumps(kept) if kept else None
 
     def may_replace(self, known: Task[Any, Any]) -> bool:
-        """It is the other one declared again, as when a module is loaded twice."""
-        made_apart = not self.defaults.name and bound_apart(known.function, self.function)
-        return same(known.function, self.function) and not made_apart
+        """True if this is the known task declared again, as when a module is loaded twice."""
+        old, new = known.function, self.function
+        made_apart = not self.defaults.name and bound_apart(old, new)
+        return same(old, new) and not made_apart and not both_written(old, new)
 
-    def _jobs(self, calls: Calls) -> Series:
+    def _jobs(self, calls: Calls) -> JobBatch:
         if self.settings.key is not None:
             raise ArgumentError(
                 self.name, "one key cannot name many jobs: enqueue them one by one, each with its key"
             )
         wanted = listed(self.name, "enqueue_many", calls)
         encoded = (self._encoded(*split(self.name, "enqueue_many", call)) for call in wanted)
-        payloads = Payloads(encoded, len(wanted))
-        if self.settings.connection is not None or not self.host.database.dialect.sends_ahead:
+        payloads = LazyPayloads(encoded, len(wanted))
+        if self.settings.connection is not None or not self.host.database.dialect.pipelines_statements:
             # All of them before the first is written: what is wrong must leave nothing in the caller's transaction.
             _ = payloads[:]
-        return Series(self._job("", ""), new_ids(len(wanted)), payloads)
+        return JobBatch(self._job("", ""), new_ids(len(wanted)), payloads)
 
     def _encoded(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         return self.codec.encode_arguments(args, kwargs, limit=self.host.settings.payload_limit)

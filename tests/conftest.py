@@ -7,6 +7,7 @@
 
     sqlite_url, postgres_url, mariadb_url       one kind only
     postgres_server, mariadb_server             a server of the test's own, to stop, restart and cut off
+    galera                                      a Galera cluster of two nodes, for a module of tests
     app_on(url), workers_on(url)                an app, or workers, on one of those
 
 `--database sqlite,postgres` narrows the kinds. A test marked `one_database` is about processes and signals; what it
@@ -15,6 +16,7 @@ needs of the database is tested on every kind elsewhere.
 
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -26,13 +28,14 @@ from typing import TYPE_CHECKING, TypeVar
 import hypothesis
 import pytest
 
-from penstock.database.engine import Database
-from penstock.runtime import dwelling
+from penstock.database.database import Database
+from penstock.runtime.liveness import host_identity
 from penstock.schema.version import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases
 from tests.servers.child import die_with_parent
 from tests.servers.errors import Unavailable
+from tests.servers.galera import Galera
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
 from tests.servers.shared import SharedServers, owned_session
@@ -56,19 +59,24 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--profile", default="", help="the setting of that name, for every app and worker; PostgreSQL only"
+    )
     parser.addoption("--database", default=",".join(KINDS), help="kinds to test, with commas between")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if profile := config.getoption("--profile"):
+        os.environ["PENSTOCK_PROFILE"] = profile
     _chosen_kinds(config)
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
         die_with_parent(os.getppid(), SIGKILL)
-        dwelling.HEARTH = config.stash[SESSION]
+        host_identity.HEARTH = config.stash[SESSION]
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
-    dwelling.HEARTH = config.stash[SESSION]
+    host_identity.HEARTH = config.stash[SESSION]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -100,6 +108,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = _chosen_kinds(config)
     others = {name for name, kind in SINGLE_KINDS.items() if kind not in chosen}
     deselected = [item for item in items if others.intersection(getattr(item, "fixturenames", ()))]
+    if config.getoption("--profile"):
+        # What is not the same on every database may well be about something that the profile does without.
+        deselected += [
+            item
+            for item in items
+            if "database_kind" not in getattr(item, "fixturenames", ())
+            or item.get_closest_marker("standard_profile")
+        ]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
 
@@ -112,6 +128,8 @@ def pytest_collection_finish() -> None:
 
 def _chosen_kinds(config: pytest.Config) -> list[str]:
     kinds = [kind.strip() for kind in config.getoption("--database").split(",")]
+    if config.getoption("--profile"):
+        kinds = ["postgres"]
     if unknown := set(kinds) - set(KINDS):
         raise pytest.UsageError(f"--database: {', '.join(unknown)}? There are {', '.join(KINDS)}.")
     return kinds
@@ -170,6 +188,22 @@ def mariadb_server(pytestconfig: pytest.Config) -> Iterator[Mariadb]:
     with ExitStack() as stack:
         folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-mariadb"
         yield _had(lambda: stack.enter_context(Mariadb(folder)))
+
+
+@pytest.fixture(scope="module")
+def galera(pytestconfig: pytest.Config) -> Iterator[Galera]:
+    """A cluster of two nodes that can both be written to."""
+    if "mariadb" not in _chosen_kinds(pytestconfig):
+        pytest.skip("Galera is MariaDB, which is not among the chosen databases")
+    folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-galera"
+    folder.mkdir(mode=0o711)
+    cluster = _had(lambda: Galera(folder, 2))
+    try:
+        _had(cluster.start)
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _migrated(databases: Databases, kind: str, folder: Path) -> Iterator[str]:

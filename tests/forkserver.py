@@ -17,7 +17,7 @@ from subprocess import CompletedProcess
 from types import ModuleType
 from uuid import uuid4
 
-from penstock.runtime import dwelling
+from penstock.runtime.liveness import host_identity
 from tests.servers.child import die_with_parent
 
 HEARTH = "PENSTOCK_TEST_HEARTH"
@@ -68,6 +68,8 @@ def _become(program: Program) -> None:
     die_with_parent(os.getppid(), signal.SIGKILL)
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Under nohup, or in the background of a shell, it is inherited as ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environment)
@@ -83,7 +85,7 @@ def _become(program: Program) -> None:
 
 def live_at(hearth: str | None) -> None:
     """Most tests are about what is found out by silence: their processes are machines of their own."""
-    dwelling.HEARTH = Path(hearth) if hearth is not None else None
+    host_identity.HEARTH = Path(hearth) if hearth is not None else None
 
 
 def _redirect(program: Program) -> None:

@@ -14,7 +14,7 @@ import pydantic.types
 import typer.main
 
 import penstock.cli
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.schema import catalog
 from penstock.settings import Settings
 
@@ -24,8 +24,17 @@ def remember(module: ModuleType, name: str) -> None:
     setattr(module, name, cache(getattr(module, name)))
 
 
-LATER = ("database.statements", "database.text_cursor", "operate.check", "operate.doctor", "reconcile.visits")
-for name in (*LATER, "reconcile.writer", "runtime.runner", "schema.migrate", "schema.tables"):
+LATER = (
+    "database.user.statements",
+    "operate.check",
+    "operate.doctor",
+    "reconcile.hint",
+    "reconcile.row_lock",
+    "runtime.reconcilers.runner",
+    "schema.migrate",
+    "schema.tables",
+)
+for name in LATER:
     import_module(f"penstock.{name}")
 for url in ("sqlite://", "postgresql://host/database", "mysql://host/database"):
     catalog.describe(Database(Settings.load(database_url=url, environ={})))

@@ -79,8 +79,14 @@ class Workers:
     started: list[WorkerProcess] = field(default_factory=list)
 
     def write_module(self, text: str, name: str = "shop") -> str:
-        """A module for workers, and for the test itself to read; the app in it is `app`."""
-        (self.folder / f"{name}.py").write_text(dedent(text))
+        """A module for workers, and for the test itself to read; the app in it is `app`.
+
+        In one step: a worker that was started before may be importing it.
+        """
+        file = self.folder / f"{name}.py"
+        draft = file.with_suffix(".draft")
+        draft.write_text(dedent(text))
+        draft.replace(file)
         return name
 
     def __call__(

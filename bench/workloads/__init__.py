@@ -1,6 +1,6 @@
 """Everything that is measured."""
 
-from bench.workloads import ballast, drain, enqueue, idle, latency, memory, pipelines, recovery, sqlite
+from bench.workloads import ballast, drain, enqueue, herd, idle, latency, memory, pipelines, recovery, sqlite
 from bench.workloads.base import Workload
 
 ALL: tuple[Workload, ...] = (
@@ -10,6 +10,7 @@ ALL: tuple[Workload, ...] = (
     *pipelines.WORKLOADS,
     *recovery.WORKLOADS,
     *idle.WORKLOADS,
+    *herd.WORKLOADS,
     *ballast.WORKLOADS,
     *memory.WORKLOADS,
     *sqlite.WORKLOADS,

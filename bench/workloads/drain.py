@@ -10,12 +10,25 @@ from bench.workloads.base import Figures, Workload
 
 JOBS = 20_000
 PATIENCE = 120
+SCALE = (1, 2, 4, 8, 16)
 
 
 def drain(bench: Bench, processes: int = 1) -> Figures:
     count = bench.size(JOBS)
     bench.do("fill", count=count)
     return run_down(bench, count, processes)
+
+
+def scale(bench: Bench) -> Figures:
+    """More processes than cores must not be slower than few."""
+    figures: Figures = {}
+    for processes in SCALE:
+        bench.marks.reset()
+        figures |= {f"{name} {processes}": value for name, value in drain(bench, processes).items()}
+        for agent in bench.agents:
+            agent.kill()
+        bench.agents.clear()
+    return figures
 
 
 def run_down(bench: Bench, count: int, processes: int = 1, **options: object) -> Figures:
@@ -68,6 +81,13 @@ WORKLOADS = (
         {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "server": "server CPU µs/job", "wal": "WAL bytes/job"},
     ),
     Workload("drain-2", "the same, 2 processes", partial(drain, processes=2), {"jobs": "jobs/s"}),
+    Workload(
+        "drain-scale",
+        "the same, 1 to 16 processes",
+        scale,
+        {f"jobs {number}": f"jobs/s, {number}" for number in SCALE},
+        ("penstock",),
+    ),
     Workload(
         "statements",
         "statements of a drain",

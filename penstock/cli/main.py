@@ -9,21 +9,19 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli import frame
-from penstock.cli.audit import audit
-from penstock.cli.catalogue import pipelines
-from penstock.cli.definitions import diff, migrate_run, rerun
-from penstock.cli.demo import demo
-from penstock.cli.health import health
-from penstock.cli.letters import letters
-from penstock.cli.look import jobs, processes, show, status
-from penstock.cli.producing import enqueue
-from penstock.cli.reconcilers import reconcilers
-from penstock.cli.runs import pause, resume, revive, run, runs, then
-from penstock.cli.signals import signal, token
-from penstock.cli.steer import cancel, retry
-from penstock.cli.upkeep import check, doctor, migrate, prune
-from penstock.cli.worker import worker
+from penstock.cli import exit_codes
+from penstock.cli.commands.admin import check, doctor, migrate, prune
+from penstock.cli.commands.audit import audit
+from penstock.cli.commands.dead_letters import letters
+from penstock.cli.commands.definitions import diff, migrate_run, pipelines, rerun
+from penstock.cli.commands.enqueue import enqueue
+from penstock.cli.commands.jobs import jobs, processes, show, status
+from penstock.cli.commands.reconcilers import reconcilers
+from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
+from penstock.cli.commands.schedules import schedules
+from penstock.cli.commands.signals import signal, token
+from penstock.cli.commands.worker import health, worker
+from penstock.cli.demo.demo import demo
 
 COMMANDS: list[Callable[..., None]] = [
     worker,
@@ -55,14 +53,14 @@ COMMANDS: list[Callable[..., None]] = [
     prune,
     demo,
 ]
-GROUPS = {"dead-letters": letters}
+GROUPS = {"dead-letters": letters, "schedules": schedules}
 
 
 def build() -> typer.Typer:
     """The command line as typer sees it."""
     cli = typer.Typer(
         name="penstock",
-        cls=frame.Frame,
+        cls=exit_codes.CommandGroup,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -79,7 +77,7 @@ def build() -> typer.Typer:
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        frame.out.print(f"penstock {sys.modules['penstock'].__version__}")
+        exit_codes.out.print(f"penstock {sys.modules['penstock'].__version__}")
         raise typer.Exit
 
 
@@ -91,7 +89,7 @@ def root(
     ] = False,
 ) -> None:
     """Durable pipelines on the database you already have."""
-    frame.wish_debugging(debug)
+    exit_codes.wish_debugging(debug)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -99,6 +97,6 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         build()(sys.argv[1:] if arguments is None else arguments)
     except Exception:
-        frame.err.print(traceback.format_exc(), markup=False)
-        frame.err.print("penstock: this is an error in Penstock itself; please report it", markup=False)
-        sys.exit(frame.BROKEN)
+        exit_codes.err.print(traceback.format_exc(), markup=False)
+        exit_codes.err.print("penstock: this is an error in Penstock itself; please report it", markup=False)
+        sys.exit(exit_codes.BROKEN)

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from penstock.app import Penstock
-from penstock.cli.finding import find_app
-from penstock.cli.frame import UNAVAILABLE, Refusal
+from penstock.cli.exit_codes import UNAVAILABLE, UsageError
+from penstock.cli.load_app import find_app
 from penstock.schema import version
-from penstock.values.acting import Acting, this_process
+from penstock.values.actor import Acting, this_process
 
 App = Annotated[
     str | None, typer.Option("--app", metavar="MODULE:APP", help="the app; default: $PENSTOCK_APP")
@@ -31,7 +31,7 @@ Why = Annotated[str | None, typer.Option("--why", help="why, for the audit trail
 
 
 def acting(by: str | None, why: str | None) -> Acting:
-    """Whoever uses the command line acts, under some name."""
+    """Name the user of the command line as the one who acts."""
     return Acting(by if by is not None else this_process(), why)
 
 
@@ -62,4 +62,4 @@ def _refuse_missing_file(app: Penstock) -> None:
         ways = (
             "Name the app (--app shop:app) or the database (--database URL), or create it: penstock migrate"
         )
-        raise Refusal(f"there is no database file {name}. {ways}", UNAVAILABLE)
+        raise UsageError(f"there is no database file {name}. {ways}", UNAVAILABLE)

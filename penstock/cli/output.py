@@ -20,8 +20,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.frame import err, out
-from penstock.values.harmless import in_json, in_text
+from penstock.cli.exit_codes import err, out
+from penstock.values.escape import in_json, in_text
 
 COLOURS = {
     "succeeded": "green",
@@ -54,7 +54,7 @@ def show_json(value: object) -> None:
 
 
 def tell(words: str, value: object, *, as_json: bool) -> None:
-    """What came of a command: in words, or as a value for programs."""
+    """Print the result of a command: in words, or as a value for programs."""
     if as_json:
         show_json(value)
     else:
@@ -99,16 +99,25 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
 
 
 def instant(micros: int) -> str:
-    return (
-        datetime.fromtimestamp(micros / 1_000_000, UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    """As programs read it; a number that is no instant, as it is."""
+    try:
+        return moment(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return str(micros)
+
+
+def moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
 def when(micros: int | None) -> str:
-    """An instant as people read it."""
-    return "" if micros is None else f"{datetime.fromtimestamp(micros / 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+    """An instant as people read it; a number that is none, as it is."""
+    if micros is None:
+        return ""
+    try:
+        return f"{moment(micros):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return str(micros)
 
 
 def span(seconds: float | None) -> str:

@@ -1,24 +1,7 @@
-"""The one door to the database: engine, clock, dialects, transactions. Nothing above this package knows a driver.
+"""The only access to the database: connections, transactions, dialects. Nothing above this package knows a driver.
 
-A map of the modules. What each is about is said in its first line.
-
-For everybody above:
-    engine, url: a database
-    blocks, transaction, template: a transaction, and the statements in it
-    statements, among: statements over users' tables
-    trouble: what can go wrong
-    ears: what other processes say
-    vitals: how the database is doing
-
-What differs between databases, behind one protocol:
-    dialect
-    postgres, batches, fused, wire, open_transaction, patient
-    portable: what the other two share
-    mysql, text_cursor
-    sqlite, gate, crossing
-
-Connections:
-    links, pooling: ours
-    foreign, foreign_cursors, as_text: the caller's, on which we write
-    lending, plain_text: ours, on which users write
+`database` opens transactions and repeats them after passing errors; `transaction` runs statements, which are written
+with the mark-up of `templates`; `dialect` is the protocol of everything that differs between databases, with `sqlite`,
+`mysql` and `postgres/` behind it. `user/` deals with connections that the caller brings. `listeners` hear wake-ups,
+`error_advice` classifies errors, `diagnostics` measures what makes a queue slow.
 """

@@ -1,4 +1,4 @@
-"""What differs between the databases, as one short, closed protocol. Everything else is one set of statements."""
+"""The dialect protocol: everything that differs between databases. Everything else is one set of statements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.database.templates import ListType, ParamStyle, Renderer
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -38,7 +38,7 @@ CHORES = frozenset({"scheduled", "timers", "advancements"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Writes:
+class BatchWrite:
     """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
 
     tables: tuple[TableWrite, ...]
@@ -69,16 +69,22 @@ class Dialect(Protocol):
     lock: str
     lock_skip: str
     by_key: str
-    fuses: bool
+    single_statement_claims: bool
     """A claim is one statement, and so is the settling of jobs that simply succeeded."""
-    sends_ahead: bool
+    pipelines_statements: bool
     """The database works on one statement while the next is made."""
     pushes_wakeups: bool
     """LISTEN/NOTIFY: another process can be told that there is work."""
     keeps_dead_rows: bool
     """Deleted rows are still walked over for a while, so a claim needs its floor."""
     in_memory: bool
-    """It lives on one connection, which everybody shares."""
+    """True if the database is in memory: it exists on one connection, which all threads share."""
+    is_pooled: bool
+    """Behind a pooler: each transaction may be on another connection of the server, and nothing outlives it."""
+    locks_on_one_node: bool
+    """Row locks are known to one node of a cluster, and other nodes write too: what a lock decides must be written."""
+    undoes_for_others: bool
+    """A transaction that did nothing wrong may be undone because another one went first, as a matter of course."""
     one_writer: bool
     """A transaction that has written keeps all others from writing: its schema must be made within it."""
 
@@ -97,7 +103,7 @@ class Dialect(Protocol):
     def connected(self, driver: Any) -> None:
         """Bring a new connection into the state that all of ours are in."""
 
-    def checked_out(self, driver: Any) -> None:
+    def on_checkout(self, driver: Any) -> None:
         """Make a pooled connection what SQLAlchemy expects of it."""
 
     def dedicate(self, driver: Any, patience: float | None) -> bool:
@@ -127,19 +133,19 @@ class Dialect(Protocol):
     def wait_for_answers(self, opened: object) -> None:
         """Wait for the answers to what was sent so far; for the commit of what needs no other, only later."""
 
-    def hasten(self, opened: object) -> None:
+    def flush(self, opened: object) -> None:
         """Have everything sent so far begun, while the next is made. Not if it locks what others want.
 
         Until it is waited for the server lets us have all the time in the world, also if we freeze.
         """
 
     def begin_single(self, driver: Any) -> object:
-        """Likewise, for work whose every statement may stand alone: no transaction where that saves a journey."""
+        """Likewise, for work whose every statement may stand alone: no transaction where that saves a round trip."""
 
     def begin_reading(self, driver: Any) -> object:
-        """Get ready to read without keeping anybody from writing."""
+        """Get ready to read without blocking writers."""
 
-    def lend(self, opened: object) -> None:
+    def use_driver_cursors(self, opened: object) -> None:
         """From here on the driver's own cursors are used on this transaction."""
 
     def commit(self, driver: Any, opened: object) -> None: ...
@@ -150,7 +156,7 @@ class Dialect(Protocol):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Writes,
+        writes: BatchWrite,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
@@ -184,7 +190,7 @@ class Dialect(Protocol):
     def is_disconnect(self, error: BaseException) -> bool:
         """The connection is gone; whether a commit under way took place is not known."""
 
-    def is_presumption(self, error: BaseException) -> bool:
+    def is_failed_assumption(self, error: BaseException) -> bool:
         """Something that a transaction had presumed was not so."""
 
     def is_duplicate(self, error: BaseException) -> bool:

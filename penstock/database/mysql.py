@@ -7,33 +7,53 @@ block every enqueue into it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import pymysql
-from pymysql.constants import CLIENT
-
-# The names themselves: `install_as_MySQLdb()`, as Django users call it, makes `pymysql.err` lead elsewhere later.
+from pymysql.constants import CLIENT, SERVER_STATUS
+from pymysql.cursors import Cursor
 from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalError
 
-from penstock.database import portable
-from penstock.database.dialect import FIELD, Parameters, TableWrite, Writes
-from penstock.database.portable import ByCursor
-from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.database import cursor_dialect, error_advice
+from penstock.database.cursor_dialect import ByCursor
+from penstock.database.dialect import FIELD, BatchWrite, Parameters, TableWrite
+from penstock.database.mysql_connection import Attentive
+from penstock.database.server_probe import Probe, Sessions
+from penstock.database.templates import ListType, ParamStyle, Renderer
+from penstock.database.user.cursors import as_text
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
     from penstock.database.url import Url
     from penstock.settings import Settings
 
-TRANSIENT_ERRORS = frozenset({1020, 1040, 1047, 1180, 1205, 1213, 1290, 1412, 1615, 1969, 3024, 3572})
+
+# The names themselves: `install_as_MySQLdb()`, as Django users call it, makes `pymysql.err` lead elsewhere later.
+
+
+ROLLED_BACK_AT_COMMIT = frozenset({3100, 3101, 3797, 3798})
+"""Group Replication: another member's transaction went first, or this member is leaving the group."""
+TRANSIENT_ERRORS = ROLLED_BACK_AT_COMMIT | {
+    *(1020, 1040, 1047, 1180, 1205, 1213, 1290, 1317, 1412, 1615, 1969, 3024, 3572)
+}
 DISCONNECTS = frozenset(
     {0, 1053, 1077, 1152, 1158, 1159, 1160, 1161, 1927, 2002, 2003, 2006, 2013, 2014, 2055, 4031}
 )
 DUPLICATE = 1062
+READ_ONLY = 1290
+ELSEWHERE = frozenset({1047, READ_ONLY, 1836})
+"""This node takes no writes, or nothing at all."""
+PLACE = ("host", "port")
+DEFAULT_CONNECT = 10
 BATCH_BYTES = 1_000_000
-"""Well below the smallest max_allowed_packet in use."""
+"""Larger statements are no faster."""
+OVERHEAD = 1000
+"""Of a statement beside its rows."""
 BATCH_ROWS = 500
+CLUSTER = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode')"
+SEVERAL_WRITERS = frozenset({("wsrep_on", "ON"), ("group_replication_single_primary_mode", "OFF")})
+"""Galera, and Group Replication with several primaries."""
 REMOVE = "DELETE FROM picked USING {availabilities} AS picked {by_key} WHERE picked.seq {among:seqs:int}"
 """Only this form of DELETE takes a hint."""
 
@@ -55,9 +75,17 @@ class MySql(ByCursor):
     in_memory = False
     one_writer = False
 
-    def __init__(self, statement_timeout: float, lock_timeout: float) -> None:
+    def __init__(
+        self, statement_timeout: float, lock_timeout: float, hosts: Sequence[tuple[str, int]] = ()
+    ) -> None:
         self.statement_timeout = statement_timeout
         self.lock_timeout = lock_timeout
+        self.hosts = list(hosts)
+        """Several, of which those that take writes will do; the one that did last time is tried first."""
+        self.packet = BATCH_BYTES * 2
+        self._arguments: dict[str, Any] = {}
+        self._probe = Probe(self._at_work)
+        self.locks_on_one_node = self.undoes_for_others = False
 
     def open(self, url: Url, settings: Settings) -> Any:
         if url.query:
@@ -67,15 +95,58 @@ class MySql(ByCursor):
         return self.connect(**arguments, client_flag=CLIENT.FOUND_ROWS)
 
     def connect(self, *args: Any, **named: Any) -> Any:
-        """PyMySQL takes the letters of a password for Latin-1, where everybody else sends UTF-8."""
+        """Connect, with the password as UTF-8 like other clients: PyMySQL would encode it as Latin-1."""
         if isinstance(password := named.get("password"), str):
             named["password"] = password.encode()
-        return pymysql.connect(*args, **named)
+        self._arguments = named
+        failure: Exception | None = None
+        hosts: list[tuple[str, int] | None] = [*self.hosts] or [None]
+        for host in hosts:
+            try:
+                connection = self._reached(
+                    named if host is None else named | dict(zip(PLACE, host, strict=True))
+                )
+            except MySQLError as error:
+                failure = error
+                if not (host and self.is_disconnect(error)):
+                    break
+                continue
+            if host:
+                self.hosts.sort(key=lambda each: each != host)
+            return connection
+        assert failure is not None
+        raise failure
+
+    def _reached(self, named: dict[str, Any]) -> Attentive:
+        """One that can be written to, where there are others."""
+        connection = Attentive(**named, defer_connect=True)
+        try:
+            connection.reach(named.get("connect_timeout", DEFAULT_CONNECT))
+            if self.hosts:
+                _refuse_standby(connection)
+        except BaseException:
+            error_advice.ignore_errors(connection.close)
+            raise
+        connection.probe = self._probe
+        return connection
+
+    def _at_work(self) -> Sessions:
+        """Which sessions are at work, by a connection of its own; a user always sees its own."""
+        with closing(self.connect(**self._arguments)) as connection, connection.cursor() as cursor:
+            connection.probe = None
+            connection._read_timeout = self._arguments.get("connect_timeout", DEFAULT_CONNECT)
+            cursor.execute("SHOW PROCESSLIST")
+            return frozenset(
+                (connection.host, connection.port, int(row[0]))
+                for row in cursor.fetchall()
+                if row[4] != "Sleep"
+            )
 
     def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         limit = int(settings.statement_timeout) + 5
         arguments = {
-            "connect_timeout": max(1, int(settings.connect_timeout)),
+            # For each of several hosts in turn: all together have the time that was set.
+            "connect_timeout": max(1, int(settings.connect_timeout / max(1, len(url.hosts)))),
             "read_timeout": limit,
             "write_timeout": limit,
             "charset": "utf8mb4",
@@ -84,15 +155,28 @@ class MySql(ByCursor):
 
     def connected(self, driver: Any) -> None:
         with driver.cursor() as cursor:
+            cursor.execute("SELECT CONNECTION_ID(), @@max_allowed_packet")
+            session, packet = cursor.fetchall()[0]
+            self.packet = int(packet)
+            driver.session = (driver.host, driver.port, session) if session == driver.thread_id() else None
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, int(self.lock_timeout))}")
             seconds = self.statement_timeout
             if "mariadb" in driver.get_server_info().lower():
                 cursor.execute(f"SET SESSION max_statement_time = {seconds}")
-                # Whoever freezes in the middle of a transaction must not keep its locks for ever.
+                # A process that freezes in the middle of a transaction must not keep its locks for ever.
                 cursor.execute(f"SET SESSION idle_transaction_timeout = {max(1, int(seconds * 2))}")
             else:
                 cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
+            if not self.locks_on_one_node:
+                cursor.execute(CLUSTER)
+                several = not SEVERAL_WRITERS.isdisjoint(cursor.fetchall())
+                self.locks_on_one_node = self.undoes_for_others = several
+
+    def on_checkout(self, driver: Any) -> None:
+        """Roll back a transaction that was left open: a node that lost its cluster may have refused the rollback."""
+        if driver.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            driver.rollback()
 
     def dedicate(self, driver: Any, patience: float | None) -> bool:
         if patience is None:
@@ -127,14 +211,14 @@ class MySql(ByCursor):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Writes,
+        writes: BatchWrite,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
         for write in writes.tables:
             first = next(iter(write.columns))
             ending = f" ON DUPLICATE KEY UPDATE {first} = {first}" if write.ignore_duplicates else ""
-            for part in _parts(rows):
+            for part in _parts(rows, write, shared, self.packet):
                 _insert(tx, renderer, write, ending, part, shared)
 
     def lock_patience(self, seconds: float) -> str | None:
@@ -146,6 +230,8 @@ class MySql(ByCursor):
     def is_disconnect(self, error: BaseException) -> bool:
         if isinstance(error, InterfaceError):
             return True
+        if self.hosts and isinstance(error, MySQLError) and _code(error) in ELSEWHERE:
+            return True  # another one of those that are named may take it
         return isinstance(error, OperationalError) and _code(error) in DISCONNECTS
 
     def is_duplicate(self, error: BaseException) -> bool:
@@ -156,18 +242,45 @@ def _code(error: MySQLError) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 
-def _parts(rows: Sequence[Parameters]) -> list[list[Parameters]]:
-    """Rows in portions that fit a packet."""
+def _refuse_standby(connection: Attentive) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@global.read_only, @@global.innodb_read_only")
+        if any(map(int, cursor.fetchall()[0])):
+            raise OperationalError(READ_ONLY, f"{connection.host}:{connection.port} is read-only")
+
+
+def _parts(
+    rows: Sequence[Parameters], write: TableWrite, shared: Parameters, packet: int
+) -> list[list[Parameters]]:
+    """Rows in portions that fit a packet, even if every letter has to be escaped; one that never will is refused."""
+    values = [value for text in write.columns.values() for value in FIELD.findall(text)]
+    each = sum(map(len, write.columns.values())) + sum(
+        _size(shared[name]) for name in values if name in shared
+    )
+    most = min(BATCH_BYTES, packet // 2 - OVERHEAD)
     parts: list[list[Parameters]] = [[]]
     size = 0
     for row in rows:
-        length = sum(len(value) for value in row.values() if isinstance(value, str)) + 50
-        if len(parts[-1]) >= BATCH_ROWS or (parts[-1] and size + length > BATCH_BYTES):
+        length = each + sum(_size(row[name]) for name in values if name not in shared)
+        if length + OVERHEAD > packet:
+            raise OperationalError(
+                error_advice.TOO_LARGE,
+                f"a row of {length:,} bytes is more than this server takes at once: max_allowed_packet is {packet:,}. "
+                "Raise that on the server, or keep large values elsewhere and pass where they are",
+            )
+        if len(parts[-1]) >= BATCH_ROWS or (parts[-1] and size + length > most):
             parts.append([])
             size = 0
         parts[-1].append(row)
         size += length
     return parts
+
+
+def _size(value: object) -> int:
+    """In bytes, as it is sent, but for what is escaped."""
+    if not isinstance(value, str):
+        return 22
+    return (len(value) if value.isascii() else len(value.encode())) + 3
 
 
 def _insert(
@@ -179,7 +292,7 @@ def _insert(
     shared: Parameters,
 ) -> None:
     """One statement with a row of values for each; parameters are numbered by row."""
-    head, _, values = portable.insert_template(write).partition(" VALUES ")
+    head, _, values = cursor_dialect.insert_template(write).partition(" VALUES ")
     used = {name for name in FIELD.findall(values) if name not in shared}
 
     def numbered(index: int) -> str:
@@ -190,3 +303,13 @@ def _insert(
     }
     all_values = ", ".join(numbered(index) for index in range(len(rows)))
     tx.execute_rendered(renderer.make(f"{head} VALUES {all_values}{ending}"), parameters)
+
+
+# PyMySQL's cursor that gives rows as tuples, whatever the connection's owner likes for their own.
+
+
+class TextCursor(Cursor):
+    """Texts are texts in them, also on a connection that gives bytes."""
+
+    def fetchall(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple([as_text(self, row) for row in super().fetchall()])

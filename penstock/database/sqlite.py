@@ -1,6 +1,6 @@
 """SQLite: WAL, full durability, one writer at a time, and a gate that shares the file fairly between processes.
 
-SQLite's own busy handler always favours whoever has just released the file: of four processes one got a single job
+SQLite's own busy handler favours the process that has just released the file: of four processes one got a single job
 through while another did thousands. So writers queue at a lock file beside the database first. The gate is only for
 fairness: what keeps two writers apart is `BEGIN IMMEDIATE`.
 """
@@ -11,6 +11,7 @@ import contextlib
 import os
 import random
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from penstock.database import portable
-from penstock.database.dialect import Parameters, Writes
-from penstock.database.portable import ByCursor
-from penstock.database.template import ListType, ParamStyle, Renderer
+from penstock.database import cursor_dialect
+from penstock.database.cursor_dialect import ByCursor
+from penstock.database.dialect import BatchWrite, Parameters
+from penstock.database.templates import ListType, ParamStyle, Renderer
 from penstock.errors import DatabaseError
-from penstock.values.forks import forget_after_fork
+from penstock.values.fork_safety import forget_after_fork
 
 try:
     import fcntl
@@ -41,6 +42,9 @@ NESTED = (
     "this thread has a transaction open already, and SQLite has one writer: a second one would wait for the first for "
     "ever. Inside job.transaction(), enqueue with connection=, and call once() before the block."
 )
+GATE = "-penstock"
+PRIVATE = 0o600
+NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither links nor locks of this kind
 BRIEFLY = 0.05
 """So long a writer waits at a gate that was blocked when it was last tried."""
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
@@ -56,7 +60,8 @@ class Gate:
         self.depth = 0
         self.handle: int | None = None
         self.blocked = False
-        """The last wait was in vain: somebody froze at the gate. It is order that it keeps; the file decides."""
+        """True if the last wait timed out: a process froze inside the gate. The next writers wait only briefly, since
+        the gate is for fairness and the file's own lock decides."""
         forget_after_fork(self)
 
     def forget(self) -> None:
@@ -77,7 +82,7 @@ class Gate:
         try:
             if self.depth == 1:
                 self._lock_file(longest if patience is None else deadline - time.monotonic())
-        except BaseException:  # Ctrl-C: whoever waits here does not get in
+        except BaseException:  # Ctrl-C during the wait: do not enter
             self.leave()
             raise
 
@@ -92,7 +97,7 @@ class Gate:
             return
         if self.handle is None:
             with contextlib.suppress(OSError):
-                self.handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                self.handle = _open_gate(self.path)
         deadline = time.monotonic() + (min(BRIEFLY, longest) if self.blocked else longest)
         wait = 0.0002
         while self.handle is not None:
@@ -108,11 +113,39 @@ class Gate:
         self.blocked = self.blocked or longest >= self.timeout
 
 
+def _open_gate(path: str) -> int | None:
+    """The lock file; None if it cannot be trusted, since a process that can open it can keep all writers waiting.
+
+    Only users who may write to the database may open it. A link, or the file of another user, is not trusted.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | NO_FOLLOW, PRIVATE)
+    try:
+        gate, base = os.fstat(handle), os.stat(path.removesuffix(GATE))
+        writers = base.st_mode & 0o022
+        mode = PRIVATE | writers | writers << 1
+        ours = os.geteuid()
+        if stat.S_ISREG(gate.st_mode) and gate.st_uid in (ours, base.st_uid):
+            if stat.S_IMODE(gate.st_mode) != mode and gate.st_uid == ours:
+                os.fchmod(handle, mode)
+            return handle
+    except BaseException:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
+
+
+def create_privately(path: str) -> None:
+    """A database file that is not there yet is made so that only this user can read it; SQLite's others follow it."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
+
+
 File = tuple[int, int] | None
 
 
 def _file(path: str) -> File:
-    """What tells a file from another of the same name; None: there is none."""
+    """Device and inode, which tell a file from another of the same name; None: there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -135,13 +168,15 @@ class Sqlite(ByCursor):
     by_key = ""
     pushes_wakeups = False
     keeps_dead_rows = False
+    locks_on_one_node = False
+    undoes_for_others = False
     one_writer = True
 
     def __init__(self, path: str | None, timeout: float) -> None:
-        """`path` is None for a database in memory: it lives on one connection, and everybody takes turns."""
+        """`path` is None for a database in memory: it exists on one connection, which the threads use in turn."""
         self.in_memory = path is None
         self.path = None if path is None or path.startswith("file:") else path
-        self.gate = Gate(f"{path}-penstock" if path else None, timeout)
+        self.gate = Gate(f"{path}{GATE}" if path else None, timeout)
         self.timeout = timeout
         self.inside: set[int] = set()
         """Connections that have passed the gate."""
@@ -150,7 +185,7 @@ class Sqlite(ByCursor):
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """In a forked child: nobody is at the gate, and of the parent's connections none is ever used."""
+        """In a forked child: no connection is inside the gate, and the child never uses the parent's connections."""
         self.inside = set()
         self.files = {}
 
@@ -158,7 +193,13 @@ class Sqlite(ByCursor):
         if self.in_memory or url.query or url.database is None:
             return None
         ours = self.engine_options(url, settings)["connect_args"]
+        create_privately(url.database)
         return sqlite3.connect(url.database, **ours)
+
+    def connect(self, *args: Any, **named: Any) -> Any:
+        if self.path is not None:
+            create_privately(self.path)
+        return super().connect(*args, **named)
 
     def close(self, driver: Any) -> None:
         """Whatever has become of its transaction, the next writer gets its turn."""
@@ -201,7 +242,7 @@ class Sqlite(ByCursor):
         return to_json(list(values)).decode()
 
     def _refuse_lost_file(self, driver: Any) -> None:
-        """A file that was removed or replaced under us takes everything, and nobody else will ever see it."""
+        """Refuse a file that was removed or replaced: it accepts writes that no other process will ever see."""
         if self.path is None:
             return
         there = _file(self.path)
@@ -266,7 +307,7 @@ class Sqlite(ByCursor):
         self,
         tx: Transaction,
         renderer: Renderer,
-        writes: Writes,
+        writes: BatchWrite,
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
@@ -275,7 +316,7 @@ class Sqlite(ByCursor):
             rendered = renderer.written.get((writes, number))
             if rendered is None:
                 verb = "INSERT OR IGNORE" if write.ignore_duplicates else "INSERT"
-                rendered = renderer.render(portable.insert_template(write, verb))
+                rendered = renderer.render(cursor_dialect.insert_template(write, verb))
                 renderer.written[writes, number] = rendered
             tx.execute_many(rendered, full)
 

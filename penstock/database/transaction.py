@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.database.dialect import Ahead, Dialect, Parameters, Row, TableWrite, Writes
-from penstock.database.template import Rendered, Renderer
-from penstock.telemetry import points
+from penstock.database.connections import ConnectionHandle
+from penstock.database.dialect import Ahead, BatchWrite, Dialect, Parameters, Row, TableWrite
+from penstock.database.templates import Rendered, Renderer
+from penstock.telemetry import fault_points
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from penstock.database.database import Database
+
 
 SOON, SOON_TO_SLEEPERS = 10_000_000, 30_000_000
-"""Microseconds; longer than anybody waits between two looks who was told nothing else (`runtime.housekeeping`), also
-one who rests because others tell of what there is (`runtime.rest`)."""
+"""Microseconds; longer than the pause between two rounds of a `housekeeping` that gets no wake-up; the second, also
+than the pause between two checks of an idle process (`runtime/pump/idle.py`)."""
 
 
 class Transaction:
@@ -33,7 +38,7 @@ class Transaction:
         "driver",
         "leaves_chores",
         "opened",
-        "presumes",
+        "optimistic",
         "renderer",
     )
 
@@ -51,10 +56,10 @@ class Transaction:
         self.column_types = column_types
         self._call_housekeeping = call_housekeeping
         self.leaves_chores = False
-        """There is something for the housekeeping. Who commits this, if that is not us, has to have it called."""
+        """True if there is work for the housekeeping. In a caller's transaction the writer has to wake it itself."""
         self.opened: object = None
-        self.presumes = False
-        """What is most likely so need not be waited for: a statement on the way makes sure of it, or fails."""
+        self.optimistic = False
+        """True if statements may assume the likely result without waiting for it: the database checks it, or fails."""
         self._stage = "transaction"
         self._stages: dict[str, None] = {}
         self._statements = 0
@@ -71,7 +76,7 @@ class Transaction:
         found = self.rows(template, **parameters)
         return found[0] if found else None
 
-    def ahead(self, template: str, **parameters: object) -> Ahead:
+    def send_ahead(self, template: str, **parameters: object) -> Ahead:
         """Send a query whose rows are asked for later: several travel together with the first that is."""
         return self._ask(template, parameters, self.dialect.wait)
 
@@ -105,6 +110,14 @@ class Transaction:
         self.dialect.wait(self.opened)
         return int(cursor.rowcount)
 
+    def certify(self, template: str, **parameters: object) -> None:
+        """Write rows on whose lock a decision rests, where other nodes know nothing of the lock.
+
+        Of two such transactions on two nodes the second fails at its commit, and is tried again.
+        """
+        if self.dialect.locks_on_one_node:
+            self.run(template, **parameters)
+
     def aside(self, template: str, **parameters: object) -> Any:
         """Send a hint, on which nothing rests: whether it is sent or not depends on the hour, so it is no point.
 
@@ -114,7 +127,7 @@ class Transaction:
         return self.dialect.execute(self.driver, self.opened, rendered.sql, self._bind(rendered, parameters))
 
     def start(self, template: str, **parameters: object) -> Any:
-        """Send a query; the cursor that will have its rows, whether or not anybody waits for something else first."""
+        """Send a query; the cursor that will have its rows, whether or not the caller waits for other answers first."""
         return self._execute(template, parameters)
 
     def insert(
@@ -132,7 +145,7 @@ class Transaction:
         self.insert_together(_into(table, fields, ignore_duplicates, tuple(expressions.items())), rows)
 
     def insert_together(
-        self, writes: Writes, rows: Sequence[Parameters], shared: Parameters | None = None
+        self, writes: BatchWrite, rows: Sequence[Parameters], shared: Parameters | None = None
     ) -> None:
         """One batch of fields into several tables: one statement where the database can.
 
@@ -165,16 +178,16 @@ class Transaction:
         """Name what follows, for the points at which tests may stop it."""
         self._stage = name
         self._statements = 0
-        if points.watched:
+        if fault_points.watched:
             self._stages[name] = None
 
     def reach(self, point: str) -> None:
         """A point that every stage of this transaction has come to, such as its commit."""
         for stage in list(self._stages) or [self._stage]:
-            points.reach(f"{stage}.{point}")
+            fault_points.reach(f"{stage}.{point}")
 
     def reach_if_watched(self, point: str) -> None:
-        if points.watched:
+        if fault_points.watched:
             self.reach(point)
 
     def send(self, rendered: Rendered, parameters: Mapping[str, object]) -> None:
@@ -183,7 +196,7 @@ class Transaction:
 
     def execute_rendered(self, rendered: Rendered, parameters: Mapping[str, object]) -> Any:
         """Send a statement; the cursor that will have its answer."""
-        if points.watched:
+        if fault_points.watched:
             self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
@@ -193,12 +206,12 @@ class Transaction:
         rendered = renderer.cache.get(template) or renderer.render(template)
         if rendered.lists or renderer.style == "numbered":
             parameters = self._bind(rendered, parameters)
-        if points.watched:
+        if fault_points.watched:
             self.reach_statement()
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def execute_many(self, rendered: Rendered, rows: Sequence[Parameters]) -> None:
-        if points.watched:
+        if fault_points.watched:
             self.reach_statement()
         self.driver.cursor().executemany(rendered.sql, rows)
 
@@ -214,19 +227,128 @@ class Transaction:
 
     def reach_statement(self) -> None:
         """The point before the next statement."""
-        if points.watched:
+        if fault_points.watched:
             self._statements += 1
-            points.reach(f"{self._stage}.{self._statements}")
+            fault_points.reach(f"{self._stage}.{self._statements}")
 
 
 def _wait(row: Parameters, shared: Parameters) -> int:
-    """How long it is not yet due. Later things are found by whoever looks in between."""
+    """Microseconds until the row is due. The regular rounds of the housekeeping find rows that are due much later."""
     return row.get("wait", shared.get("wait", 0))  # type: ignore[return-value]
 
 
 @cache
 def _into(
     table: str, fields: tuple[str, ...], ignore_duplicates: bool, expressions: tuple[tuple[str, str], ...]
-) -> Writes:
+) -> BatchWrite:
     columns = {name: f":{name}" for name in fields} | dict(expressions)
-    return Writes((TableWrite(table, columns, ignore_duplicates),))
+    return BatchWrite((TableWrite(table, columns, ignore_duplicates),))
+
+
+# The blocks in which statements run: `with database.transaction()` and `with database.reading()`.
+#
+# Classes and not generators: these are entered for every transaction there is, and a generator costs more than a
+# statement's own bookkeeping.
+
+
+class TransactionBlock(ABC):
+    """A connection for the time of a block, and a transaction on it."""
+
+    __slots__ = ("database", "link", "single", "tx")
+
+    tx: Transaction
+
+    def __init__(self, database: Database, link: ConnectionHandle | None, single: bool = False) -> None:
+        self.database = database
+        self.link = link or ConnectionHandle(database, brief=True)
+        self.single = single
+
+    @abstractmethod
+    def begin(self, driver: object) -> object:
+        """Begin a transaction on the connection; the dialect's object for it."""
+
+    def __enter__(self) -> Transaction:
+        crossing = self.database.crossing
+        if crossing is None:
+            return self._enter()
+        crossing.enter()
+        try:
+            return self._enter()
+        except BaseException:
+            crossing.leave()
+            raise
+
+    def _enter(self) -> Transaction:
+        driver = self.link.take()
+        try:
+            tx = self.tx = self.database.on(driver, own=True)
+            tx.opened = self.begin(driver)
+        except BaseException as error:
+            self.link.release_after_error(error)
+            raise
+        return tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.leave(error)
+        finally:
+            if self.database.crossing is not None:
+                self.database.crossing.leave()
+
+    @abstractmethod
+    def leave(self, error: BaseException | None) -> None:
+        """The end of the block, and perhaps why."""
+
+    def rollback(self) -> None:
+        """Roll back. If the server refuses, the transaction stays open, and the connection must not be used again."""
+        try:
+            self.database.dialect.rollback(self.tx.driver, self.tx.opened)
+        except Exception:
+            self.link.is_spoilt = not self.database.dialect.in_memory
+
+
+class WriteTransaction(TransactionBlock):
+    """Committed at the end, rolled back by an exception."""
+
+    __slots__ = ()
+
+    def begin(self, driver: object) -> object:
+        dialect = self.database.dialect
+        return dialect.begin_single(driver) if self.single else dialect.begin(driver)
+
+    def leave(self, error: BaseException | None) -> None:
+        tx = self.tx
+        if error is not None:
+            self.rollback()
+            self.link.release_after_error(error)
+            return
+        try:
+            if fault_points.watched:
+                tx.reach("commit")
+            self.database.dialect.commit(tx.driver, tx.opened)
+        except BaseException as refused:
+            self.rollback()
+            self.link.release_after_error(refused)
+            raise
+        self.link.release()
+        if fault_points.watched:
+            tx.reach("committed")
+        tx.committed()
+
+
+class ReadTransaction(TransactionBlock):
+    """Rolled back whatever comes: nothing was written."""
+
+    __slots__ = ()
+
+    def begin(self, driver: object) -> object:
+        return self.database.dialect.begin_reading(driver)
+
+    def leave(self, error: BaseException | None) -> None:
+        self.rollback()
+        if error is None:
+            self.link.release()
+        else:
+            self.link.release_after_error(error)

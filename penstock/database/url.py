@@ -1,7 +1,7 @@
 """Database URLs: which are understood, and which dialect and driver answer them.
 
-PostgreSQL may be several hosts, `postgresql://a:5432,b:5432/shop`: a primary and those that may become one. Whichever
-can be written to is used; after a failover that is another.
+There may be several hosts, `postgresql://a:5432,b:5432/shop` or `mysql://a,b:3307/shop`: a primary and those that may
+become one. Whichever can be written to is used; after a failover that is another.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from penstock.errors import ConfigurationError
-from penstock.lazy import Lazy
-from penstock.settings import Settings, without_password
-from penstock.values.readers import URL_FORMS
+from penstock.lazy_import import Lazy
+from penstock.settings import Settings
+from penstock.values.parse import URL_FORMS
+from penstock.values.secrets import without_secrets
 
 if TYPE_CHECKING:
     import sqlalchemy
 
-    from penstock.database import mysql, postgres, sqlite
+    from penstock.database import mysql, sqlite
     from penstock.database.dialect import Dialect
+    from penstock.database.postgres import dialect, distributed
 else:
     sqlalchemy = Lazy("sqlalchemy")
-    mysql, postgres, sqlite = (Lazy(f"penstock.database.{name}") for name in ("mysql", "postgres", "sqlite"))
+    mysql, sqlite = Lazy("penstock.database.mysql"), Lazy("penstock.database.sqlite")
+    dialect = Lazy("penstock.database.postgres.dialect")
+    distributed = Lazy("penstock.database.postgres.distributed")
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite+pysqlite"}
 """By the kind of database, as SQLAlchemy names them."""
@@ -38,12 +42,13 @@ URL = re.compile(
     r"(?:\?(?P<query>.*))?"
 )
 HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.%]+)\]|(?P<name>[^:\[\],]+))?(?::(?P<port>\d*))?")
-DEFAULT_PORT = "5432"
+POSTGRES_PORT, MYSQL_PORT = 5432, 3306
+Place = tuple[str, int | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Url:
-    """The parts of a database URL."""
+    """The parts of a database URL. They are not shown: one that is written wrongly has its password anywhere."""
 
     driver: str
     username: str | None
@@ -52,6 +57,11 @@ class Url:
     port: int | None
     database: str | None
     query: Mapping[str, str | tuple[str, ...]]
+    hosts: tuple[tuple[str, int], ...] = ()
+    """Several, where they are not in the query (MySQL); the first of them is also the host."""
+
+    def __repr__(self) -> str:
+        return f"<a URL for {self.driver}>"
 
     @property
     def backend(self) -> str:
@@ -59,7 +69,7 @@ class Url:
 
     @property
     def parts(self) -> dict[str, str | int]:
-        """Where and who, as far as it is said, by the names that drivers use."""
+        """Host, port, user and so on, as far as the URL has them, by the names that drivers use."""
         said = {
             "host": self.host,
             "port": self.port,
@@ -79,17 +89,17 @@ def parse(url: str) -> Url:
     try:
         found, several = _read(url)
     except ValueError as error:
-        raise ConfigurationError(f"{without_password(url)!r} is not a database URL. Use {FORMS}.") from error
+        raise ConfigurationError(f"{without_secrets(url)!r} is not a database URL. Use {FORMS}.") from error
     driver = DRIVERS.get(URL_FORMS.get(found.driver, ""))
     if driver is None:
         raise ConfigurationError(f"{found.driver!r} is not a database that Penstock knows. Use {FORMS}.")
+    if several and driver.startswith("sqlite"):
+        raise ConfigurationError("A SQLite file is on no host: name its path (sqlite:///shop.db).")
     if driver.startswith("sqlite") and found.host:
         raise ConfigurationError(
-            f"{without_password(url)!r} names a host; a SQLite file needs three slashes: sqlite:///{found.host}"
+            f"{without_secrets(url)!r} names a host; a SQLite file needs three slashes: sqlite:///{found.host}"
         )
-    if several and not driver.startswith("postgresql"):
-        raise ConfigurationError("Several hosts in one URL are for PostgreSQL only: name one of them.")
-    return _anchored(replace(found, driver=driver))
+    return _anchored(replace(_with_hosts(found, several, driver), driver=driver))
 
 
 def _anchored(url: Url) -> Url:
@@ -98,8 +108,8 @@ def _anchored(url: Url) -> Url:
     return url if path is None or path.startswith("file:") else replace(url, database=os.path.abspath(path))
 
 
-def _read(url: str) -> tuple[Url, bool]:
-    """The parts of it, and whether it has several hosts."""
+def _read(url: str) -> tuple[Url, list[Place]]:
+    """The parts of it, and its hosts if there are several."""
     match = URL.fullmatch(url)
     if match is None:
         raise ValueError("it has no such form")
@@ -119,29 +129,40 @@ def _read(url: str) -> tuple[Url, bool]:
     )
     hosts = [HOST.fullmatch(host) for host in match["hosts"].split(",")]
     if len(hosts) > 1:
-        return replace(named, query=_with_hosts(hosts, query)), True
+        return named, [_place(host) for host in hosts]
     (host,) = hosts
     if host is None:
         raise ValueError("its host is wrong")
     port = int(host["port"]) if host["port"] else None
     # The folder of a socket may be there as libpq has it: %2Frun%2Fpostgresql.
-    return replace(named, host=host["address"] or (host["name"] and unquote(host["name"])), port=port), False
+    return replace(named, host=host["address"] or (host["name"] and unquote(host["name"])), port=port), []
 
 
-def _with_hosts(
-    hosts: list[re.Match[str] | None], query: dict[str, str | tuple[str, ...]]
-) -> dict[str, str | tuple[str, ...]]:
-    """All of them in the query, as SQLAlchemy wants it. We write, so only a host that takes writes will do."""
-    known = [host for host in hosts if host is not None and (host["address"] or host["name"])]
-    if len(known) < len(hosts):
+def _place(host: re.Match[str] | None) -> Place:
+    name = host and (host["address"] or host["name"])
+    if host is None or not name:
         raise ValueError("a host is missing or wrong")
-    names = ",".join(host["address"] or host["name"] for host in known)
-    ports = ",".join(host["port"] or DEFAULT_PORT for host in known)
-    return {"target_session_attrs": "read-write"} | query | {"host": names, "port": ports}
+    return name, int(host["port"]) if host["port"] else None
+
+
+def _with_hosts(url: Url, hosts: list[Place], driver: str) -> Url:
+    """Several hosts: for PostgreSQL in the query, as SQLAlchemy wants it; PyMySQL takes one, so we try them in turn.
+
+    We write, so only a host that takes writes will do.
+    """
+    if not hosts:
+        return url
+    if driver.startswith("mysql"):
+        places = tuple((name, port or MYSQL_PORT) for name, port in hosts)
+        return replace(url, host=places[0][0], port=places[0][1], hosts=places)
+    names = ",".join(name for name, _ in hosts)
+    ports = ",".join(str(port or POSTGRES_PORT) for _, port in hosts)
+    query = {"target_session_attrs": "read-write"} | dict(url.query) | {"host": names, "port": ports}
+    return replace(url, query=query)
 
 
 def dialect_for(url: Url, settings: Settings) -> Dialect:
-    """What differs on this database; its driver is brought in with it."""
+    """The dialect of this database; this imports its driver."""
     try:
         return _dialect(url, settings)
     except ModuleNotFoundError as error:
@@ -151,19 +172,21 @@ def dialect_for(url: Url, settings: Settings) -> Dialect:
 def _dialect(url: Url, settings: Settings) -> Dialect:
     match url.backend:
         case "postgresql":
-            return postgres.Postgres(settings)
+            if settings.profile == "distributed":
+                return distributed.Distributed(settings)
+            return dialect.Postgres(settings)
         case "mysql":
             if not url.database and not url.query.keys() & {"database", "db", "read_default_file"}:
                 raise ConfigurationError(
                     f"{settings.shown_url} names no database. Use mysql://user@host/database"
                 )
-            return mysql.MySql(settings.statement_timeout, settings.lock_timeout)
+            return mysql.MySql(settings.statement_timeout, settings.lock_timeout, url.hosts)
         case _:
             return sqlite.Sqlite(sqlite_path(url), settings.lock_timeout)
 
 
 def for_libpq(url: Url) -> dict[str, Any]:
-    """What psycopg is to be given for a connection that SQLAlchemy has no part in."""
+    """The arguments of `psycopg.connect` for a connection without SQLAlchemy."""
     host = url.query.get("host", "")
     if not isinstance(host, str) or ":" in host:  # SQLAlchemy's own ways to name several hosts
         known = url.as_sqlalchemy()

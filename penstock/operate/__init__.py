@@ -1,1 +1,1 @@
-"""What an operator sees and does: one set of queries and actions, for the command line and for dashboards."""
+"""Queries and actions of an operator: one set, for the command line and for the dashboard."""

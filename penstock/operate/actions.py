@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
-from penstock.job import JobHost
-from penstock.pipelines import retention as run_retention
+from penstock.job import JobServices
+from penstock.pipelines.maintenance import retention as run_retention
 from penstock.queue import audit, control, retention
 from penstock.queue.wakeups import ENDED, READY
 from penstock.values.ids import FIRST_ID, new_id
@@ -25,23 +25,23 @@ def nobody_listens(_done: int) -> None:
     """For callers who only want the sum."""
 
 
-def cancel(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def cancel(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Cancel jobs; those that will end cancelled."""
     done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow), progress)
     if done:
-        host.wakeups.tell(ENDED)
+        host.wakeups.notify(ENDED)
     return done
 
 
-def retry(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def retry(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Run failed or cancelled jobs again, with fresh budgets; those that will."""
     done = _in_batches(host.database, ids, control.retrying, progress)
     if done:
-        host.wakeups.tell(READY)
+        host.wakeups.notify(READY)
     return done
 
 
-def discard(host: JobHost, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def discard(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Take failed jobs off the list of dead letters for good; those that were on it."""
     return _in_batches(host.database, ids, control.discarding, progress)
 

@@ -8,9 +8,9 @@ from typing import Any, overload
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
-from penstock.job import Job, JobHost
+from penstock.job import Job, JobServices
 from penstock.operate import actions
-from penstock.values.readers import nearest
+from penstock.values.parse import nearest
 from penstock.values.status import Reason
 
 LIST = """
@@ -41,7 +41,7 @@ class Letter:
 class DeadLetters(Sequence[Job[Any]]):
     """Failed jobs, the latest first: a list that can be retried or discarded as a whole."""
 
-    def __init__(self, host: JobHost, ids: Sequence[str]) -> None:
+    def __init__(self, host: JobServices, ids: Sequence[str]) -> None:
         self._host = host
         self._ids = ids
 
@@ -64,14 +64,14 @@ class DeadLetters(Sequence[Job[Any]]):
         return len(actions.retry(self._host, self._ids))
 
     async def retry_async(self) -> int:
-        return await self._host.doors.run(self.retry)
+        return await self._host.bridge.run(self.retry)
 
     def discard(self) -> int:
         """Put all of them away for good; how many were still dead letters."""
         return len(actions.discard(self._host, self._ids))
 
     async def discard_async(self) -> int:
-        return await self._host.doors.run(self.discard)
+        return await self._host.bridge.run(self.discard)
 
     def __repr__(self) -> str:
         return f"<{len(self)} dead letters>"

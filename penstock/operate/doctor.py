@@ -13,17 +13,18 @@ from enum import StrEnum
 
 from sqlalchemy import MetaData, inspect
 
-from penstock.database import vitals
-from penstock.database.engine import Database
+from penstock.database import diagnostics
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated
-from penstock.operate import dead_letters, overview
+from penstock.operate import damage, dead_letters, overview
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
-from penstock.pipelines import stuck
-from penstock.pipelines.timers import REMIND_SIGNED
+from penstock.operate.schedules import ailing
+from penstock.pipelines.advance.timers import REMIND_SIGNED
+from penstock.pipelines.maintenance import repair
 from penstock.queue import claim
-from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID
 
@@ -31,14 +32,15 @@ SKEW = 5.0
 LAG = 60.0
 SAMPLE = 1000
 MOST_RUNS = 1000
+MOST_NAMED = 20
 
 CLOCK = "SELECT {now}"
 ORPHANS = """
-SELECT COUNT(*) FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)
-  AND c.claimed_at < {now} - :age
+SELECT COUNT(*), MIN(c.token), MIN(c.job_ids) FROM {claims} c
+WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id) AND c.claimed_at < {now} - :age
 """
-OVERDUE = "SELECT {now} - MIN(due_at) FROM {scheduled}"
-OVERDUE_TIMERS = "SELECT kind, {now} - MIN(due_at) FROM {timers} WHERE due_at <= {now} GROUP BY kind"
+OVERDUE = "SELECT MIN(due_at), {now} FROM {scheduled}"
+OVERDUE_TIMERS = "SELECT kind, MIN(due_at), {now} FROM {timers} WHERE due_at <= {now} GROUP BY kind"
 TASKS = """
 SELECT task, COUNT(*) FROM (
   SELECT task FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT :limit) head
@@ -54,7 +56,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found. Only what is not ok has advice."""
+    """One result of a check. Findings that are not ok have advice."""
 
     check: str
     level: Level
@@ -63,19 +65,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
-    """What is looked at. `tasks`: those the app declares; none if only a database was named."""
+class CheckContext:
+    """The database and app that the checks look at. `tasks`: those that the app declares; `of_app`: true if there
+    is an app, not only the URL of a database."""
 
     database: Database
     metadata: MetaData
     tasks: frozenset[str]
     reconcilers: tuple[Reconciler, ...] = ()
+    of_app: bool = False
 
 
-Check = Callable[[Patient], Iterable[Finding]]
+Check = Callable[[CheckContext], Iterable[Finding]]
 
 
-def examine(patient: Patient) -> list[Finding]:
+def examine(patient: CheckContext) -> list[Finding]:
     """All findings. Without a database or a schema there is nothing more to look at."""
     findings: list[Finding] = []
     for check in FIRST_CHECKS:
@@ -85,24 +89,27 @@ def examine(patient: Patient) -> list[Finding]:
     for check in CHECKS:
         try:
             findings += check(patient)
-        except PenstockError as error:
+        except Exception as error:
+            # Whatever one check meets, the others are made.
+            said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
             findings.append(
-                Finding(check.__name__, Level.PROBLEM, str(error), "Look at it, then run doctor again.")
+                Finding(check.__name__, Level.PROBLEM, said, "Look at it, then run doctor again.")
             )
     return findings
 
 
-def database(patient: Patient) -> Iterable[Finding]:
+def database(patient: CheckContext) -> Iterable[Finding]:
     where = patient.database.settings.shown_url
     try:
-        found = vitals.version(patient.database)
+        found = diagnostics.version(patient.database)
     except (DatabaseUnavailable, TypeError, ValueError, OSError) as error:  # the driver may refuse the URL
         advice = "Start the database, or correct the URL (PENSTOCK_DATABASE_URL, --database)."
-        return [Finding("database", Level.PROBLEM, str(error), advice)]
+        said = patient.database.settings.hidden(str(error))
+        return [Finding("database", Level.PROBLEM, said, advice)]
     return [Finding("database", Level.OK, f"{found} at {where}")]
 
 
-def schema(patient: Patient) -> Iterable[Finding]:
+def schema(patient: CheckContext) -> Iterable[Finding]:
     try:
         version.ensure(patient.database, upgrade=False)
     except PenstockError as error:
@@ -115,7 +122,7 @@ def schema(patient: Patient) -> Iterable[Finding]:
     return [Finding("schema", Level.OK, f"version {version.LATEST}, all tables and indexes there")]
 
 
-def clock(patient: Patient) -> Iterable[Finding]:
+def clock(patient: CheckContext) -> Iterable[Finding]:
     before = time.time()
     row = patient.database.read(lambda tx: tx.row(CLOCK))
     middle = (before + time.time()) / 2
@@ -131,7 +138,7 @@ def clock(patient: Patient) -> Iterable[Finding]:
     return [Finding("clock", Level.OK, f"this host and the database differ by {abs(skew) * 1000:.0f} ms")]
 
 
-def processes(patient: Patient) -> Iterable[Finding]:
+def processes(patient: CheckContext) -> Iterable[Finding]:
     reap_after = patient.database.settings.reap_after
     found = patient.database.read(list_processes)
     silent = [process for process in found if process.is_silent(reap_after, 1.5)]
@@ -140,7 +147,7 @@ def processes(patient: Patient) -> Iterable[Finding]:
     if silent:
         names = ", ".join(f"{process.host}/{process.pid}" for process in silent[:5])
         message = (
-            f"{len(silent)} processes are silent for longer than reap_after and nobody reaps them: {names}"
+            f"{len(silent)} processes are silent for longer than reap_after and no worker reaps them: {names}"
         )
         yield Finding(
             "processes", Level.PROBLEM, message, "Start a worker: it takes back their work by itself."
@@ -153,18 +160,20 @@ def processes(patient: Patient) -> Iterable[Finding]:
         yield Finding("processes", Level.OK, f"{len(live)} worker processes are alive")
 
 
-def claims(patient: Patient) -> Iterable[Finding]:
+def claims(patient: CheckContext) -> Iterable[Finding]:
     age = int(2 * patient.database.settings.reap_after * 1_000_000)
     row = patient.database.read(lambda tx: tx.row(ORPHANS, age=age))
     if row and row[0]:
-        message = f"{row[0]} claims belong to processes that are gone, and nobody takes them back"
-        yield Finding("claims", Level.PROBLEM, message, "Start a worker: every worker reclaims.")
+        first = f"such as {row[1]}, of jobs {str(row[2])[:200]}"
+        message = f"{row[0]} claims belong to processes that are gone, and no worker takes them back, {first}"
+        advice = "Start a worker: every worker reclaims. If one runs, its log says what keeps it; then: doctor --repair"
+        yield Finding("claims", Level.PROBLEM, message, advice)
     else:
         yield Finding("claims", Level.OK, "no orphaned claims")
 
 
-def waiting(patient: Patient) -> Iterable[Finding]:
-    """What is ready or due, and for how long nobody has taken it."""
+def waiting(patient: CheckContext) -> Iterable[Finding]:
+    """Jobs that are ready or due, and for how long no worker has taken them."""
     lags = patient.database.read(lambda tx: overview.lag_by_queue(tx, claim.discover(tx, None)))
     alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
     for queue in alone:
@@ -180,15 +189,17 @@ def waiting(patient: Patient) -> Iterable[Finding]:
     if not late:
         yield Finding("waiting", Level.OK, f"nothing ready has waited for more than {LAG:.0f} s")
     row = patient.database.read(lambda tx: tx.row(OVERDUE))
-    if row and row[0] is not None and row[0] > LAG * 1_000_000:
-        message = f"scheduled work is due for {row[0] / 1e6:.0f} s and nobody makes it available"
+    if row and row[0] is not None and row[1] - row[0] > LAG * 1_000_000:
+        message = (
+            f"scheduled work is due for {(row[1] - row[0]) / 1e6:.0f} s and no worker makes it available"
+        )
         yield Finding("scheduled", Level.PROBLEM, message, "Start a worker: every worker promotes due work.")
 
 
-def timers(patient: Patient) -> Iterable[Finding]:
-    """What is to be done for runs at a time, and for how long nobody has done it."""
+def timers(patient: CheckContext) -> Iterable[Finding]:
+    """Timers of runs that are due, and for how long no worker has taken them."""
     rows = patient.database.read(lambda tx: tx.rows(OVERDUE_TIMERS))
-    late = {str(kind): float(micros) / 1e6 for kind, micros in rows if float(micros) > LAG * 1e6}
+    late = {str(kind): (int(now) - int(due)) / 1e6 for kind, due, now in rows if now - due > LAG * 1e6}
     for kind, seconds in sorted(late.items()):
         advice = "Start a worker: every worker looks after runs."
         if kind == REMIND_SIGNED:
@@ -198,10 +209,36 @@ def timers(patient: Patient) -> Iterable[Finding]:
         yield Finding("timers", Level.OK, f"no timer of a run is due for more than {LAG:.0f} s")
 
 
-def unknown_tasks(patient: Patient) -> Iterable[Finding]:
+def schedules(patient: CheckContext) -> Iterable[Finding]:
+    """Schedules that are late, cannot be fired, are not declared any more, or will never fire."""
+    seen = patient.database.read(ailing, LAG)
+    for name, seconds in seen.late.items():
+        message = f"schedule {name!r} is due for {seconds:.0f} s and no worker fires it"
+        yield Finding("schedules", Level.PROBLEM, message, "Start a worker: every worker fires schedules.")
+    for name, trouble in seen.troubled.items():
+        advice = f"Mend it (`penstock schedules next {name!r}` says more), update it, or delete it."
+        yield Finding("schedules", Level.PROBLEM, f"schedule {name!r} cannot be fired: {trouble}", advice)
+    for name in seen.orphaned:
+        message = f"schedule {name!r} is not declared by any code any more, and does not fire"
+        yield Finding("schedules", Level.WARNING, message, f"Delete it: penstock schedules delete {name!r}")
+    for name in seen.never:
+        advice = "Look at its start, end and expression; update or delete it."
+        yield Finding("schedules", Level.WARNING, f"schedule {name!r} will never fire again", advice)
+    if not (seen.late or seen.troubled or seen.orphaned or seen.never):
+        yield Finding(
+            "schedules", Level.OK, f"{seen.count} schedules, {seen.paused} of them paused; none is late"
+        )
+
+
+def unknown_tasks(patient: CheckContext) -> Iterable[Finding]:
     """Work that no process of this app can run. Looks at the head of each lane only."""
-    if not patient.tasks:
+    if not patient.tasks and not patient.of_app:
         return
+    if not patient.tasks and not patient.reconcilers:
+        advice = "Import the modules that declare them where the app is made, or name another: --app shop.tasks:app"
+        yield Finding(
+            "tasks", Level.WARNING, "the app declares no tasks: its workers can run nothing", advice
+        )
     found: dict[str, int] = {}
     for task, count in patient.database.read(_waiting_tasks):
         if task not in patient.tasks:
@@ -211,12 +248,12 @@ def unknown_tasks(patient: Patient) -> Iterable[Finding]:
         yield Finding(
             "tasks", Level.WARNING, f"{count} ready jobs are for {task!r}, which the app lacks", advice
         )
-    if not found:
+    if not found and patient.tasks:
         yield Finding("tasks", Level.OK, f"all waiting work is for the app's {len(patient.tasks)} tasks")
 
 
-def reconciled_tables(patient: Patient) -> Iterable[Finding]:
-    """The user's own tables: their columns, their index, and rows that nobody comes for."""
+def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
+    """The user's own tables: their columns, their index, and rows that no reconciler visits."""
     if not patient.reconcilers:
         return
     missing = lacks(patient.database.engine, patient.reconcilers)
@@ -236,7 +273,19 @@ def reconciled_tables(patient: Patient) -> Iterable[Finding]:
             yield Finding("reconcilers", Level.OK, f"{row.name}: {row.eligible} rows due, {row.locked} held")
 
 
-def runs(patient: Patient) -> Iterable[Finding]:
+def damaged_rows(patient: CheckContext) -> Iterable[Finding]:
+    """Rows that nothing will move any more, each by its name."""
+    found = damage.find(patient.database)
+    for one in found[:MOST_NAMED]:
+        yield Finding("rows", Level.PROBLEM, one.message, one.advice)
+    if len(found) > MOST_NAMED:
+        message = f"{len(found) - MOST_NAMED} more rows are damaged"
+        yield Finding("rows", Level.PROBLEM, message, "Mend what can be mended: penstock doctor --repair")
+    if not found:
+        yield Finding("rows", Level.OK, "no row is damaged")
+
+
+def runs(patient: CheckContext) -> Iterable[Finding]:
     """Runs that are active without anything that could move them."""
     stuck_runs = patient.database.read(_stuck_runs)
     if not stuck_runs:
@@ -248,10 +297,10 @@ def runs(patient: Patient) -> Iterable[Finding]:
 
 
 def _stuck_runs(tx: Transaction) -> list[str]:
-    return [run for run in stuck.look(tx, FIRST_ID, MOST_RUNS) if stuck.is_stuck(tx, run)]
+    return [run for run in repair.look(tx, FIRST_ID, MOST_RUNS) if repair.is_stuck(tx, run)]
 
 
-def letters(patient: Patient) -> Iterable[Finding]:
+def letters(patient: CheckContext) -> Iterable[Finding]:
     found = patient.database.read(dead_letters.by_reason)
     if not found:
         return [Finding("dead letters", Level.OK, "none")]
@@ -261,13 +310,13 @@ def letters(patient: Patient) -> Iterable[Finding]:
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 
-def database_vitals(patient: Patient) -> Iterable[Finding]:
-    for vital in vitals.vitals(patient.database):
+def database_vitals(patient: CheckContext) -> Iterable[Finding]:
+    for vital in diagnostics.vitals(patient.database):
         level = Level.WARNING if vital.advice else Level.OK
         yield Finding(vital.name, level, vital.words, vital.advice or "")
 
 
-def _missing(patient: Patient) -> list[str]:
+def _missing(patient: CheckContext) -> list[str]:
     inspector = inspect(patient.database.engine)
     there = set(inspector.get_table_names(schema=patient.database.schema))
     missing = [table.name for table in patient.metadata.tables.values() if table.name not in there]
@@ -289,8 +338,10 @@ CHECKS: list[Check] = [
     clock,
     processes,
     claims,
+    damaged_rows,
     waiting,
     timers,
+    schedules,
     unknown_tasks,
     runs,
     letters,

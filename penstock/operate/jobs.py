@@ -10,8 +10,8 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate.overview import claimed_ids
-from penstock.queue import read
-from penstock.queue.slots import USED
+from penstock.queue import job_records
+from penstock.queue.limits.slots import USED
 from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
 
@@ -39,7 +39,7 @@ SELECT l.most, {USED}, (SELECT COUNT(*) FROM {{parked}} p JOIN {{parked}} me ON 
     AND (p.tier < me.tier OR (p.tier = me.tier AND p.place < me.place)))
 FROM {{limits}} l WHERE l.limit_key = :key
 """
-HOLDER = "SELECT host, pid, role, {now} - heartbeat_at FROM {processes} WHERE id = :id"
+HOLDER = "SELECT host, pid, role, heartbeat_at, {now} FROM {processes} WHERE id = :id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def story(tx: Transaction, id: str) -> Story | None:
     job = _job(rows[0])
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
     due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
-    output = tx.row(read.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
+    output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
     return Story(
         job,
         payload,
@@ -139,8 +139,8 @@ def story(tx: Transaction, id: str) -> Story | None:
         max_crashes,
         due[0] if due else None,
         tx.row(HOLDER, id=job.process_id) if job.process_id else None,
-        tx.row(read.PROGRESS, id=id),
-        tx.rows(read.ATTEMPTS, id=id),
+        tx.row(job_records.PROGRESS, id=id),
+        tx.rows(job_records.ATTEMPTS, id=id),
         output[0] if output else None,
         tx.row(LINE, id=id, key=job.waits_for) if job.waits_for else None,
     )
@@ -210,7 +210,7 @@ def _page(found: list[JobRow], limit: int) -> Page:
 
 def _job(row: Row) -> JobRow:
     id, task, queue, priority, status, *rest = row
-    return JobRow(str(id), task, queue, priority, JobStatus(status), *rest)
+    return JobRow(str(id), task, queue, priority, JobStatus.stored(status), *rest)
 
 
 def _dashed(digits: str) -> str:

@@ -10,10 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pydantic_core import from_json
-
 from penstock.database.transaction import Transaction
 from penstock.queue import claim
+from penstock.queue.jobs import jobs_of_receipt
+from penstock.queue.reclaim import DEAD_AT
+from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000
 RECENT = 1000
@@ -42,9 +43,7 @@ NEWEST = """
 SELECT s.status, COUNT(*) FROM (SELECT id FROM {jobs} ORDER BY id DESC LIMIT :limit) n
 JOIN {job_states} s ON s.job_id = n.id GROUP BY s.status
 """
-PROCESSES = """
-SELECT role, COUNT(*) FROM {processes} WHERE heartbeat_at + COALESCE(reap_after, :silence) >= {now} GROUP BY role
-"""
+PROCESSES = f"SELECT role, COUNT(*) FROM {{processes}} WHERE {DEAD_AT} >= {{now}} GROUP BY role"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ def running(tx: Transaction) -> Counter[str]:
 
 def claimed_ids(tx: Transaction) -> list[str]:
     """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
-    return sorted({id for (ids,) in tx.rows(CLAIMED) for id in from_json(ids)}, reverse=True)
+    return sorted({id for (ids,) in tx.rows(CLAIMED) for id in jobs_of_receipt(ids) or ()}, reverse=True)
 
 
 def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str, float]:
@@ -131,3 +130,30 @@ def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str,
 def _one(tx: Transaction, template: str, **parameters: object) -> int:
     row = tx.row(template, **parameters)
     return int(row[0]) if row else 0
+
+
+# The state of all queues as metrics, for a collector that asks one place.
+
+STATES = ("available", "limited", "scheduled", "running", "failed")
+
+
+def gauges(seen: Overview) -> str:
+    """Queue lengths, lags and live processes, in the text format that Prometheus reads."""
+    lengths = [
+        ("", labelled({"queue": queue.queue, "status": state}), float(getattr(queue, state)))
+        for queue in seen.queues
+        for state in STATES
+    ]
+    lags = [
+        ("", labelled({"queue": queue.queue}), queue.lag) for queue in seen.queues if queue.lag is not None
+    ]
+    alive = [("", labelled({"role": role}), float(count)) for role, count in sorted(seen.processes.items())]
+    return expose(
+        [
+            Family(
+                "penstock_queue_jobs", "gauge", f"Jobs by status, counted up to {seen.count_limit}.", lengths
+            ),
+            Family("penstock_queue_lag_seconds", "gauge", "How long the oldest ready job has waited.", lags),
+            Family("penstock_processes", "gauge", "Live processes by role.", alive),
+        ]
+    )

@@ -1,4 +1,4 @@
-"""Who is alive: processes, how long ago they were heard of, and what they hold."""
+"""Live processes, and which of them would take ready work: those that are on its queue and know its task."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pydantic_core import from_json
-
 from penstock.database.transaction import Transaction
-from penstock.queue.unknown import KNOWS
-from penstock.values.jsontext import loads
-from penstock.values.units import parse_queues
+from penstock.queue import processes, unknown_tasks
+from penstock.queue.jobs import jobs_of_receipt
+from penstock.queue.unknown_tasks import KNOWS
+from penstock.values.parse import parse_queues
+
+# Who is alive: processes, how long ago they were heard of, and what they hold.
 
 ALL = "all"
 LIST = """
-SELECT id, host, pid, role, supervisor_id, details, started_at, {now} - started_at, {now} - heartbeat_at,
-  reap_after FROM {processes} ORDER BY started_at, id
+SELECT id, host, pid, role, supervisor_id, details, started_at, heartbeat_at, {now}, reap_after
+FROM {processes} ORDER BY started_at, id
 """
 CLAIMS = "SELECT process_id, job_ids FROM {claims}"
 HELD = """
@@ -67,12 +68,12 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
             supervisor,
             _details(details),
             started,
-            age / 1e6,
-            silence / 1e6,
+            (now - started) / 1e6,
+            (now - heard) / 1e6,
             held[str(id)],
             None if reap_after is None else reap_after / 1e6,
         )
-        for id, host, pid, role, supervisor, details, started, age, silence, reap_after in tx.rows(LIST)
+        for id, host, pid, role, supervisor, details, started, heard, now, reap_after in tx.rows(LIST)
     ]
     ids = {process.id for process in found}
     heads = [process for process in found if process.supervisor_id not in ids]
@@ -91,9 +92,8 @@ def living(tx: Transaction, reap_after: float) -> list[ProcessRow]:
 
 
 def _details(text: str) -> object:
-    """What is of use to people."""
-    told = loads(text)
-    return {name: value for name, value in told.items() if name != KNOWS} if isinstance(told, dict) else told
+    """The details of a process that an operator can use: all but the list of its tasks."""
+    return {name: value for name, value in processes.told(text).items() if name != KNOWS}
 
 
 def _children(found: list[ProcessRow], head: ProcessRow) -> list[ProcessRow]:
@@ -101,9 +101,25 @@ def _children(found: list[ProcessRow], head: ProcessRow) -> list[ProcessRow]:
 
 
 def _held(tx: Transaction) -> Counter[str]:
-    ids = sorted({id for _, job_ids in tx.rows(CLAIMS) for id in from_json(job_ids)})
+    ids = sorted({id for _, job_ids in tx.rows(CLAIMS) for id in jobs_of_receipt(job_ids) or ()})
     held: Counter[str] = Counter()
     for start in range(0, len(ids), 1000):
         for process, count in tx.rows(HELD, ids=ids[start : start + 1000]):
             held[str(process)] += int(count)
     return held
+
+
+def obstacles(tx: Transaction, work: Iterable[tuple[str, str]], reap_after: float) -> list[str]:
+    """Reasons why no worker takes ready work, given as tasks and their queues; empty if workers would."""
+    workers = [process for process in living(tx, reap_after) if process.role in ("all", "worker")]
+    if not workers:
+        return ["no worker is running"]
+    found: dict[str, None] = {}
+    knowing = unknown_tasks.knowing(tx)
+    for task, queue in work:
+        there = [process for process in workers if process.attends(queue)]
+        if not there:
+            found[f"no live worker takes from queue {queue!r}"] = None
+        elif not any(knowing(process.id, task) for process in there):
+            found[f"no live worker of queue {queue!r} knows task {task!r}"] = None
+    return list(found)

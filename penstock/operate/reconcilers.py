@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Engine, Index, and_, func, inspect, select
 from sqlalchemy.schema import CreateColumn, CreateIndex
 
-from penstock.database.engine import Database
-from penstock.database.statements import Statements
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
+from penstock.database.user.statements import Statements
 from penstock.reconcile.columns import EPOCH, HOLDING, NAMES, from_micros
-from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.leases import targets
+from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch
-from penstock.reconcile.sweep import targets
-from penstock.reconcile.target import Target
+from penstock.reconcile.table import Target
 
 COUNT_LIMIT = 10_000
 COUNTS = """
@@ -63,7 +63,7 @@ class ReconcilerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lack:
+class MissingObject:
     """Something that a table needs and does not have, and the statement that adds it."""
 
     table: str
@@ -88,15 +88,15 @@ def failing(tx: Transaction, limit: int = 50) -> list[FailingRow]:
     ]
 
 
-def lacks(engine: Engine, reconcilers: Iterable[Reconciler]) -> list[Lack]:
-    """What the tables in the database lack, with the statements of the migration."""
+def lacks(engine: Engine, reconcilers: Iterable[Reconciler]) -> list[MissingObject]:
+    """Find columns and indexes that the tables lack, with the statements of the migration."""
     inspector = inspect(engine)
-    found: list[Lack] = []
+    found: list[MissingObject] = []
     for target, owners in targets(reconcilers).items():
         table = target.table
         if not inspector.has_table(table.name, schema=table.schema):
             found.append(
-                Lack(
+                MissingObject(
                     target.name, "the table itself", "-- create it first, such as with metadata.create_all()"
                 )
             )
@@ -164,15 +164,17 @@ def _one(statements: Statements, statement: Any, values: Mapping[str, Any]) -> A
     return statements.rows(statement, values)[0][0]
 
 
-def _lacking_column(engine: Engine, target: Target, name: str) -> Lack:
+def _lacking_column(engine: Engine, target: Target, name: str) -> MissingObject:
     column = CreateColumn(target.table.c[name]).compile(dialect=engine.dialect)
     table = engine.dialect.identifier_preparer.format_table(target.table)
-    return Lack(target.name, f"the column {name}", f"ALTER TABLE {table} ADD COLUMN {str(column).strip()};")
+    return MissingObject(
+        target.name, f"the column {name}", f"ALTER TABLE {table} ADD COLUMN {str(column).strip()};"
+    )
 
 
-def _lacking_index(engine: Engine, target: Target, index: Index) -> Lack:
+def _lacking_index(engine: Engine, target: Target, index: Index) -> MissingObject:
     sql = str(CreateIndex(index).compile(dialect=engine.dialect)).strip()
-    return Lack(target.name, f"the index {index.name}", f"{sql};", vital=False)
+    return MissingObject(target.name, f"the index {index.name}", f"{sql};", vital=False)
 
 
 def _is_for(engine: Engine, index: Index) -> bool:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate.jobs import UnknownId, find_job, id_range
-from penstock.pipelines import reading
-from penstock.pipelines.definition import Definition, Kind
-from penstock.pipelines.reading import RunStanding
+from penstock.pipelines.advance import read
+from penstock.pipelines.advance.read import RunStatusRow
+from penstock.pipelines.model.definition import Definition, NodeKind
+from penstock.pipelines.run import Step, step_of
 
 WITH_PREFIX = "SELECT id FROM {runs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 2"
 
+NOTABLE = """
+SELECT j.id, j.node, j.path, j.task, s.status, s.reason, s.claimed_at, s.finished_at, j.created_at
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run
+ORDER BY CASE s.status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 2 ELSE 1 END, j.id LIMIT :limit
+"""
+ATTEMPTS = """
+SELECT job_id, generation, process_id, started_at, finished_at, outcome, error_type, error, NULL, NULL
+FROM {executions} WHERE job_id {among:ids:uuid} ORDER BY job_id, generation
+"""
 DEFINITION = "SELECT d.text FROM {runs} r JOIN {definitions} d ON d.hash = r.definition WHERE r.id = :id"
 DEFINITIONS = "SELECT hash, text FROM {definitions} WHERE name = :name ORDER BY hash"
 
@@ -60,11 +71,24 @@ def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
         raise UnknownId(f"there is no run and no job {prefix}; it may have been pruned. {ways}") from None
 
 
+def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
+    """So many steps of a run with their attempts, without outputs and tracebacks, in the order in which they were made.
+
+    If there are more, those that failed go before those that are not over or were skipped, and these before the others.
+    """
+    rows = sorted(tx.rows(NOTABLE, run=run, limit=limit), key=lambda row: str(row[0]))
+    attempts: dict[str, list[Sequence[object]]] = {}
+    ids = [str(row[0]) for row in rows]
+    for job, *attempt in tx.rows(ATTEMPTS, ids=ids) if ids else ():
+        attempts.setdefault(str(job), []).append(attempt)
+    return [step_of(row, attempts.get(str(row[0]), []), lambda _node, _text: None) for row in rows]
+
+
 def signals_of(tx: Transaction, run: str) -> set[str]:
     """The signals that steps of this run wait for, at some time."""
     row = tx.row(DEFINITION, id=run)
     nodes = Definition.from_text(str(row[0])).nodes if row is not None else ()
-    return {node.target for node in nodes if node.kind is Kind.WAIT}
+    return {node.target for node in nodes if node.kind is NodeKind.WAIT}
 
 
 def _beginning(tx: Transaction, prefix: str) -> list[str]:
@@ -81,12 +105,12 @@ def list_runs(
     label: str | None = None,
 ) -> list[RunRow]:
     """Runs, newest first."""
-    ids = reading.ids_of_runs(tx, pipeline, status, key, limit, label)
-    standings = reading.standings(tx, ids) if ids else {}
+    ids = read.ids_of_runs(tx, pipeline, status, key, limit, label)
+    standings = read.standings(tx, ids) if ids else {}
     return [run_row(standings[id]) for id in ids if id in standings]
 
 
-def run_row(standing: RunStanding) -> RunRow:
+def run_row(standing: RunStatusRow) -> RunRow:
     return RunRow(
         standing.id,
         standing.pipeline,
@@ -111,3 +135,45 @@ def find_definition(tx: Transaction, pipeline: str, prefix: str) -> Definition:
         many = "several begin so" if found else "there is none"
         raise PenstockError(f"{prefix} names no one definition of {pipeline}: {many}; stored are {known}")
     return found[0]
+
+
+# Which pipelines there are in a database: their newest definition, how many there were, and runs under way.
+
+PIPELINE_DEFINITIONS = "SELECT name, text FROM {definitions} ORDER BY created_at, hash"
+UNDER_WAY = "SELECT pipeline, COUNT(*) FROM {runs} WHERE ended_at IS NULL GROUP BY pipeline"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One pipeline. `versions`: how many definitions of it have had runs."""
+
+    pipeline: str
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+    steps: int = 0
+    definition: str = ""
+    versions: int = 0
+    under_way: int = 0
+
+    def now(self, definition: Definition, description: str = "") -> Entry:
+        """The same with this definition."""
+        steps = sum(node.kind.is_step for node in definition.nodes)
+        return replace(
+            self,
+            description=description,
+            parameters=definition.params,
+            steps=steps,
+            definition=definition.hash,
+        )
+
+
+def stored(tx: Transaction) -> dict[str, Entry]:
+    """By name."""
+    found: dict[str, Entry] = {}
+    for name, text in tx.rows(PIPELINE_DEFINITIONS):
+        before = found.get(str(name)) or Entry(str(name))
+        found[str(name)] = replace(before, versions=before.versions + 1).now(Definition.from_text(str(text)))
+    for name, count in tx.rows(UNDER_WAY):
+        if name in found:
+            found[str(name)] = replace(found[str(name)], under_way=int(count))
+    return found

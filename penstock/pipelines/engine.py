@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from penstock.database import foreign
-from penstock.database.engine import Database
+from penstock.async_bridge import AsyncBridge
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
-from penstock.doors import Doors
+from penstock.database.user import connections
 from penstock.errors import ConfigurationError
-from penstock.lazy import Lazy
-from penstock.pipelines.chores import Chores
-from penstock.pipelines.desk import Desk
-from penstock.pipelines.desk import Host as DeskHost
-from penstock.queue.jobs import Claim, Ended, Follow, NewJob, Offer
+from penstock.lazy_import import Lazy
+from penstock.pipelines.advance.state import EngineServices as DeskHost
+from penstock.pipelines.advance.state import EngineState
+from penstock.pipelines.maintenance.chores import Chores
+from penstock.queue.jobs import Claim, EndedStep, Follow, NewJob, Offer
 from penstock.queue.wakeups import CHORES, READY, ready
+from penstock.telemetry.events import RunsTriggered
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
 
-    from penstock.pipelines import closing, hydrate, runs, trigger
-    from penstock.pipelines.trigger import NewRun
+    from penstock.pipelines.advance import finish, run_rows
+    from penstock.pipelines.lifecycle import claimed_steps, features, start
+    from penstock.pipelines.lifecycle.start import NewRun
 else:
-    greenlets, trigger = Lazy("sqlalchemy.util"), Lazy("penstock.pipelines.trigger")
-    closing, hydrate = Lazy("penstock.pipelines.closing"), Lazy("penstock.pipelines.hydrate")
-    runs = Lazy("penstock.pipelines.runs")
+    greenlets, start = Lazy("sqlalchemy.util"), Lazy("penstock.pipelines.lifecycle.start")
+    finish, claimed_steps = (
+        Lazy("penstock.pipelines.advance.finish"),
+        Lazy("penstock.pipelines.lifecycle.claimed_steps"),
+    )
+    run_rows = Lazy("penstock.pipelines.advance.run_rows")
+    features = Lazy("penstock.pipelines.lifecycle.features")
 
 R = TypeVar("R")
 
 
-class Host(DeskHost, Protocol):
+class StorageServices(DeskHost, Protocol):
     """An app, seen from its pipelines."""
 
     @property
     def database(self) -> Database: ...
 
     @property
-    def doors(self) -> Doors: ...
+    def bridge(self) -> AsyncBridge: ...
 
     @property
     def inline(self) -> Callable[[Sequence[NewJob]], None] | None: ...
@@ -47,7 +54,10 @@ class Host(DeskHost, Protocol):
 
     def prepare(self) -> None: ...
 
-    def within(self, theirs: foreign.Foreign) -> Transaction: ...
+    def within(self, theirs: connections.Foreign) -> Transaction: ...
+
+    @property
+    def worker_loops(self) -> Collection[AbstractEventLoop]: ...
 
     def listen_for_results(self) -> None: ...
 
@@ -57,22 +67,24 @@ class Host(DeskHost, Protocol):
 class Engine:
     """Pipelines in storage."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: StorageServices) -> None:
         self.host = host
-        self.desk = Desk(host)
-        self.chores = Chores(self.desk, host)
+        self.engine_state = EngineState(host, features)
+        self.chores = Chores(self.engine_state, host)
 
-    def follow(self, tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None:
-        """What follows from ended steps, in the transaction that ended them."""
-        closing.follow(self.desk, tx, ended, offer)
+    def follow(self, tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None:
+        """Advance the runs of ended steps, in the transaction that ended them."""
+        finish.follow(self.engine_state, tx, ended, offer)
 
-    def hydrate(self, tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
+    def prepare_claimed_steps(
+        self, tx: Transaction, claims: list[Claim], by_reading: bool = False
+    ) -> list[Claim]:
         """Claims with their arguments; without those that are not to start."""
-        return hydrate.hydrate(self.desk, tx, claims, by_reading)
+        return claimed_steps.prepare_claimed_steps(self.engine_state, tx, claims, by_reading)
 
-    def foresee(self, tx: Transaction, token: int) -> None:
+    def prefetch_runs(self, tx: Transaction, token: int) -> None:
         """Ask for what will have to be known of the runs of a claim."""
-        runs.foresee(self.desk, tx, token)
+        run_rows.prefetch_runs(self.engine_state, tx, token)
 
     def work_off(self, most: int = 1000) -> None:
         """Do what is due for runs now, instead of leaving it to the workers."""
@@ -89,7 +101,7 @@ class Engine:
     def trigger_many(self, news: Sequence[NewRun], connection: object | None) -> list[str]:
         """Write runs of one pipeline, all or none; their ids."""
         if connection is not None:
-            theirs = foreign.recognize(connection)
+            theirs = connections.recognize(connection)
             if theirs.is_async:
                 raise ConfigurationError("this connection is an async one: use trigger_async")
             return self._within(theirs, news)
@@ -99,11 +111,12 @@ class Engine:
         except Exception as error:
             # An earlier try was committed, only its answer was lost: the runs are there.
             duplicate = self.host.database.dialect.is_duplicate(error)
-            known = self.host.database.in_transaction(trigger.written, news) if duplicate else None
+            known = self.host.database.in_transaction(start.written, news) if duplicate else None
             if known is None:
                 raise
             ids = known
-            self.host.wakeups.tell_after_all([READY, CHORES])
+            self.host.wakeups.notify_after_lost_commit([READY, CHORES])
+        self._count(news, ids)
         if self.host.inline is not None:
             self.host.inline([])
         return ids
@@ -115,29 +128,37 @@ class Engine:
     async def trigger_many_async(self, news: Sequence[NewRun], connection: object | None) -> list[str]:
         """`trigger_many` for async callers."""
         if connection is None:
-            door = self.host.doors.run if self.host.inline is None else self.host.doors.run_apart
+            door = self.host.bridge.run if self.host.inline is None else self.host.bridge.run_apart
             return await door(self.trigger_many, news, None)
-        theirs = foreign.recognize(connection)
+        theirs = connections.recognize(connection)
         if theirs.is_async:
             return await greenlets.greenlet_spawn(self._within, theirs, news)
         return self._within(theirs, news)
 
     def _trigger(self, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
         ids = self._written(tx, news)
-        self.desk.tell_ready_with(tx)
+        self.engine_state.tell_ready_with(tx)
         return ids
 
     def _written(self, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
         if len(news) == 1:
-            return [trigger.trigger(self.desk, tx, news[0])]
-        return trigger.trigger_many(self.desk, tx, news)
+            return [start.trigger(self.engine_state, tx, news[0])]
+        return start.trigger_many(self.engine_state, tx, news)
 
-    def _within(self, theirs: foreign.Foreign, news: Sequence[NewRun]) -> list[str]:
+    def _within(self, theirs: connections.Foreign, news: Sequence[NewRun]) -> list[str]:
         tx = self.host.within(theirs)
         with theirs.kept_together():
             ids = self._written(tx, news)
-            for queue, tier in sorted(set(self.desk.trace(tx).made.values())):
-                self.host.wakeups.tell_within(tx, ready(queue, tier))
+            for queue, tier in sorted(set(self.engine_state.trace(tx).made.values())):
+                self.host.wakeups.notify_in_user_transaction(tx, ready(queue, tier))
             if tx.leaves_chores:
                 self.host.wakeups.call_housekeeping_within(tx)
+        self._count(news, ids)
         return ids
+
+    def _count(self, news: Sequence[NewRun], ids: Sequence[str]) -> None:
+        """Those that are new; one with a key may have been there."""
+        if self.host.events.wants(RunsTriggered):
+            fresh = sum(new.id == id for new, id in zip(news, ids, strict=True))
+            if fresh:
+                self.host.events.emit(RunsTriggered(news[0].definition.name, fresh))

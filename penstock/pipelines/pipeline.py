@@ -9,43 +9,41 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.options import read_options
-from penstock.pipelines.blueprint import Blueprint
-from penstock.pipelines.circles import refuse_circles
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.desk import Origin
-from penstock.pipelines.fluent import FlowBlueprint
-from penstock.pipelines.graph import GraphBlueprint
-from penstock.pipelines.labels import read_labels
+from penstock.pipelines.advance.run_rows import read_labels
+from penstock.pipelines.advance.state import RunHeader
+from penstock.pipelines.define.blueprint import Blueprint
+from penstock.pipelines.define.fluent import FlowBlueprint
+from penstock.pipelines.define.graph import GraphBlueprint
+from penstock.pipelines.define.pipeline_options import PipelineSettings, stored_name
+from penstock.pipelines.define.validation import check_widths, refuse_circles
+from penstock.pipelines.lifecycle.start import NewRun
+from penstock.pipelines.model.definition import Definition
+from penstock.pipelines.model.wiring import wiring_of
 from penstock.pipelines.run import Run
-from penstock.pipelines.settings import PipelineSettings, stored_name
-from penstock.pipelines.trigger import NewRun
-from penstock.pipelines.validate import check_widths
-from penstock.pipelines.wiring import wiring_of
-from penstock.task import Calls, listed, split
-from penstock.values.cached import cached_property
-from penstock.values.codec import decode as natural_value
+from penstock.task import Calls, listed, read_options, split
+from penstock.values.fork_safety import cached_property
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps, limited, loads
-from penstock.values.layout import KEYWORDS, REST
-from penstock.values.readers import nearest
-from penstock.values.signature import Signature
+from penstock.values.parse import nearest
+from penstock.values.typed_json.json_text import decode as natural_value
+from penstock.values.typed_json.json_text import dumps, limited, loads
+from penstock.values.typed_json.parameters import KEYWORDS, REST
+from penstock.values.typed_json.signature import Signature
 
 if TYPE_CHECKING:
-    from penstock.pipelines.host import Host
+    from penstock.pipelines.registry import PipelineServices
 
 TRIGGER_OPTIONS = ("key", "delay", "at", "connection", "labels")
 
 
 class Pipeline(Blueprint):
-    """What both spellings can do."""
+    """A pipeline in either spelling: its definition, and its runs."""
 
-    host: Host
+    host: PipelineServices
     settings: PipelineSettings
 
     @property
     def description(self) -> str:
-        """What it is for, in a few words: as given, or the first paragraph of its docstring."""
+        """The purpose of the pipeline in a few words: as given, or the first paragraph of its docstring."""
         own = self.__dict__.get("__doc__") or ""
         given = self.settings.description
         return given if given is not None else " ".join(own.strip().partition("\n\n")[0].split())
@@ -58,9 +56,10 @@ class Pipeline(Blueprint):
     def build(self) -> Definition:
         """The definition; what the app forbids is refused as well."""
         definition = super().build()  # type: ignore[safe-super]
-        if definition.max_fanout is None:
+        most = self.host.settings.max_fanout
+        if definition.max_fanout is None and most is not None:
             try:
-                check_widths(wiring_of(definition.text), self.host.settings.max_fanout)
+                check_widths(wiring_of(definition.text), most)
             except DefinitionError as error:
                 raise DefinitionError(f"pipeline {self.name!r}: {error}") from None
         return definition
@@ -77,7 +76,7 @@ class Pipeline(Blueprint):
 
     def _handle(self, new: NewRun, id: str) -> Run:
         """Of the new run, or of the one that had its key before."""
-        made = Origin(new.definition.name, new.definition.hash, new.args)
+        made = RunHeader(new.definition.name, new.definition.hash, new.args)
         return Run(self.host, id, made if id == new.id else None)
 
     def trigger_many(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
@@ -95,6 +94,17 @@ class Pipeline(Blueprint):
         ids = await self.host.engine.trigger_many_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
+    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+        """Declare that it is triggered again and again: `enrich.schedule("@hourly", args=(30,))`.
+
+        Workers bring it into the database when they start. The schedule, to look at and to steer.
+        """
+        return self.host.declare_schedule(self, cron, given)
+
+    def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewRun:
+        """The run that this call would be, or any; nothing is written."""
+        return self._drafted("" if call is None else self.encode(*call))[0]
+
     @cached_property
     def ending(self) -> Definition:
         """The definition, if its runs can end."""
@@ -107,7 +117,7 @@ class Pipeline(Blueprint):
         definition = self.ending
         if definition.signs and self.host.settings.secret is None:
             raise ConfigurationError(
-                f"pipeline {self.name!r} reminds somebody with a token, and there is no secret to sign it with: set "
+                f"a reminder of pipeline {self.name!r} takes a token, and there is no secret to sign it with: set "
                 "Penstock(..., secret=...) or PENSTOCK_SECRET, or let the reminder do without `token`"
             )
         return definition
@@ -141,6 +151,9 @@ class Pipeline(Blueprint):
 
     def _new_run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[NewRun, object | None]:
         refuse_to_act(self.name, "trigger")
+        return self._drafted(self.encode(args, kwargs))
+
+    def _drafted(self, args: str) -> tuple[NewRun, object | None]:
         for name in self.overrides:
             if name not in TRIGGER_OPTIONS:
                 raise ConfigurationError(
@@ -151,7 +164,7 @@ class Pipeline(Blueprint):
         new = NewRun(
             new_id(),
             self.runnable,
-            self.encode(args, kwargs),
+            args,
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
             due_at=cast("int | None", given.get("at")),
@@ -189,7 +202,7 @@ class GraphPipeline(Pipeline, GraphBlueprint):
     """A pipeline described by a function."""
 
     def __init__(
-        self, host: Host, function: Callable[..., Any], name: str, settings: PipelineSettings
+        self, host: PipelineServices, function: Callable[..., Any], name: str, settings: PipelineSettings
     ) -> None:
         super().__init__(function, name, settings)
         self.host = host
@@ -203,7 +216,7 @@ class GraphPipeline(Pipeline, GraphBlueprint):
 class FlowPipeline(Pipeline, FlowBlueprint):
     """A pipeline described by verbs. The last one said counts."""
 
-    def __init__(self, host: Host, name: str, settings: PipelineSettings) -> None:
+    def __init__(self, host: PipelineServices, name: str, settings: PipelineSettings) -> None:
         super().__init__(name, settings)
         self.host = host
 

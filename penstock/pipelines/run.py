@@ -4,38 +4,90 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
-from penstock.patience import Patience
-from penstock.pipelines import answers, reading, results, signals
-from penstock.pipelines.changes import RunMode
-from penstock.pipelines.closing import follow
-from penstock.pipelines.desk import Origin
-from penstock.pipelines.paths import Path, path_text
-from penstock.pipelines.picture import Graph, graph_of
-from penstock.pipelines.reading import RunStanding
-from penstock.pipelines.redefining import Redefinable
-from penstock.pipelines.resuming import issue, secrets_of
-from penstock.pipelines.runs import RunView, view, wiring_for
-from penstock.pipelines.steerable import Steerable
-from penstock.pipelines.step import Step, step_of
-from penstock.pipelines.stored import Values
+from penstock.job import AttemptRecord, attempt_of, instant
+from penstock.pipelines.advance import read as reading
+from penstock.pipelines.advance import values
+from penstock.pipelines.advance.finish import follow
+from penstock.pipelines.advance.read import RunStatusRow
+from penstock.pipelines.advance.run_rows import RunView, view, wiring_for
+from penstock.pipelines.advance.state import RunHeader
+from penstock.pipelines.advance.values import Values
+from penstock.pipelines.lifecycle import signal_rows, signals
+from penstock.pipelines.lifecycle.reminders import issue, secrets_of
+from penstock.pipelines.model.expressions import Path, path_of, path_text
+from penstock.pipelines.model.graph_view import Graph, graph_of
+from penstock.pipelines.plan.changes import RunMode
+from penstock.pipelines.run_control import RunControl, RunDefinition
 from penstock.queue.wakeups import RUN_ENDED
+from penstock.result_wait import ResultWaiter
 from penstock.run_context import RunContext
-from penstock.values.checks import LONGEST
-from penstock.values.codec import decode, encode
-from penstock.values.status import Reason, RunStatus
-from penstock.values.units import parse_seconds
+from penstock.values.parse import LONGEST, parse_seconds
+from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.typed_json.json_text import decode, encode
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
-    from penstock.pipelines.host import Host
+    from penstock.pipelines.registry import PipelineServices
+
+
+# A step of a run, as users see it.
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a run. `path` has the element's index in each enclosing expand."""
+
+    id: str
+    key: str
+    path: tuple[int, ...]
+    task: str
+    status: JobStatus
+    reason: Reason | None
+    error: str | None
+    output: Any
+    started_at: datetime | None
+    finished_at: datetime | None
+    _attempts: tuple[AttemptRecord, ...] = ()
+
+    def attempts(self) -> list[AttemptRecord]:
+        """Every finished attempt, in order."""
+        return list(self._attempts)
+
+
+def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[str, str], Any]) -> Step:
+    """A step from its row and those of its attempts, each of which ends in its output.
+
+    `read` gives the value behind a stored output of a node.
+    """
+    id, node, path, task, status, reason, claimed, finished, _created = row
+    records = tuple([attempt_of(attempt[:-1]) for attempt in attempts])
+    succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
+    errors = [record.error for record in records if record.error]
+    done = JobStatus.stored(status) is JobStatus.SUCCEEDED
+    return Step(
+        id=str(id),
+        key=node,
+        path=path_of(path or ""),
+        task=task,
+        status=JobStatus.stored(status),
+        reason=Reason.stored(reason) if reason else None,
+        error=errors[-1] if errors and not done else None,
+        output=read(node, succeeded[-1] or "null") if succeeded and done else None,
+        started_at=instant(claimed) if claimed else None,
+        finished_at=instant(finished) if finished else None,
+        _attempts=records,
+    )
+
 
 DAY = 86_400.0
 FIRST_LOOK = 0.02
-"""Runs take a while: the end is told, and looked for by polling only where nobody can be told."""
+"""The first delay between two looks at a run: runs take a while, and where there are wake-ups one tells of the end."""
 JUST_NOW = 0.001
 
 
@@ -44,15 +96,15 @@ class _Look(NamedTuple):
     value: Any
 
 
-class Run(Steerable, Redefinable):
+class Run(RunControl, RunDefinition):
     """A handle: it holds an id and asks the database."""
 
-    def __init__(self, host: Host, id: str, made: Origin | None = None) -> None:
+    def __init__(self, host: PipelineServices, id: str, made: RunHeader | None = None) -> None:
         self._host = host
         self.id = id
         self._made_at = -JUST_NOW if made is None else time.monotonic()
         self._seen = made
-        """What it is a run of, as far as that is known."""
+        """The header of the run, once it is known."""
 
     # looking
 
@@ -61,15 +113,15 @@ class Run(Steerable, Redefinable):
         return self._standing().status
 
     async def status_async(self) -> RunStatus:
-        return await self._host.doors.run(lambda: self.status)
+        return await self._host.bridge.run(lambda: self.status)
 
     @property
     def reasons(self) -> list[Reason]:
         """Why it did not end well: the reasons of the steps that failed, each once."""
-        return [Reason(reason) for reason in self._standing().reasons]
+        return [Reason.stored(reason) for reason in self._standing().reasons]
 
     async def reasons_async(self) -> list[Reason]:
-        return await self._host.doors.run(lambda: self.reasons)
+        return await self._host.bridge.run(lambda: self.reasons)
 
     @property
     def pipeline(self) -> str:
@@ -81,7 +133,10 @@ class Run(Steerable, Redefinable):
         step = running.get()
         own = step is not None and step.run_id == self.id
         return RunContext(
-            self._host.database, self.id, self._host.doors.run, step.idempotency_key if step and own else None
+            self._host.database,
+            self.id,
+            self._host.bridge.run,
+            step.idempotency_key if step and own else None,
         )
 
     def result(self, timeout: float | None = None) -> Any:
@@ -89,7 +144,7 @@ class Run(Steerable, Redefinable):
 
         An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
         """
-        patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
+        patience = ResultWaiter(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         with patience:
             if self._is_new:
                 patience.wait()
@@ -100,7 +155,7 @@ class Run(Steerable, Redefinable):
 
     async def result_async(self, timeout: float | None = None) -> Any:
         """`result` for async callers; no thread is held while waiting."""
-        patience = Patience(self._host, timeout, RUN_ENDED, FIRST_LOOK)
+        patience = ResultWaiter(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         async with patience:
             if self._is_new:
                 await patience.wait_async()
@@ -114,14 +169,14 @@ class Run(Steerable, Redefinable):
         return self._database.read(self._steps)
 
     async def steps_async(self) -> list[Step]:
-        return await self._host.doors.run(self.steps)
+        return await self._host.bridge.run(self.steps)
 
     def graph(self) -> Graph:
         """The definition, with how many steps of each node stand where."""
         return self._database.read(self._graph)
 
     async def graph_async(self) -> Graph:
-        return await self._host.doors.run(self.graph)
+        return await self._host.bridge.run(self.graph)
 
     # steering
 
@@ -131,10 +186,10 @@ class Run(Steerable, Redefinable):
         `path`: only to the wait of this element, by its index in each enclosing expand.
         """
         text = encode(value, limit=self._host.settings.payload_limit, name=f"the signal {name!r}")
-        where = answers.read_path(path)
+        where = signal_rows.read_path(path)
 
         def record(tx: Transaction) -> bool:
-            answers.check_place(self._host.engine.desk, tx, self.id, name, where)
+            signal_rows.check_place(self._host.engine.engine_state, tx, self.id, name, where)
             return signals.record(tx, self.id, name, text, where)
 
         given = self._database.in_transaction(record)
@@ -142,23 +197,23 @@ class Run(Steerable, Redefinable):
         return given
 
     async def signal_async(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
-        return await self._host.doors.run(self.signal, name, value, path)
+        return await self._host.bridge.run(self.signal, name, value, path)
 
     def token(self, name: str, expires: float | str = DAY, path: Sequence[int] | None = None) -> str:
         """A signed text with which `app.resume(token, value)` gives this signal, once, within `expires` seconds.
 
-        `path`: only to the wait of this element. It can be sent by mail or as a link: whoever has it may use it.
+        `path`: only to the wait of this element. The token can be sent as a link: everyone who has it may use it.
         """
-        seconds, where = _seconds(expires), answers.read_path(path)
+        seconds, where = _seconds(expires), signal_rows.read_path(path)
         secrets_of(self._host.settings)
         self._host.prepare()
         issued = self._database.read
-        return issued(lambda tx: issue(self._host.engine.desk, tx, self.id, name, where, seconds))
+        return issued(lambda tx: issue(self._host.engine.engine_state, tx, self.id, name, where, seconds))
 
     async def token_async(
         self, name: str, expires: float | str = DAY, path: Sequence[int] | None = None
     ) -> str:
-        return await self._host.doors.run(self.token, name, expires, path)
+        return await self._host.bridge.run(self.token, name, expires, path)
 
     def delivered(self, name: str, path: Path) -> None:
         """After a signal was recorded: do now what its timer would do later."""
@@ -167,25 +222,25 @@ class Run(Steerable, Redefinable):
             self._host.inline([])
 
     def _deliver(self, tx: Transaction, name: str, path: str) -> None:
-        desk = self._host.engine.desk
-        ended = signals.deliver(desk, tx, self.id, name, path)
+        engine_state = self._host.engine.engine_state
+        ended = signals.deliver(engine_state, tx, self.id, name, path)
         if ended:
-            follow(desk, tx, ended)
+            follow(engine_state, tx, ended)
 
     # reading
 
     @property
     def _is_new(self) -> bool:
-        """It was triggered this very moment: there is no need to look whether it has ended."""
+        """True if the run was triggered this very moment: there is no need to look whether it has ended."""
         return time.monotonic() - self._made_at < JUST_NOW and self._host.inline is None
 
-    def _standing(self) -> RunStanding:
+    def _standing(self) -> RunStatusRow:
         return self._database.read(self._read_standing)
 
-    def _read_standing(self, tx: Transaction) -> RunStanding:
+    def _read_standing(self, tx: Transaction) -> RunStatusRow:
         return self._checked(reading.standings(tx, [self.id]).get(self.id))
 
-    def _checked(self, found: RunStanding | None) -> RunStanding:
+    def _checked(self, found: RunStatusRow | None) -> RunStatusRow:
         if found is None:
             raise PenstockError(
                 f"there is no run {self.id}; it may have been pruned, or its trigger never committed"
@@ -200,30 +255,38 @@ class Run(Steerable, Redefinable):
 
         Who looks again has been told of an end, most likely of this one: then the value is asked for along with it.
         """
-        asked, seen = tx.ahead(reading.STANDING, ids=[self.id]), self._seen
+        tx.dialect.go_by_index(tx)
+        asked, seen = tx.send_ahead(reading.STANDING, ids=[self.id]), self._seen
         view = self._view(tx, seen) if seen is not None else None
-        early = results.ask(tx, view) if view is not None else None
+        early = values.ask_results(tx, view) if view is not None else None
         standing = self._checked(reading.read_standings(asked()).get(self.id))
         if seen is None or seen.definition != standing.definition:
-            self._seen = Origin(standing.pipeline, standing.definition, standing.args)
+            self._seen = RunHeader(standing.pipeline, standing.definition, standing.args)
             view = early = None
         if not standing.status.terminal:
             return _Look(standing.status, None)
         return _Look(standing.status, self._value(tx, standing, view, early))
 
-    def _view(self, tx: Transaction, origin: Origin) -> RunView:
-        return view(self._host.engine.desk, tx, self.id, origin)
+    def _view(self, tx: Transaction, origin: RunHeader) -> RunView:
+        return view(self._host.engine.engine_state, tx, self.id, origin)
 
     def _value(
-        self, tx: Transaction, standing: RunStanding, view: RunView | None, early: Callable[[], Values] | None
+        self,
+        tx: Transaction,
+        standing: RunStatusRow,
+        view: RunView | None,
+        early: Callable[[], Values] | None,
     ) -> Any:
         if standing.status is not RunStatus.SUCCEEDED:
-            raise RunFailed(self.id, standing.status, standing.reasons)
+            definition = wiring_for(self._host.engine.engine_state, tx, standing.definition).definition
+            why = reading.first_failure(tx, self.id, definition)
+            raise RunFailed(self.id, standing.status, standing.reasons, *why)
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
-        desk = self._host.engine.desk
-        run = view or self._view(tx, Origin(standing.pipeline, standing.definition, standing.args))
-        return results.natural_result(desk, tx, run, early and early())
+        engine_state = self._host.engine.engine_state
+        tx.dialect.go_by_index(tx)
+        run = view or self._view(tx, RunHeader(standing.pipeline, standing.definition, standing.args))
+        return values.natural_result(engine_state, tx, run, early and early())
 
     def _steps(self, tx: Transaction) -> list[Step]:
         attempts: dict[str, list[Sequence[Any]]] = {}
@@ -233,15 +296,15 @@ class Run(Steerable, Redefinable):
         found = reading.standings(tx, [self.id]).get(self.id) if rows else None
         if found is None:
             return []
-        desk = self._host.engine.desk
-        read = results.reader(desk, wiring_for(desk, tx, found.definition), found.pipeline)
+        engine_state = self._host.engine.engine_state
+        read = values.reader(engine_state, wiring_for(engine_state, tx, found.definition), found.pipeline)
         return [step_of(row, attempts.get(str(row[0]), []), read) for row in rows]
 
     def _graph(self, tx: Transaction) -> Graph:
         standing = reading.standings(tx, [self.id]).get(self.id)
         if standing is None:
             raise PenstockError(f"there is no run {self.id}")
-        wiring = wiring_for(self._host.engine.desk, tx, standing.definition)
+        wiring = wiring_for(self._host.engine.engine_state, tx, standing.definition)
         return graph_of(wiring, standing.status, tx.rows(reading.COUNTS, run=self.id))
 
     def __eq__(self, other: object) -> bool:

@@ -11,9 +11,9 @@ from enum import StrEnum
 
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import NewJob
-from penstock.values.acting import actor, said
+from penstock.values.actor import actor, said
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps, loads
+from penstock.values.typed_json.json_text import dumps, loads
 
 RUNS_OF = "SELECT id, run_id FROM {jobs} WHERE id {among:ids:uuid}"
 DETAIL = "SELECT detail FROM {audits} WHERE id = :id {lock}"
@@ -24,10 +24,11 @@ BATCH = 1000
 
 
 class Subject(StrEnum):
-    """What an act is about."""
+    """The kind of thing that an act is about."""
 
     RUN = "run"
     JOB = "job"
+    SCHEDULE = "schedule"
     ALL = "installation"
 
 
@@ -48,8 +49,15 @@ def of_jobs(tx: Transaction, act: str, jobs: Sequence[str], **detail: object) ->
         _write(tx, act, Subject.JOB, [(str(job), run) for job, run in found], detail)
 
 
+def of_schedule(
+    tx: Transaction, act: str, id: str, name: str, why: str | None = None, **detail: object
+) -> None:
+    """Something was done to a schedule."""
+    _write(tx, act, Subject.SCHEDULE, [(id, None)], {"schedule": name, **detail}, why)
+
+
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:
-    """Somebody who says who it is has enqueued jobs; those that are there because of it."""
+    """Record an enqueue by a named actor, for the jobs that it inserted."""
     if said() is None:
         return
     new = [job for job, id in zip(jobs, ids, strict=True) if job.id == id]

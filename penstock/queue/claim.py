@@ -7,7 +7,7 @@ in the queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
@@ -18,6 +18,15 @@ FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND ti
 LOWEST_TIER = -(2**31)
 Foresee = Callable[[Transaction, int], None]
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
+HEAD = """
+SELECT seq, job_id, task FROM {availabilities}
+WHERE queue = :queue AND tier = :tier AND seq > :floor AND task {among:tasks:text} ORDER BY seq LIMIT 1 {lock_skip}
+"""
+LEAVE = "DELETE FROM {availabilities} WHERE queue = :queue AND tier = :tier AND seq {among:seqs:int}"
+PUT_OFF = """
+UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = {now} + :wait
+WHERE job_id = :id AND status = 'available'
+"""
 FORGET_RECEIPTS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
@@ -28,7 +37,7 @@ def claim(
     limit: int,
     token: int,
     process: str,
-    foresee: Foresee | None = None,
+    prefetch_runs: Foresee | None = None,
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
     """The jobs now held, most urgent first, and the highest sequence met in each lane.
 
@@ -38,8 +47,8 @@ def claim(
     if not lanes or not tasks:
         return [], {}
     taken = tx.dialect.take_ready(tx, lanes, tasks, limit, token, process)
-    if foresee is not None:
-        foresee(tx, token)
+    if prefetch_runs is not None:
+        prefetch_runs(tx, token)
     rows = taken()
     floors: dict[tuple[str, int], int] = {}
     claims: list[Claim] = []
@@ -56,8 +65,30 @@ def claim(
     return claims, floors
 
 
+def put_off(
+    tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], pause: Callable[[str], float]
+) -> str | None:
+    """Take the first job that a claim of these lanes would meet out of the queue, until its time; which one it was.
+
+    `pause` says for how many seconds. A job that is put off by mistake, because another process took the first one
+    meanwhile, only comes a little later.
+    """
+    tx.stage("put_off")
+    for lane in lanes:
+        row = tx.row(HEAD, queue=lane.queue, tier=lane.tier, floor=lane.floor, tasks=list(tasks))
+        if row is not None:
+            seq, job_id, task = row
+            tx.run(LEAVE, queue=lane.queue, tier=lane.tier, seqs=[seq])
+            wait = int(pause(str(job_id)) * 1_000_000)
+            if tx.count(PUT_OFF, id=job_id, wait=wait):
+                place = {"job_id": job_id, "queue": lane.queue, "tier": lane.tier, "task": task, "wait": wait}
+                tx.insert("scheduled", [place], due_at="{now} + :wait")
+            return str(job_id)
+    return None
+
+
 def is_registered(tx: Transaction, process: str) -> bool:
-    """Who has lost its row is taken for dead, and must not hold anything more."""
+    """True if the process has its row. Without it the process was declared dead, and must claim nothing more."""
     return tx.row(REGISTERED, process=process) is not None
 
 
@@ -74,22 +105,32 @@ def forget_receipts(tx: Transaction, claims: Iterable[Claim], kept: Iterable[Cla
         tx.run(FORGET_RECEIPTS, tokens=sorted(tokens))
 
 
-def discover(tx: Transaction, queues: Sequence[str] | None) -> list[tuple[str, int]]:
-    """The lanes (queue, tier) that have something ready: index probes, not a scan."""
+def discover(
+    tx: Transaction,
+    queues: Sequence[str] | None,
+    after: tuple[str, int] = ("", LOWEST_TIER),
+    most: int | None = None,
+) -> list[tuple[str, int]]:
+    """The lanes (queue, tier) that have something ready, in their order, after that one: index probes, not a scan."""
     tx.stage("discover")
     lanes: list[tuple[str, int]] = []
-    for queue in queues if queues is not None else _queues(tx):
-        tier = LOWEST_TIER
+    first, lowest = after
+    named = None if queues is None else [queue for queue in sorted(queues) if queue >= first]
+    for queue in named if named is not None else _queues(tx, first):
+        tier = lowest if queue == first else LOWEST_TIER
         while (row := tx.row(FIRST_TIER, queue=queue, tier=tier)) and row[0] is not None:
             tier = row[0]
             lanes.append((queue, tier))
+            if most is not None and len(lanes) >= most:
+                return lanes
     return lanes
 
 
-def _queues(tx: Transaction) -> list[str]:
-    queues: list[str] = []
-    queue = ""
+def _queues(tx: Transaction, first: str) -> Iterator[str]:
+    """The queues that have something ready, from the first on, if it is one."""
+    if first:
+        yield first
+    queue = first
     while (row := tx.row(FIRST_QUEUE, queue=queue)) and row[0] is not None:
         queue = row[0]
-        queues.append(queue)
-    return queues
+        yield queue

@@ -7,7 +7,7 @@ from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.queue import audit
-from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
+from penstock.queue.jobs import EndedStep, Follow, nothing_follows, tier_of
 from penstock.values.status import JobStatus, Reason
 
 LOCK = """
@@ -41,9 +41,9 @@ NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
 def cancel(
     tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows, *, audited: bool = False
 ) -> list[str]:
-    """Cancel jobs: at once where nobody holds them, else by asking the holder. The jobs that will end cancelled.
+    """Cancel jobs: at once where no process holds them, else by asking the holder. The jobs that will end cancelled.
 
-    Rows in the queue are left: a claim or a promotion that meets them drops them. `audited`: it is somebody's act,
+    Rows in the queue are left: a claim or a promotion that meets them drops them. `audited`: it is an operator's act,
     and does not follow from one.
     """
     tx.stage("cancel")
@@ -65,7 +65,7 @@ def cancel(
 
 def _tell_runs(tx: Transaction, ids: Sequence[str], follow: Follow) -> None:
     ended = [
-        Ended(str(job_id), str(run_id), node, path or "", JobStatus.CANCELLED, Reason.CANCELLED, None)
+        EndedStep(str(job_id), str(run_id), node, path or "", JobStatus.CANCELLED, Reason.CANCELLED, None)
         for job_id, _task, _queue, _priority, run_id, node, path in tx.rows(DESCRIBE, ids=ids)
         if run_id is not None
     ]
@@ -132,7 +132,7 @@ def retrying() -> Action:
 
 
 def discarding() -> Action:
-    """What is not listed any more was put away; a step stays failed."""
+    """Take jobs off the list of dead letters; a step stays failed."""
     put_away = (JobStatus.CANCELLED, JobStatus.FAILED)
     return _counting_earlier_tries("discard", discard, lambda status: status in put_away)
 

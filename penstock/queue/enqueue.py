@@ -6,14 +6,15 @@ the ids are there (`are_written`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
-from penstock.database.dialect import TableWrite, Writes
+from penstock.database.dialect import BatchWrite, TableWrite
 from penstock.database.transaction import Transaction
-from penstock.queue.jobs import NewJob, Series, tier_of
+from penstock.queue.jobs import JobBatch, NewJob, tier_of
+from penstock.values.ids import read_id
 
 JOB_COLUMNS = ("task", "queue", "priority", "options", "max_crashes", "run_id", "node")
 STATE_COLUMNS = {
@@ -31,17 +32,23 @@ PART = 2000
 """So many rows are sent at a time."""
 SAME_IN_A_BATCH = [NewJob._fields.index(name) for name in NewJob._fields if name not in ("id", "payload")]
 
-KEY_HOLDER = "SELECT job_id FROM {job_keys} WHERE task = :task AND job_key = :key {lock}"
+KEY_HOLDER = """
+SELECT k.job_id, (SELECT 1 FROM {jobs} j WHERE j.id = k.job_id) FROM {job_keys} k
+WHERE k.task = :task AND k.job_key = :key {lock}
+"""
+IS_THERE = "SELECT 1 FROM {jobs} WHERE id = :id {lock}"
+TAKE_KEY = "UPDATE {job_keys} SET job_id = :id WHERE task = :task AND job_key = :key"
 WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     """Write the jobs; the ids under which they now exist. A job whose key is taken gives the first job's id."""
     tx.stage("enqueue")
-    if isinstance(jobs, Series):
+    if isinstance(jobs, JobBatch):
         _write_in_parts(tx, jobs)
         return jobs.ids
-    ids = [_claim_key(tx, job) if job.key is not None else job.id for job in jobs]
+    new = {job.id for job in jobs}
+    ids = [_claim_key(tx, job, new) if job.key is not None else job.id for job in jobs]
     mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
     for group in _groups(mine):
         _write_in_parts(tx, group)
@@ -49,10 +56,13 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
 
 
 def _write_in_parts(tx: Transaction, jobs: Sequence[NewJob]) -> None:
-    """The database works on one part while the next is made ready. Rows that nobody knows keep nobody waiting."""
+    """Send the rows in parts: the database writes one part while we prepare the next.
+
+    No other transaction waits for new rows.
+    """
     for start in range(0, len(jobs), PART):
         if start:
-            tx.dialect.hasten(tx.opened)
+            tx.dialect.flush(tx.opened)
         _write(tx, jobs[start : start + PART])
 
 
@@ -62,12 +72,23 @@ def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
     return row is not None and int(row[0]) == len(set(ids))
 
 
-def _claim_key(tx: Transaction, job: NewJob) -> str:
-    """Whoever inserts the key first owns it; a second transaction waits for the first to end, then reads."""
+def _claim_key(tx: Transaction, job: NewJob, new: Container[str]) -> str:
+    """The transaction that inserts the key first owns it; a second one waits for the first to end, then reads.
+
+    `new`: jobs that are yet to be written. A key whose job is neither one of them nor there was left by a caller who
+    committed although the enqueue had failed: no job owns it, and it would keep this job from ever being written.
+    """
     row = {"task": job.task, "job_key": job.key, "job_id": job.id}
     tx.insert("job_keys", [row], ignore_duplicates=True)
-    holder = tx.row(KEY_HOLDER, task=job.task, key=job.key)
-    return str(holder[0]) if holder else job.id
+    found = tx.row(KEY_HOLDER, task=job.task, key=job.key)
+    if found is None:
+        return job.id
+    holder = read_id(found[0])
+    # The lock is on the key, without which no job is pruned; it also reads past the snapshot of a caller's transaction.
+    if holder in new or found[1] is not None or tx.row(IS_THERE, id=holder) is not None:
+        return holder
+    tx.run(TAKE_KEY, task=job.task, key=job.key, id=job.id)
+    return job.id
 
 
 def _groups(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
@@ -94,7 +115,6 @@ def _alike(job: NewJob) -> tuple[object, ...]:
         job.task,
         job.queue,
         job.priority,
-        job.options,
         job.max_crashes,
         job.run_id,
         job.node,
@@ -118,15 +138,20 @@ def _write(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     }
     optional = tuple([name for name, value in _optional(first) if value is not None])
     rows: list[dict[str, object]]
-    if place == "ready" and isinstance(jobs, Series):
+    if place == "ready" and isinstance(jobs, JobBatch):
         rows = [{"id": id, "payload": payload} for id, payload in zip(jobs.ids, jobs.payloads, strict=True)]
     else:
         rows = [_fields(job, optional, place) for job in jobs]
+        if any(job.options != first.options for job in jobs):
+            # Ticks of one schedule differ in the time that they are for: that is no reason to write them one by one.
+            del shared["options"]
+            for row, job in zip(rows, jobs, strict=True):
+                row["options"] = job.options
     tx.insert_together(_writes(place, optional), rows, shared)
 
 
 @cache
-def _writes(place: str, optional: tuple[str, ...]) -> Writes:
+def _writes(place: str, optional: tuple[str, ...]) -> BatchWrite:
     """The tables that a job of this place has rows in."""
     columns = {name: f":{name}" for name in ("id", "payload", *optional, *JOB_COLUMNS)} | {
         "created_at": "{now}"
@@ -136,7 +161,7 @@ def _writes(place: str, optional: tuple[str, ...]) -> Writes:
         writes.append(TableWrite("availabilities", READY_COLUMNS))
     elif place in DUE:
         writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[place]}, True))
-    return Writes(tuple(writes))
+    return BatchWrite(tuple(writes))
 
 
 def _optional(job: NewJob) -> list[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""What travels between the queue and the rest: a job to be, a claim held, an attempt finished, a job ended."""
+"""The records that the queue exchanges with its callers: a new job, a claim, a finished attempt, an ended step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, Protocol, overload
+from uuid import UUID
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from penstock.database.transaction import Transaction
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, Reason
+
+MOST_COUNTED = 2_000_000_000
+"""Retries and crashes are counted so far, and no further: one more would not fit the column."""
 
 
 class NewJob(NamedTuple):
@@ -36,7 +40,7 @@ class NewJob(NamedTuple):
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
 
 
-class Payloads(Sequence[str]):
+class LazyPayloads(Sequence[str]):
     """Texts that are made when they are first asked for, from the first one on, and then kept."""
 
     def __init__(self, makers: Iterator[str], count: int) -> None:
@@ -59,11 +63,11 @@ class Payloads(Sequence[str]):
         return self._made[place]
 
 
-class Series(Sequence[NewJob]):
+class JobBatch(Sequence[NewJob]):
     """Many jobs that are the same but for their ids and payloads, which need not be made one by one."""
 
-    def __init__(self, mould: NewJob, ids: list[str], payloads: Sequence[str]) -> None:
-        self.mould = mould
+    def __init__(self, template: NewJob, ids: list[str], payloads: Sequence[str]) -> None:
+        self.template = template
         self.ids = ids
         self.payloads = payloads
 
@@ -72,18 +76,18 @@ class Series(Sequence[NewJob]):
 
     def __iter__(self) -> Iterator[NewJob]:
         for id, payload in zip(self.ids, self.payloads, strict=True):
-            yield self.mould._replace(id=id, payload=payload)
+            yield self.template._replace(id=id, payload=payload)
 
     @overload
     def __getitem__(self, place: int) -> NewJob: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Series: ...
+    def __getitem__(self, place: slice) -> JobBatch: ...
 
-    def __getitem__(self, place: int | slice) -> NewJob | Series:
+    def __getitem__(self, place: int | slice) -> NewJob | JobBatch:
         if isinstance(place, slice):
-            return Series(self.mould, self.ids[place], self.payloads[place])
-        return self.mould._replace(id=self.ids[place], payload=self.payloads[place])
+            return JobBatch(self.template, self.ids[place], self.payloads[place])
+        return self.template._replace(id=self.ids[place], payload=self.payloads[place])
 
 
 class Claim(NamedTuple):
@@ -108,14 +112,16 @@ class Claim(NamedTuple):
     """A step's arguments as raw values, gathered from the outputs it needs; else they are in the payload."""
     seq: int = 0
     """The place in the queue from which it was taken."""
-    spreads: bool = False
-    """What it returns will be expanded."""
+    is_expanded: bool = False
+    """True if the value that the step returns will be expanded."""
     definition: str | None = None
     """The one its run had when it was completed, not paused and going on."""
     slots: tuple[str, ...] = ()
     """The keys of limits against which it counts."""
     fault: Exception | None = None
     """Why it cannot be run, although it is held: that is the error of this attempt."""
+    scheduled_for: int | None = None
+    """Of a step: the nominal time of the tick that started its run."""
 
 
 class Attempt(NamedTuple):
@@ -128,10 +134,10 @@ class Attempt(NamedTuple):
     began: bool = True
     """False: the claim is given back without its handler ever having run, which is no attempt."""
     kept: bool = False
-    """What it came to was decided in an earlier run."""
+    """True if an earlier run decided the outcome, and this run keeps it."""
 
 
-class Ended(NamedTuple):
+class EndedStep(NamedTuple):
     """A step that has just become terminal: what follows from it belongs into the same transaction."""
 
     job_id: str
@@ -163,7 +169,7 @@ class Offer:
     tasks: Collection[str]
     room: int
     queues: dict[str, int] | None = None
-    """What may be held of each queue; None: of all of them, as much as there is room for."""
+    """How many claims the process may hold of each queue; None: no limit but `room`."""
     claims: list[Claim] = field(default_factory=list)
     has_receipt: bool = False
     """The receipt is written, along with the only step that it is for."""
@@ -192,13 +198,22 @@ def receipt_of(claims: Sequence[Claim]) -> str:
     return to_json([claim.job_id for claim in claims]).decode()
 
 
+def jobs_of_receipt(text: object) -> list[str] | None:
+    """The jobs that a receipt names; None: it cannot be read, as when it was changed by hand."""
+    try:
+        found = from_json(str(text))
+        return [str(UUID(job_id)) for job_id in found] if isinstance(found, list) else None
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
 class Follow(Protocol):
     """Does what follows from ended steps; may use an offer to hold what becomes ready."""
 
-    def __call__(self, tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None: ...
+    def __call__(self, tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None: ...
 
 
-def nothing_follows(tx: Transaction, ended: Sequence[Ended], offer: Offer | None = None) -> None:
+def nothing_follows(tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None:
     """For queues without runs."""
 
 
@@ -209,6 +224,6 @@ def tier_of(priority: int) -> int:
 
 def lanes_of(jobs: Sequence[NewJob]) -> set[tuple[str, int]]:
     """The (queue, tier) in which some of these are ready at once."""
-    each = jobs[:1] if isinstance(jobs, Series) else jobs
+    each = jobs[:1] if isinstance(jobs, JobBatch) else jobs
     places = set(map(attrgetter("queue", "priority", "delay", "due_at"), each))
     return {(queue, tier_of(priority)) for queue, priority, delay, at in places if not delay and at is None}

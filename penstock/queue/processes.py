@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.values.jsontext import loads
+from penstock.errors import SerializationError
+from penstock.queue import release
+from penstock.queue.jobs import jobs_of_receipt
+from penstock.values.status import OutcomeKind
+from penstock.values.typed_json.json_text import loads
 
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
 CANCELLATIONS = """
@@ -17,14 +23,25 @@ WHERE c.process_id = :id
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND job_id {among:jobs:uuid}"
 HELD_LONG = "SELECT token FROM {claims} WHERE process_id = :id AND claimed_at < {now} - :age"
 ON_HOST = "SELECT id, pid, supervisor_id, details FROM {processes} WHERE host = :host AND id <> :me"
+LONGEST_TERMS = 10
+"""A lease that ends later than after so many terms is not valid: any process may take it."""
 TAKE_LEASE = """
 UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
-WHERE name = :name AND (holder = :holder OR expires_at < {now})
+WHERE name = :name AND (holder = :holder OR expires_at < {now} OR expires_at > {now} + :longest)
 """
 
 
-class Introduced(NamedTuple):
-    """What a process has said about itself."""
+def told(details: object) -> dict[str, object]:
+    """The details that a process wrote into its row; empty if they cannot be read."""
+    try:
+        found = loads(str(details))
+    except SerializationError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class RegisteredProcess(NamedTuple):
+    """A process as its row describes it."""
 
     id: str
     pid: int
@@ -42,7 +59,7 @@ def register(
     details: str,
     reap_after: float | None = None,
 ) -> None:
-    """Write the row; may be repeated after a lost answer. `reap_after`: who hears nothing for so long is to act."""
+    """Write the row; may be repeated after a lost answer. `reap_after`: after so long a silence it may be reaped."""
     tx.stage("register")
     row = {
         "id": id,
@@ -67,16 +84,18 @@ def held_long(tx: Transaction, id: str, seconds: float) -> set[int]:
     return {int(token) for (token,) in tx.rows(HELD_LONG, id=id, age=int(seconds * 1_000_000))}
 
 
-def on_host(tx: Transaction, host: str, me: str) -> list[Introduced]:
+def on_host(tx: Transaction, host: str, me: str) -> list[RegisteredProcess]:
     """All other processes of a host."""
     return [
-        Introduced(str(id), int(pid), str(supervisor) if supervisor is not None else None, loads(details))
+        RegisteredProcess(
+            str(id), int(pid), str(supervisor) if supervisor is not None else None, told(details)
+        )
         for id, pid, supervisor, details in tx.rows(ON_HOST, host=host, me=me)
     ]
 
 
 def cancellations(tx: Transaction, id: str) -> tuple[set[tuple[str, int]], list[str]]:
-    """Claims held here that somebody wants to end, and jobs that were such claims and are over.
+    """Claims of this process whose cancellation was requested, and jobs that were such claims and are over.
 
     They stay until then: a claim may be on its way to its handler, which would not hear of it.
     """
@@ -91,7 +110,102 @@ def forget_cancellations(tx: Transaction, id: str, jobs: Sequence[str]) -> None:
 
 
 def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
-    """Be the one who does a chore for the next seconds. A hint about who works: nothing breaks if two do."""
+    """Take the right to do a chore for the next seconds. It saves work only: nothing breaks if two processes do it."""
     tx.stage("lease")
+    term = int(seconds * 1_000_000)
     tx.insert("leases", [{"name": name, "holder": holder, "expires_at": 0}], ignore_duplicates=True)
-    return tx.count(TAKE_LEASE, name=name, holder=holder, term=int(seconds * 1_000_000)) > 0
+    return tx.count(TAKE_LEASE, name=name, holder=holder, term=term, longest=LONGEST_TERMS * term) > 0
+
+
+# A supervisor's children in the database: their rows, and what happens to their work when they are gone.
+#
+# A child is known by the random mark it got when it was forked, which stays the same when it registers anew; a pid
+# may be used again. The operating system has said that the child is dead before anything here is called: that
+# is the proof on which its claims are ended. Invariants 10 and 11.
+
+CHILDREN = """
+SELECT id, pid, details, heartbeat_at, {now}, EXISTS (SELECT 1 FROM {claims} c WHERE c.process_id = p.id)
+FROM {processes} p WHERE supervisor_id = :supervisor
+"""
+REMOVE = "DELETE FROM {processes} WHERE id {among:ids:uuid}"
+FORGET_CHILD_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:ids:uuid}"
+CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id {among:ids:uuid} ORDER BY token {lock}"
+HELD = """
+SELECT job_id, token, generation, claimed_at, process_id FROM {job_states}
+WHERE job_id {among:ids:uuid} AND status = 'running' AND NOT cancel_requested ORDER BY job_id {lock}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRow:
+    """A child's process row, for how many seconds nothing was heard of it, and whether it holds any work.
+
+    `now` is when that was, by the database's clock.
+    """
+
+    id: str
+    pid: int
+    birth: str
+    silence: float
+    holds: bool
+    now: int
+
+
+def children(tx: Transaction, supervisor: str) -> list[ChildRow]:
+    """All process rows of a supervisor's children."""
+    tx.stage("children")
+    rows = tx.rows(CHILDREN, supervisor=supervisor)
+    return [
+        ChildRow(str(id), pid, _birth(details), (now - beat) / 1_000_000, bool(holds), int(now))
+        for id, pid, details, beat, now, holds in rows
+    ]
+
+
+def reap_child(tx: Transaction, supervisor: str, birth: str) -> list[str]:
+    """Remove the rows of a child that is dead: from now on its claims are orphans. The ids removed."""
+    ids = [child.id for child in children(tx, supervisor) if child.birth == birth]
+    tx.stage("bury")
+    if ids:
+        tx.run(REMOVE, ids=ids)
+    return ids
+
+
+def release_child(tx: Transaction, supervisor: str, birth: str) -> list[str]:
+    """Remove the row of a dead child that was told to stop, and give back what it still held. Returns the jobs."""
+    return leave(tx, reap_child(tx, supervisor, birth))
+
+
+def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
+    """Remove processes that stop on purpose; what they still hold is given back and spends nothing. The jobs."""
+    tx.stage("leave")
+    if not processes:
+        return []
+    tx.run(REMOVE, ids=processes)
+    tx.run(FORGET_CHILD_CANCELLATIONS, ids=processes)
+    claims = tx.rows(CLAIMS, ids=processes)
+    jobs = sorted({job_id for _, job_ids in claims for job_id in jobs_of_receipt(job_ids) or ()})
+    tokens = {token for token, _ in claims}
+    held = [row for row in tx.rows(HELD, ids=jobs) if row[1] in tokens] if jobs else []
+    if not held:
+        return []
+    _record(tx, held)
+    # The receipts stay for the reaper: a job whose cancellation was asked for is still under one of them.
+    return release.release(tx, [(str(row[0]), row[1]) for row in held]).given_back
+
+
+def _record(tx: Transaction, held: Sequence[Row]) -> None:
+    rows = [
+        {
+            "job_id": job_id,
+            "generation": generation,
+            "process_id": process,
+            "started_at": claimed_at,
+            "outcome": OutcomeKind.RELEASED.value,
+        }
+        for job_id, _token, generation, claimed_at, process in held
+    ]
+    tx.insert("executions", rows, ignore_duplicates=True, finished_at="{now}")
+
+
+def _birth(details: str) -> str:
+    return str(told(details).get("birth", ""))

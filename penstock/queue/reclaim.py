@@ -4,42 +4,51 @@ Two facts in the database decide, each by itself: a process whose heartbeat is t
 process has no row is taken back. Both are safe from many hosts at once and may be repeated. A process that was only
 frozen finds its claims gone: its tokens match no row any more.
 
-Each process says in its row for how long it may be silent. So nobody is judged by the settings of another, as when a
-deploy changes them and old and new processes run side by side.
+Each process says in its row for how long it may be silent. So the reaper never judges a process by the settings of
+another one, as when a deploy changes them and old and new processes run side by side.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-
-from pydantic_core import from_json
+from typing import NamedTuple
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.queue import slots
+from penstock.errors import PenstockError
 from penstock.queue.claim import FORGET_RECEIPTS
-from penstock.queue.jobs import Ended, Follow, nothing_follows, tier_of
+from penstock.queue.jobs import MOST_COUNTED, EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
+from penstock.queue.limits import slots
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 CLAIMS_PER_TURN = 20
+NO_TOKEN = -1
+DEAD_AT = """
+CASE WHEN heartbeat_at BETWEEN 0 AND 4000000000000000 THEN heartbeat_at ELSE 0 END
+  + CASE WHEN reap_after BETWEEN 0 AND 4000000000000000 THEN reap_after ELSE :silence END
+""".strip()
+"""When a process counts as dead. Times that cannot be (of the year 2096, or before 1970) say nothing: a sum that does
+not fit would fail for every process at once."""
 
-LOOK = """
-SELECT (SELECT MIN(heartbeat_at + COALESCE(reap_after, :silence)) FROM {processes} WHERE id <> :me) - {now},
-  EXISTS (SELECT 1 FROM {claims} c WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id))
+AHEAD = 1_000_000
+"""Microseconds: by so much the clocks of a cluster's servers may differ, or a clock may be slewed."""
+
+LOOK = f"""
+SELECT (SELECT MIN({DEAD_AT}) FROM {{processes}} WHERE id <> :me), {{now}},
+  EXISTS (SELECT 1 FROM {{claims}} c WHERE NOT EXISTS (SELECT 1 FROM {{processes}} p WHERE p.id = c.process_id)
+    AND NOT (c.token {{among:left:int}})),
+  (SELECT MAX(heartbeat_at) FROM {{processes}})
 """
-SILENT = """
-SELECT id FROM {processes} WHERE heartbeat_at + COALESCE(reap_after, :silence) < {now} AND id <> :me {lock_skip}
-"""
-REMOVE_SILENT = """
-DELETE FROM {processes} WHERE id {among:ids:uuid} AND heartbeat_at + COALESCE(reap_after, :silence) < {now}
-"""
+SILENT = f"SELECT id, {{now}} FROM {{processes}} WHERE {DEAD_AT} < {{now}} AND id <> :me {{lock_skip}}"
+REMOVE_SILENT = f"DELETE FROM {{processes}} WHERE id {{among:ids:uuid}} AND {DEAD_AT} < :now"
+BRING_BACK = "UPDATE {processes} SET heartbeat_at = {now} WHERE heartbeat_at > {now} + :ahead"
 REMOVE = "DELETE FROM {processes} WHERE id = :id"
 ORPHANED = """
 SELECT token, process_id, job_ids FROM {claims} c
-WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id)
+WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id) AND NOT (token {among:left:int})
 ORDER BY token LIMIT :limit {lock_skip}
 """
 LOCK_HELD = """
@@ -50,10 +59,11 @@ HOLDING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} 
 DESCRIBE = """
 SELECT id, task, queue, priority, max_crashes, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}
 """
-CRASH = """
-UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
-  crash_count = crash_count + 1, finished_at = CASE WHEN :final = 1 THEN {now} END
-WHERE job_id {among:ids:uuid}
+CRASH = f"""
+UPDATE {{job_states}} {{by_key}} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
+  crash_count = crash_count + CASE WHEN crash_count < {MOST_COUNTED} THEN 1 ELSE 0 END,
+  finished_at = CASE WHEN :final = 1 THEN {{now}} END
+WHERE job_id {{among:ids:uuid}}
 """
 FORGET_CANCELLATIONS = """
 DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}
@@ -73,30 +83,58 @@ class Crashed:
     reason: Reason | None
 
 
-def look(tx: Transaction, silence: float, me: str) -> tuple[float | None, bool]:
-    """When somebody will have been silent for too long, in seconds; and whether anything is held by nobody.
+class UnreadableReceipt(PenstockError):
+    """A row that was changed by hand, or belongs to one that is gone."""
 
-    `silence` is for those who have not said how long that is.
-    """
-    row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me)
+
+class ReapReport(NamedTuple):
+    """Tells what there may be to take back."""
+
+    silent_in: float | None
+    """Seconds until a process will have been silent for too long."""
+    orphaned: bool
+    """True if a claim has no holder."""
+    ahead: bool
+    """True if a heartbeat lies in the future: the clock was set back since."""
+    now: int
+    """By the database's clock."""
+
+
+def look(tx: Transaction, silence: float, me: str, left: Collection[int] = ()) -> ReapReport:
+    """Look, in one statement. `silence` is for processes that do not say how long they may be silent; `left`: the
+    claims that are set aside."""
+    row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me, left=sorted(left) or [NO_TOKEN])
     assert row is not None
-    return None if row[0] is None else float(row[0]) / 1_000_000, bool(row[1])
+    dead_at, now, orphaned, beat = row
+    seconds = None if dead_at is None else (int(dead_at) - int(now)) / 1_000_000
+    return ReapReport(seconds, bool(orphaned), beat is not None and int(beat) - int(now) > AHEAD, int(now))
+
+
+def bring_back(tx: Transaction) -> int:
+    """A heartbeat from the future is one of now. A living process renews it anyway; a dead one is silent from now on.
+
+    Or the work of a host that died before the clock was set back would be held for as long as that went back.
+    """
+    tx.stage("bring_back")
+    return tx.count(BRING_BACK, ahead=AHEAD)
 
 
 def reap_silent(
-    tx: Transaction, silence: float, me: str, may_judge: Callable[[], bool] = lambda: True
+    tx: Transaction, silence: float, me: str, may_judge: Callable[[int], bool] = lambda _: True
 ) -> list[str]:
     """Remove processes not heard of for too long by the database's clock; never our own.
 
-    `may_judge` is asked when the database has answered: that may have taken so long that nobody could be heard.
+    `may_judge` is asked when the database has answered, and told by which time: the answer may have taken so long that
+    no process could be heard, or the clock may have been set just now.
     """
     tx.stage("reap")
     micros = int(silence * 1_000_000)
-    silent = [str(row[0]) for row in tx.rows(SILENT, silence=micros, me=me)]
-    if not may_judge():
+    rows = tx.rows(SILENT, silence=micros, me=me)
+    silent = [str(row[0]) for row in rows]
+    if silent and not may_judge(int(rows[0][1])):
         return []
     if silent:
-        tx.run(REMOVE_SILENT, ids=silent, silence=micros)
+        tx.run(REMOVE_SILENT, ids=silent, silence=micros, now=int(rows[0][1]))
         tx.run(FORGET_CANCELLATIONS, dead=silent)
     return silent
 
@@ -107,18 +145,34 @@ def remove_process(tx: Transaction, process: str) -> bool:
     return tx.count(REMOVE, id=process) > 0
 
 
-def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAIMS_PER_TURN) -> list[Crashed]:
-    """Take back what dead processes held: each attempt becomes `crashed`, each job available, later, or failed."""
+def reclaim(
+    tx: Transaction,
+    follow: Follow = nothing_follows,
+    left: Collection[int] = (),
+    passed_over: Collection[str] = (),
+    only: Collection[str] | None = None,
+    unreadable: list[int] | None = None,
+) -> list[Crashed]:
+    """Take back what dead processes held: each attempt becomes `crashed`, each job available, later, or failed.
+
+    `left`: claims that are set aside. `passed_over`: jobs that are. `only`: of all jobs that are found, these.
+    `unreadable` is told the claims whose receipts cannot be read.
+    """
     tx.stage("reclaim")
-    orphaned = tx.rows(ORPHANED, limit=limit)
+    tx.dialect.go_by_index(tx)
+    found = tx.rows(ORPHANED, limit=CLAIMS_PER_TURN, left=sorted(left) or [NO_TOKEN])
+    orphaned = _readable(found)
+    if unreadable is not None:
+        unreadable += {token for token, _, _ in found} - {token for token, _, _ in orphaned}
     if not orphaned:
         return []
     tokens = {token for token, _, _ in orphaned}
-    ids = sorted({job_id for _, _, job_ids in orphaned for job_id in from_json(job_ids)})
-    # A row that somebody has locked (a holder frozen in the middle of its settle) is left for the next round,
+    ids = sorted({job_id for _, _, job_ids in orphaned for job_id in job_ids})
+    # A row that another process has locked (a holder frozen in the middle of its settle) is left for the next round,
     # and its receipt with it: one such row must not keep all the others waiting.
     holding = {job_id: token for job_id, token in tx.rows(HOLDING, ids=ids) if token in tokens} if ids else {}
-    held = [row for row in tx.rows(LOCK_HELD, ids=sorted(holding)) if row[1] in tokens] if holding else []
+    wanted = sorted(set(holding).difference(passed_over).intersection(holding if only is None else only))
+    held = [row for row in tx.rows(LOCK_HELD, ids=wanted) if row[1] in tokens] if wanted else []
     crashed = _crash(tx, held, follow) if held else []
     locked = {holding[job_id] for job_id in holding.keys() - {row[0] for row in held}}
     if tokens - locked:
@@ -127,12 +181,25 @@ def reclaim(tx: Transaction, follow: Follow = nothing_follows, limit: int = CLAI
     return crashed
 
 
+def orphans(tx: Transaction, left: Collection[int]) -> dict[int, list[str]]:
+    """The claims of dead processes that `reclaim` would find, each with its jobs."""
+    rows = tx.rows(ORPHANED, limit=CLAIMS_PER_TURN, left=sorted(left) or [NO_TOKEN])
+    return {token: jobs for token, _, jobs in _readable(rows)}
+
+
+def _readable(orphaned: Sequence[Row]) -> list[tuple[int, str, list[str]]]:
+    read = [(token, process, jobs_of_receipt(job_ids)) for token, process, job_ids in orphaned]
+    return [(token, process, jobs) for token, process, jobs in read if jobs is not None]
+
+
 def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
     described = {str(row[0]): row[1:] for row in tx.rows(DESCRIBE, ids=[row[0] for row in held])}
     _record(tx, held)
     crashed: list[Crashed] = []
     ended, rows = [], []
     for job_id, _token, crashes, _generation, _claimed_at, cancelled, process in held:
+        if job_id not in described:
+            raise UnreadableReceipt(f"the state of job {job_id} is there, but the job itself is gone")
         task, queue, priority, max_crashes, run_id, node, path = described[job_id]
         status, delay, reason = decide_crash(crashes + 1, max_crashes)
         if cancelled:
@@ -152,11 +219,11 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
         )
         if run_id is not None and status.terminal:
             error = "the process that ran it died"
-            ended.append(Ended(job_id, str(run_id), node, path or "", status, reason, None, error))
+            ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, error))
     _move(tx, crashed, rows)
     if ended:
         follow(tx, ended)
-    slots.vacate(tx, [job.job_id for job in crashed])
+    slots.free_slot(tx, [job.job_id for job in crashed])
     return crashed
 
 
@@ -173,7 +240,8 @@ def _record(tx: Transaction, held: list[Row]) -> None:
         }
         for job_id, _token, _crashes, generation, claimed_at, _cancelled, process in held
     ]
-    tx.insert("executions", rows, finished_at="{now}")
+    # A row that is there already was not written by this attempt: it must not keep the job from going on.
+    tx.insert("executions", rows, ignore_duplicates=True, finished_at="{now}")
 
 
 def _move(tx: Transaction, crashed: Sequence[Crashed], rows: Sequence[dict[str, object]]) -> None:

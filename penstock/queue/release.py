@@ -1,7 +1,7 @@
 """Give claims back: work that was never started, or that this process holds without knowing it. Spends nothing.
 
-What somebody has asked to cancel meanwhile is not given back but ends so: the request was addressed to us, and whoever
-took the job next would not hear of it.
+A job whose cancellation was requested meanwhile is not given back but ends as cancelled: the request was addressed to
+this process, and the next claimer of the job would not hear of it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic_core import from_json
-
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.queue import slots
 from penstock.queue.claim import FORGET_RECEIPTS
-from penstock.queue.jobs import Attempt, Claim, Follow, nothing_follows, tier_of
+from penstock.queue.jobs import Attempt, Claim, Follow, jobs_of_receipt, nothing_follows, tier_of
+from penstock.queue.limits import slots
 from penstock.queue.settle import settle
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, Reason
@@ -37,7 +35,7 @@ ORDER BY token {lock}
 """
 
 
-class Released(NamedTuple):
+class ReleaseReport(NamedTuple):
     """The jobs that were given back, and those that were to be cancelled and have ended so."""
 
     given_back: list[str]
@@ -49,7 +47,7 @@ def release(
     held: Sequence[tuple[str, int]],
     finished_tokens: Sequence[int] = (),
     follow: Follow = nothing_follows,
-) -> Released:
+) -> ReleaseReport:
     """Make these (job, token) available again where the token still stands."""
     tx.stage("release")
     tokens = dict(held)
@@ -59,26 +57,28 @@ def release(
     back = [row for row in described if not ours[str(row[0])][3]]
     if back:
         _give_back(tx, back)
-    slots.vacate(tx, sorted(ours))
+    slots.free_slot(tx, sorted(ours))
     if finished_tokens:
         tx.run(FORGET_RECEIPTS, tokens=finished_tokens)
     unwanted = [(ours[str(row[0])], row) for row in described if ours[str(row[0])][3]]
     if unwanted:
         _cancel(tx, unwanted, follow)
-    return Released([str(row[0]) for row in back], [str(held[0]) for held, _ in unwanted])
+    return ReleaseReport([str(row[0]) for row in back], [str(held[0]) for held, _ in unwanted])
 
 
 def release_unknown(
     tx: Transaction, process: str, known_tokens: Sequence[int], follow: Follow = nothing_follows
-) -> Released:
-    """Give back claims that were committed while their answer was lost: held by us, known to nobody here."""
+) -> ReleaseReport:
+    """Give back claims whose commit succeeded but whose answer was lost: this process holds them without knowing."""
     tx.stage("release_unknown")
     known = set(known_tokens)
     unknown = [
         (token, job_ids) for token, job_ids in tx.rows(OWN_CLAIMS, process=process) if token not in known
     ]
-    held = [(job_id, token) for token, job_ids in unknown for job_id in from_json(job_ids)]
-    return release(tx, held, [token for token, _ in unknown], follow) if unknown else Released([], [])
+    held = [(job_id, token) for token, job_ids in unknown for job_id in jobs_of_receipt(job_ids) or ()]
+    # A receipt that cannot be read stays: what it is for is found by `penstock doctor`.
+    read = [token for token, job_ids in unknown if jobs_of_receipt(job_ids) is not None]
+    return release(tx, held, read, follow) if unknown else ReleaseReport([], [])
 
 
 def _give_back(tx: Transaction, jobs: Sequence[Row]) -> None:
@@ -91,7 +91,7 @@ def _give_back(tx: Transaction, jobs: Sequence[Row]) -> None:
 
 
 def _cancel(tx: Transaction, jobs: Sequence[tuple[Row, Row]], follow: Follow) -> None:
-    """It has not begun: no attempt is on record, and what follows in its run does."""
+    """Settle jobs that have not begun as cancelled: no attempt is recorded, and their runs advance."""
     cancelled = Outcome(OutcomeKind.CANCELLED, reason=Reason.CANCELLED)
     attempts = []
     for (job_id, token, generation, _), (_, task, queue, priority, *place) in jobs:

@@ -6,6 +6,8 @@ where it stopped; what is not finished is passed over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.database.transaction import Transaction
 
 CANDIDATES = """
@@ -28,18 +30,45 @@ REMOVALS = (
     "DELETE FROM {job_states} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {jobs} WHERE id {among:ids:uuid}",
 )
+OLD_TICKS = """
+SELECT schedule_id, nominal_at, kind FROM {schedule_ticks} WHERE decided_at < {now} - :age
+ORDER BY decided_at LIMIT :limit
+"""
+REMOVE_TICK = """
+DELETE FROM {schedule_ticks} WHERE schedule_id = :id AND nominal_at = :nominal AND kind = :kind AND outcome <> 'waiting'
+"""
 
 
 def prune(tx: Transaction, age: float, after: str, limit: int) -> tuple[int, str | None]:
     """Remove finished jobs older than `age` seconds; how many, and where to go on (None: the end is reached)."""
+    old, reached = candidates(tx, age, after, limit)
+    return remove(tx, age, old), reached
+
+
+def candidates(tx: Transaction, age: float, after: str, limit: int) -> tuple[list[str], str | None]:
+    """Finished jobs of that age among the next ones, and where to go on."""
     tx.stage("prune")
+    rows = tx.rows(CANDIDATES, age=int(age * 1_000_000), after=after, limit=limit)
+    reached = str(rows[-1][0]) if len(rows) == limit else None
+    return [str(job_id) for job_id, is_old in rows if is_old], reached
+
+
+def remove(tx: Transaction, age: float, old: Sequence[str]) -> int:
+    """Remove these, as far as they are old even now and no other process has them; how many."""
     micros = int(age * 1_000_000)
-    rows = tx.rows(CANDIDATES, age=micros, after=after, limit=limit)
-    old = [str(job_id) for job_id, is_old in rows if is_old]
     ids = [str(row[0]) for row in tx.rows(PRUNABLE, ids=old, age=micros)] if old else []
     if ids:
         for task, key in tx.rows(KEYED, ids=ids):
             tx.run(FORGET_KEY, task=task, key=key)
         for removal in REMOVALS:
             tx.run(removal, ids=ids)
-    return len(ids), str(rows[-1][0]) if len(rows) == limit else None
+    return len(ids)
+
+
+def prune_ticks(tx: Transaction, age: float, limit: int) -> bool:
+    """Forget the oldest ticks of schedules; whether there may be more. What has fired never does so again for that."""
+    tx.stage("prune_ticks")
+    found = tx.rows(OLD_TICKS, age=int(age * 1_000_000), limit=limit)
+    for id, nominal, kind in found:
+        tx.run(REMOVE_TICK, id=id, nominal=nominal, kind=kind)
+    return len(found) == limit

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 
-DUE = """
-SELECT due_at, job_id, queue, tier, task FROM {scheduled}
-WHERE due_at <= {now} ORDER BY due_at, job_id LIMIT :limit {lock_skip}
-"""
+DUE = "SELECT due_at, job_id, queue, tier, task FROM {scheduled} WHERE due_at <= {now}"
+BUT = " AND NOT (job_id {among:left:uuid})"
+ONLY = " AND job_id {among:only:uuid}"
+FIRST = " ORDER BY due_at, job_id LIMIT :limit {lock_skip}"
 REMOVE = "DELETE FROM {scheduled} WHERE due_at >= :first AND due_at <= :last AND job_id {among:ids:uuid}"
 STILL_SCHEDULED = """
 SELECT job_id FROM {job_states} {by_key}
@@ -19,12 +21,16 @@ PROMOTE = (
     "UPDATE {job_states} {by_key} SET status = 'available', due_at = {now} WHERE job_id {among:ids:uuid}"
 )
 LOOK = """
-SELECT MIN(due_at) - {now}, EXISTS (SELECT 1 FROM {parked}), EXISTS (SELECT 1 FROM {limits}) FROM {scheduled}
-"""
+SELECT MIN(due_at), {now}, EXISTS (SELECT 1 FROM {parked}), EXISTS (SELECT 1 FROM {limits}),
+  (SELECT MIN(due_at) FROM {schedules})
+FROM {scheduled}"""
 
 
-class Look(NamedTuple):
-    """What there may be to do for jobs that nobody can claim, in one statement: most of the time it is nothing."""
+LOOK_BUT = " WHERE NOT (job_id {among:left:uuid})"
+
+
+class DueReport(NamedTuple):
+    """The work that jobs which cannot be claimed yet may need, read by one statement; mostly there is none."""
 
     due: float | None
     """Seconds until something becomes due; None when nothing waits for its time."""
@@ -32,12 +38,20 @@ class Look(NamedTuple):
     """Something waits for a limit."""
     limited: bool
     """Limits are in use, or were a while ago."""
+    tick: float | None
+    """Seconds until a schedule is due; None when there is none."""
 
 
-def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
-    """Make due jobs available; the (queue, tier) of each. Cancelled ones only lose their row here."""
+def promote(
+    tx: Transaction, limit: int, left: Collection[str] = (), only: Collection[str] | None = None
+) -> list[tuple[str, int]]:
+    """Make due jobs available; the (queue, tier) of each. Cancelled ones only lose their row here.
+
+    `left`: jobs that are set aside. `only`: of all that are due, these.
+    """
     tx.stage("promote")
-    due = tx.rows(DUE, limit=limit)
+    tx.dialect.go_by_index(tx)
+    due = _due(tx, limit, left, only)
     if not due:
         return []
     ids = sorted({str(row[1]) for row in due})
@@ -54,9 +68,33 @@ def promote(tx: Transaction, limit: int) -> list[tuple[str, int]]:
     return [(queue, tier) for _, _, queue, tier, _ in ready]
 
 
-def look(tx: Transaction) -> Look:
-    """Read only."""
-    row = tx.row(LOOK)
+def due(tx: Transaction, limit: int, left: Collection[str] = ()) -> list[str]:
+    """The jobs that `promote` would find."""
+    return [str(row[1]) for row in _due(tx, limit, left)]
+
+
+def _due(
+    tx: Transaction, limit: int, left: Collection[str], only: Collection[str] | None = None
+) -> list[Row]:
+    template, given = DUE, {}
+    if left:
+        template, given = template + BUT, {"left": sorted(left)}
+    if only is not None:
+        template, given = template + ONLY, given | {"only": sorted(only)}
+    return tx.rows(template + FIRST, limit=limit, **given)
+
+
+def look(tx: Transaction, left: Collection[str] = ()) -> DueReport:
+    """Read only. `left`: jobs that are set aside."""
+    row = tx.row(LOOK + LOOK_BUT, left=sorted(left)) if left else tx.row(LOOK)
     assert row is not None
-    due, parked, limited = row
-    return Look(None if due is None else max(0.0, float(due) / 1_000_000), bool(parked), bool(limited))
+    due, now, parked, limited, tick = row
+    return DueReport(until(due, now), bool(parked), bool(limited), until(tick, now))
+
+
+def until(due: int | None, now: int) -> float | None:
+    """Seconds from now until then, or 0; None: never.
+
+    Stored times are only compared in SQL, and subtracted here: the database refuses a difference that does not fit.
+    """
+    return None if due is None else max(0.0, (int(due) - int(now)) / 1_000_000)

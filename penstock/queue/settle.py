@@ -12,10 +12,52 @@ from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
-from penstock.queue import presume, slots
-from penstock.queue.jobs import Attempt, Claim, Ended, Follow, Offer, nothing_follows
+from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, nothing_follows
+from penstock.queue.limits import slots
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+# What a settle may presume, so that what follows from it is written without waiting for answers.
+#
+# A statement on the way makes sure of it, and fails where it is not so; then nothing of the transaction remains,
+# and it
+# is done once more without presuming anything (see the pump). For the database that settles successes by one
+# statement.
+
+# Apart from the statement that locks the states of the steps, and after it: only so the definition is the one that
+# counts until the end of the transaction. And a process that lost its row was declared dead: it must claim nothing.
+AS_PRESUMED = """
+SELECT 1 / (CASE WHEN count(*) = :expected AND EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid))
+  THEN 1 ELSE 0 END)
+FROM unnest(CAST(:ids AS uuid[]), CAST(:definitions AS text[])) AS known(id, definition)
+CROSS JOIN LATERAL (
+  SELECT 1 FROM {runs} WHERE id = known.id AND definition = known.definition AND mode = 'running' AND paused_at IS NULL
+  OFFSET 0) r
+"""
+
+
+AS_PRESUMED_OF_ONE = """
+SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM {runs} WHERE id = CAST(:id AS uuid) AND definition = :definition
+    AND mode = 'running' AND paused_at IS NULL)
+  AND EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid)) THEN 1 ELSE 0 END)
+"""
+
+
+def assert_runs_unchanged(
+    tx: Transaction, claims: Sequence[Claim], process: str | None
+) -> dict[str, tuple[str, bool, str]]:
+    """The runs of these claims are as they were when the claims were made: their modes, pauses and definitions."""
+    runs = {claim.run_id: claim.definition or "" for claim in claims if claim.run_id is not None}
+    if runs:
+        tx.stage("presume")
+    if len(runs) == 1:
+        ((id, definition),) = runs.items()
+        tx.run(AS_PRESUMED_OF_ONE, id=id, definition=definition, process=process)
+    elif runs:
+        known = {"ids": list(runs), "definitions": list(runs.values())}
+        tx.run(AS_PRESUMED, **known, expected=len(runs), process=process)
+    return {run: ("running", False, definition) for run, definition in runs.items()}
+
 
 LOCK_HELD = """
 SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
@@ -35,7 +77,7 @@ UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NU
 WHERE job_id {among:ids:uuid}
 """
 LONGEST_WAIT = 100 * 366 * 86_400.0
-"""Whoever wants to wait longer than a hundred years gets that; more does not fit a column."""
+"""Longer delays are cut to a hundred years; more does not fit the column."""
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
 
 
@@ -48,7 +90,7 @@ STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
 
 @dataclass(slots=True)
 class Settled:
-    """What a settle came to: which attempts counted, and which had lost their claim."""
+    """The result of a settle: which attempts counted, and which had lost their claim."""
 
     accepted: list[Attempt] = field(default_factory=list)
     lost: list[Attempt] = field(default_factory=list)
@@ -74,7 +116,7 @@ def settle(
     held at once.
     """
     tx.stage("settle")
-    if tx.dialect.fuses:
+    if tx.dialect.single_statement_claims:
         settled = _fused(tx, attempts, process, finished_tokens)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
@@ -91,7 +133,7 @@ def settle(
 
 
 def _follow(
-    tx: Transaction, ended: Sequence[Ended], settled: Settled, follow: Follow, offer: Offer | None
+    tx: Transaction, ended: Sequence[EndedStep], settled: Settled, follow: Follow, offer: Offer | None
 ) -> None:
     if offer is not None:
         known = settled.registered
@@ -116,16 +158,16 @@ def _fused(
         for a in attempts
         if a.outcome.kind is OutcomeKind.SUCCEEDED and a.outcome.reason is None
     }
-    tx.presumes = tx.presumes and len(simple) == len(attempts)
-    if tx.presumes:
+    tx.optimistic = tx.optimistic and len(simple) == len(attempts)
+    if tx.optimistic:
         return _presumed(tx, attempts, process, finished_tokens)
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
     rows = [_success(attempt) for attempt in simple.values()]
     found = tx.dialect.succeed(tx, rows, process, finished_tokens)
     runs = {attempt.claim.run_id for attempt in simple.values()} - {None}
-    # What is asked next travels with it: one journey less for every step.
-    modes = tx.ahead(RUN_MODES, ids=sorted(map(str, runs)), process=process) if runs else None
+    # The next query is sent together with this statement: one round trip less for every step.
+    modes = tx.send_ahead(RUN_MODES, ids=sorted(map(str, runs)), process=process) if runs else None
     done = {row[0] for row in found()}
     rest = [a for a in attempts if simple.get(a.claim.job_id) is not a or a.claim.job_id not in done]
     settled = _in_steps(tx, rest, process, ()) if rest else Settled()
@@ -140,9 +182,12 @@ def _fused(
 def _presumed(
     tx: Transaction, attempts: Sequence[Attempt], process: str | None, finished_tokens: Sequence[int]
 ) -> Settled:
-    """All claims stand, and their runs go on as before; or this transaction fails. Nobody waits to know."""
+    """Settle as if no claim were lost and no run's mode had changed, without waiting for the answer.
+
+    If that is not true, the transaction fails.
+    """
     tx.dialect.succeed(tx, [_success(attempt) for attempt in attempts], process, finished_tokens)
-    modes = presume.runs_go_on(tx, [attempt.claim for attempt in attempts], process)
+    modes = assert_runs_unchanged(tx, [attempt.claim for attempt in attempts], process)
     return Settled(list(attempts), [], list(attempts), modes, registered=True if modes else None)
 
 
@@ -270,9 +315,9 @@ def _ends_step(attempt: Attempt) -> bool:
     return attempt.claim.run_id is not None and attempt.outcome.final
 
 
-def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) -> Ended:
+def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) -> EndedStep:
     claim, outcome = attempt.claim, attempt.outcome
-    return Ended(
+    return EndedStep(
         claim.job_id,
         str(claim.run_id),
         str(claim.node),

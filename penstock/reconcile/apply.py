@@ -4,33 +4,165 @@ The rows are locked and their tokens compared, the related ones too. Only an ite
 applied: its update map, its inserts and deletes, its related rows, with one value of NOW, and the unlocking, in one
 transaction. Of an item that lost anything nothing is written; what it still holds is released.
 
-A column that somebody wrote while the handler worked keeps what they wrote, unless the reconciler says `overwrite`:
+A column that other code wrote while the handler worked keeps that value, unless the reconciler says `overwrite`:
 the handler decided on what it had read. The rest of its map is applied, and the row is looked at again at once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ClauseElement, Column
+from sqlalchemy import ClauseElement, Column, insert
 from sqlalchemy.engine import Dialect
 
-from penstock.database.statements import Statements
-from penstock.reconcile.columns import from_micros
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind
+from penstock.database.user.statements import Statements
+from penstock.reconcile.columns import from_micros, resolve
 from penstock.reconcile.item import Item
-from penstock.reconcile.keys import in_order
-from penstock.reconcile.meanwhile import differs
-from penstock.reconcile.now import resolve
-from penstock.reconcile.renew import give_up
-from penstock.reconcile.statements import DUE, KEYS, MOVED, UNLOCKED, Fetch, lock_rows
-from penstock.reconcile.target import Key, Target
-from penstock.reconcile.writes import Writes
+from penstock.reconcile.leases import give_up
+from penstock.reconcile.outcome import CRASHED, VisitKind, VisitOutcome
+from penstock.reconcile.reconciler import Reconciler
+from penstock.reconcile.statements import (
+    DUE,
+    KEYS,
+    MOVED,
+    UNLOCKED,
+    Fetch,
+    change_each,
+    change_rows,
+    delete_rows,
+    key_values,
+    lock_rows,
+    new_values,
+)
+from penstock.reconcile.table import Key, Target, in_order, key_text
+
+# What an apply will write, collected first and then done in as few statements as possible, always in one order.
+
+FORGET = "DELETE FROM {row_failures} WHERE reconciler = :reconciler AND row_key {among:keys:text}"
+
+
+class RowWrites:
+    """A plan of writes: inserts, updates, unlocks, deletes."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.inserts: dict[tuple[Target, tuple[str, ...]], list[dict[str, Any]]] = defaultdict(list)
+        self.updates: dict[tuple[Target, Key], dict[str, Any]] = {}
+        self.unlocks: dict[Target, list[Key]] = defaultdict(list)
+        self.deletes: dict[Target, list[Key]] = defaultdict(list)
+        self.last_deletes: dict[Target, list[Key]] = defaultdict(list)
+        self.staying: dict[datetime, list[Key]] = defaultdict(list)
+        """Rows that are put off until then, if they are still for the same reconciler."""
+        self.failures: list[dict[str, Any]] = []
+        self.forgotten: dict[str, list[str]] = defaultdict(list)
+
+    def insert(self, target: Target, values: dict[str, Any]) -> None:
+        self.inserts[target, tuple(sorted(values))].append(values)
+
+    def update(self, target: Target, key: Key, values: Mapping[str, Any]) -> None:
+        self.updates.setdefault((target, key), {}).update(values)
+
+    def unlock(self, target: Target, key: Key) -> None:
+        if (target, key) in self.updates:
+            self.updates[target, key].update(UNLOCKED)
+        else:
+            self.unlocks[target].append(key)
+
+    def delete(self, target: Target, key: Key) -> None:
+        self.deletes[target].append(key)
+
+    def delete_last(self, target: Target, key: Key) -> None:
+        self.last_deletes[target].append(key)
+
+    def remember(self, reconciler: str, end: VisitOutcome) -> None:
+        """Why a row fails, for people; forgotten when it does no more."""
+        before, key = end.item.attempts, end.item.claim.key
+        if end.failure is not None:
+            count = end.item.crashes if end.failure.type == CRASHED else before + 1
+            row = {"reconciler": reconciler, "row_key": key_text(key), "attempts": count}
+            failure = {"error_type": end.failure.type, "error": end.failure.message}
+            self.failures.append(row | failure | {"traceback": end.failure.traceback})
+        elif (before or end.item.crashes) and end.attempts == end.crashes == 0:
+            self.forgotten[reconciler].append(key_text(key))
+
+    def perform(self, statements: Statements) -> None:
+        """Rows that others refer to come into being first and go last."""
+        for (target, _), rows in self.inserts.items():
+            statements.run(insert(target.table).inline(), rows)
+        self._update(statements)
+        for target, keys in self.unlocks.items():
+            statements.run(*change_rows(target, keys, UNLOCKED))
+        for deletes in (self.deletes, self.last_deletes):
+            for target, keys in deletes.items():
+                statements.run(delete_rows(target, keys))
+        self._remember(statements)
+
+    def _update(self, statements: Statements) -> None:
+        """Rows that get the same values in one statement; others of one shape in one batch."""
+        alike: dict[tuple[Target, tuple[str, ...]], list[dict[str, Any]]] = defaultdict(list)
+        for target, keys, values in self._same():
+            if len(keys) > 1 or any(isinstance(value, ClauseElement) for value in values.values()):
+                statements.run(*change_rows(target, keys, values))
+            else:
+                alike[target, tuple(sorted(values))].append(key_values(keys[0]) | new_values(values))
+        for (target, names), rows in alike.items():
+            statements.run(change_each(target, names), rows)
+
+    def _same(self) -> Iterable[tuple[Target, list[Key], dict[str, Any]]]:
+        """Rows by what is written to them: visits that change nothing, or change the same, are the most."""
+        same: dict[Any, tuple[Target, list[Key], dict[str, Any]]] = {}
+        for (target, key), values in self.updates.items():
+            try:
+                # With its type: True and 1.0 equal 1, and are something else in JSON.
+                what = frozenset([(name, type(value), value) for name, value in values.items()])
+                found = same.setdefault((target, what), (target, [], values))
+            except TypeError:
+                found = same.setdefault((target, key), (target, [], values))
+            found[1].append(key)
+        return same.values()
+
+    def _remember(self, statements: Statements) -> None:
+        tx = statements.tx
+        keys: dict[str, list[str]] = defaultdict(list)
+        for failure in self.failures:
+            keys[failure["reconciler"]].append(failure["row_key"])
+        for reconciler, texts in self.forgotten.items():
+            keys[reconciler] += texts
+        for reconciler, texts in keys.items():
+            tx.run(FORGET, reconciler=reconciler, keys=texts)
+        tx.insert("row_failures", self.failures, failed_at="{now}")
+
+
+# Whether a value is another than it was: whatever types users have, and however those compare.
+
+
+def differs(column: Column[Any], before: object, now: object, dialect: Dialect) -> bool:
+    """If they do not say that they are equal, they are if the same would be written for both."""
+    if _are_equal(before, now):
+        return False
+    try:
+        process = column.type.dialect_impl(dialect).bind_processor(dialect)
+        return process is None or not _are_equal(_unwrapped(process(before)), _unwrapped(process(now)))
+    except Exception:  # of a user's own type, which cannot write such a value
+        return True
+
+
+def _unwrapped(bound: Any) -> Any:
+    """Bytes, without what a driver may have around them."""
+    return getattr(bound, "obj", bound)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Some say so of each of their parts, and some are not even equal to themselves."""
+    try:
+        return bool(one == other) or bool(one != one and other != other)
+    except Exception:
+        return False
+
 
 MAIN = ("next_process_at", "last_processed_at")
 Current = dict[tuple[Target, Key], Mapping[str, Any]]
@@ -39,38 +171,40 @@ Current = dict[tuple[Target, Key], Mapping[str, Any]]
 
 @dataclass(slots=True)
 class Applied:
-    """What an apply came to."""
+    """The result of an apply: accepted, lost, kept."""
 
-    accepted: list[Ended] = field(default_factory=list)
-    lost: list[Ended] = field(default_factory=list)
-    kept: list[tuple[Ended, tuple[str, ...]]] = field(default_factory=list)
-    """Items of which some columns were not written, because somebody else had."""
+    accepted: list[VisitOutcome] = field(default_factory=list)
+    lost: list[VisitOutcome] = field(default_factory=list)
+    kept: list[tuple[VisitOutcome, tuple[str, ...]]] = field(default_factory=list)
+    """Items of which some columns were not written, because other code had written them."""
     stirred: set[str] = field(default_factory=set)
     """Tables in which there is something to look at now."""
     awaited: set[str] = field(default_factory=set)
     """Those who wait for rows that are free now."""
 
 
-def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: Sequence[Ended]) -> Applied:
+def apply(
+    statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: Sequence[VisitOutcome]
+) -> Applied:
     """Apply all that still hold their claims."""
     statements.ask_now()
     current = _lock(statements, ended)
     now = from_micros(statements.now())
     applied = Applied()
-    writes = Writes(now)
+    writes = RowWrites(now)
     for end in ended:
         if not _is_held(end.item, current):
             (applied.accepted if _is_done_already(end, current) else applied.lost).append(end)
             continue
         end.item.tried.add(now)
         applied.accepted.append(end)
-        if end.kind is Kind.RELEASED:
+        if end.kind is VisitKind.RELEASED:
             applied.stirred.add(end.item.target.name)
         _plan(writes, reconciler, end, current, statements.dialect, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)
     for end in applied.lost:
-        # A lost item keeps nobody waiting: what still carries its token is free at once.
+        # A lost item keeps no other item waiting: what still carries its token is free at once.
         give_up(statements, end.item, now)
     for due, keys in writes.staying.items():
         given = {KEYS: reconciler.target.listed(keys), MOVED: now, DUE: due}
@@ -78,7 +212,7 @@ def apply(statements: Statements, reconciler: Reconciler, fetch: Fetch, ended: S
     return applied
 
 
-def _lock(statements: Statements, ended: Sequence[Ended]) -> Current:
+def _lock(statements: Statements, ended: Sequence[VisitOutcome]) -> Current:
     """Lock every row concerned: table by table and key by key, the same order everywhere."""
     wanted: dict[Target, set[Key]] = defaultdict(set)
     names: dict[Target, set[str]] = defaultdict(set)
@@ -106,7 +240,7 @@ def _is_held(item: Item, current: Current) -> bool:
     )
 
 
-def _is_done_already(end: Ended, current: Current) -> bool:
+def _is_done_already(end: VisitOutcome, current: Current) -> bool:
     """An earlier try was committed and only its answer was lost."""
     item = end.item
     row = current.get((item.target, item.claim.key))
@@ -116,7 +250,12 @@ def _is_done_already(end: Ended, current: Current) -> bool:
 
 
 def _plan(
-    writes: Writes, reconciler: Reconciler, end: Ended, current: Current, dialect: Dialect, applied: Applied
+    writes: RowWrites,
+    reconciler: Reconciler,
+    end: VisitOutcome,
+    current: Current,
+    dialect: Dialect,
+    applied: Applied,
 ) -> None:
     item, now = end.item, writes.now
     row = current[item.target, item.claim.key]
@@ -127,13 +266,14 @@ def _plan(
     if "next_process_at" not in values:
         due = row["x_next_process_at"] if requested else now if kept else _due(end, now)
         if not requested and _moves(reconciler, end, row, dialect):
-            # Most likely it is somebody else's now, and due at once; if it is still ours, it is put off afterwards.
+            # Most likely it belongs to another reconciler now, and due at once; if it is still ours, it is put off
+            # afterwards.
             applied.stirred.add(item.target.name)
             if due > now:
                 writes.staying[due].append(item.claim.key)
                 due = now
         values["next_process_at"] = due
-    if end.kind is not Kind.RELEASED:
+    if end.kind is not VisitKind.RELEASED:
         values["last_processed_at"] = now
     values |= {"process_attempts": end.attempts, "process_crashes": end.crashes, **UNLOCKED}
     if end.with_changes:
@@ -149,15 +289,15 @@ def _plan(
     writes.remember(reconciler.name, end)
 
 
-def _due(end: Ended, now: datetime) -> datetime:
+def _due(end: VisitOutcome, now: datetime) -> datetime:
     """A row given back untouched keeps its place."""
-    return end.item.claim.due if end.kind is Kind.RELEASED else now + timedelta(seconds=end.delay)
+    return end.item.claim.due if end.kind is VisitKind.RELEASED else now + timedelta(seconds=end.delay)
 
 
 def _merged(
-    end: Ended, row: Mapping[str, Any], reconciler: Reconciler, dialect: Dialect, now: datetime
+    end: VisitOutcome, row: Mapping[str, Any], reconciler: Reconciler, dialect: Dialect, now: datetime
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The update map by column, without what somebody else has written since the claim."""
+    """The update map by column, without what other code has written since the claim."""
     seen = end.item.seen
     merged: dict[str, Any] = {}
     kept: list[str] = []
@@ -172,7 +312,8 @@ def _merged(
 
 
 def _is_computed(name: str, value: object) -> bool:
-    """What the database computes from the present value overwrites nothing; nor does a new visiting time."""
+    """True if the database computes the value from the present one: that overwrites nothing; nor does a new visiting
+    time."""
     return name == "next_process_at" or isinstance(value, ClauseElement)
 
 
@@ -182,7 +323,9 @@ def _written_meanwhile(
     return name in seen and differs(column, seen[name], row[f"x_{name}"], dialect)
 
 
-def _plan_changes(writes: Writes, end: Ended, current: Current, dialect: Dialect, applied: Applied) -> None:
+def _plan_changes(
+    writes: RowWrites, end: VisitOutcome, current: Current, dialect: Dialect, applied: Applied
+) -> None:
     changes, now = end.item.changes, writes.now
     seen = {(held.target, held.key): held.seen for held in end.item.held}
     for target, key, values in changes.updates:
@@ -222,7 +365,7 @@ def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied)
             applied.awaited.add(row["lock_wanted_by"].partition(":")[0])
 
 
-def _moves(reconciler: Reconciler, end: Ended, row: Mapping[str, Any], dialect: Dialect) -> bool:
+def _moves(reconciler: Reconciler, end: VisitOutcome, row: Mapping[str, Any], dialect: Dialect) -> bool:
     """Whether what is written may make the row another reconciler's."""
     watched, column = reconciler.watched, end.item.target.column
     return any(

@@ -1,8 +1,8 @@
 """Claim: take eligible rows, each with the related rows it needs, in one transaction. Invariants 1, 2 and 8.
 
-Rows are picked in the order of `next_process_at`, so whoever has waited longest comes first and a row that fails goes
-to the back. Taking a row moves that time to the end of the lease: other fetches do not even look at it, and a
-different value at the end tells that somebody has asked for another visit.
+Rows are picked in the order of `next_process_at`, so the row that has waited longest comes first and a row that fails
+goes to the back. Taking a row moves that time to the end of the lease: other fetches do not even look at it, and a
+different value at the end tells that another visit was asked for.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any
 
 from sqlalchemy import Row, Select
 
-from penstock.database.statements import Statements
-from penstock.reconcile import related
+from penstock.database.clock_watch import ClockWatch
+from penstock.database.user.statements import Statements
+from penstock.reconcile import related_rows
 from penstock.reconcile.columns import EPOCH, from_micros
-from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.item import Claimed, Held, Item
+from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch, change_rows, one_row
-from penstock.reconcile.target import Key, Target
+from penstock.reconcile.table import Key, Target
 from penstock.values.failure import Failure
 from penstock.values.ids import new_token
 
 BUSY_PAUSE = timedelta(seconds=1)
-"""After which a row looks again for its related rows, if nobody tells it sooner."""
+"""After which a row looks again for its related rows, if no wake-up comes sooner."""
 
 HORIZON = timedelta(seconds=3)
 """How far an idle reconciler looks ahead: further than the longest pause between two looks."""
@@ -33,13 +34,15 @@ HORIZON = timedelta(seconds=3)
 
 @dataclass(slots=True)
 class Taken:
-    """What a claim came to."""
+    """The result of a claim: items, and rows whose related rows were busy."""
 
     items: list[Item] = field(default_factory=list)
     busy: list[Key] = field(default_factory=list)
-    """Rows whose related rows somebody else holds."""
+    """Rows whose related rows another claim holds."""
     token: int = 0
     now: datetime = EPOCH
+    step: float = 0.0
+    """By how many seconds the database's clock was found to be set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,32 @@ class Candidate:
 
     @property
     def is_abandoned(self) -> bool:
-        """Somebody had it and never came back."""
+        """True if an earlier holder never came back."""
         return self.state.lock_token is not None
 
 
 def claim(
-    statements: Statements, reconciler: Reconciler, fetch: Fetch, limit: int, again: Sequence[Key] = ()
+    statements: Statements,
+    reconciler: Reconciler,
+    fetch: Fetch,
+    limit: int,
+    again: Sequence[Key] = (),
+    clock: ClockWatch | None = None,
 ) -> Taken:
-    """Up to `limit` rows, now held; `again`: rows to be looked at before their time."""
-    now = from_micros(statements.now(not_older=reconciler.policy.lease_seconds / 8))
+    """Up to `limit` rows, now held; `again`: rows to be looked at before their time.
+
+    `clock`: while that was set forward just now, a lease that seems to be over may be a living process's.
+    """
+    micros = statements.now(not_older=reconciler.policy.lease_seconds / 8)
+    now = from_micros(micros)
     taken = Taken(token=new_token(), now=now)
+    if clock is not None:
+        taken.step = clock.told(micros, statements.read_at, statements.clock_shift)
+    trusted = clock is None or clock.is_trusted
     found = [
-        _checked(reconciler, one) for one in _candidates(statements, reconciler, fetch, limit, again, now)
+        _checked(reconciler, one)
+        for one in _candidates(statements, reconciler, fetch, limit, again, now)
+        if trusted or not one.is_abandoned
     ]
     if not found:
         return taken
@@ -122,7 +139,7 @@ def _candidates(
 def _read(
     statements: Statements, target: Target, whole: Select[Any], bare: Select[Any], values: Mapping[str, Any]
 ) -> list[Candidate]:
-    """What a statement finds. A row that cannot be read does not keep the others from being read."""
+    """Read the rows that a statement finds. A row that cannot be read does not keep the others from being read."""
     try:
         rows = statements.rows(whole, values)
         return [Candidate(target.key_in(row), target.made(row), row) for row in rows]
@@ -144,7 +161,7 @@ def _read_alone(statements: Statements, target: Target, state: Row[Any]) -> Cand
 
 
 def _checked(reconciler: Reconciler, one: Candidate) -> Candidate:
-    """What the user's own functions say of a row is that row's error too."""
+    """Check a row with the user's own functions; what they raise is that row's error."""
     try:
         if one.problem is None:
             for lock in reconciler.locks:
@@ -162,17 +179,17 @@ def _related(
     now: datetime,
     deadline: datetime,
 ) -> tuple[dict[Key, tuple[Held, ...]], dict[Key, Failure]]:
-    """What each row gets of its related ones; those whose related ones cannot be read have failed."""
+    """Lock the related rows of each row; a row whose related ones cannot be read has failed."""
     held: dict[Key, tuple[Held, ...]] = {}
     problems: dict[Key, Failure] = {}
     try:
-        return related.take(statements, reconciler, rows, token, now, deadline), problems
+        return related_rows.take(statements, reconciler, rows, token, now, deadline), problems
     except Exception as error:
         if not statements.is_unreadable(error):
             raise
     for one in rows:
         try:
-            held |= related.take(statements, reconciler, [one], token, now, deadline)
+            held |= related_rows.take(statements, reconciler, [one], token, now, deadline)
         except Exception as error:
             if not statements.is_unreadable(error):
                 raise

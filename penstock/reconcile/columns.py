@@ -1,26 +1,28 @@
 """The columns a table needs to be reconciled, and the type of their times.
 
-    lock_expires_at, lock_token, lock_owner   who holds the row, and until when; NULL: nobody
+    lock_expires_at, lock_token, lock_owner   the holder of the row, and until when; NULL: none
     last_processed_at                         when a handler last ended with it; NULL: never
     next_process_at                           not before this; anything in the past: as soon as possible
     process_attempts                          errors in a row
     process_crashes                           holders in a row that never came back
     lock_wanted_by, lock_wanted_until         who waits for this row and gets the next turn
 
-`next_process_at` is a request as well: whoever changes it while the row is being worked on is heard afterwards.
+`next_process_at` is a request as well: a change while the row is being worked on is heard afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import BigInteger, Column, DateTime, Integer, String, text
+from sqlalchemy import BigInteger, Column, Date, DateTime, Integer, String, text
 from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
+
+from penstock.errors import DefinitionError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OWNER_LENGTH = 255
@@ -67,7 +69,7 @@ _MAKERS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
 NAMES = tuple(_MAKERS)
 OURS = frozenset(NAMES)
 HOLDING = ("lock_expires_at", "lock_token", "lock_owner", "lock_wanted_by", "lock_wanted_until")
-"""What a table needs if its rows are only locked as related rows."""
+"""The columns that a table needs if its rows are only locked as related rows."""
 
 
 def _column(name: str) -> Any:
@@ -99,3 +101,47 @@ class Reconcilable:
 # Not annotated: that would make them fields of a dataclass, and SQLAlchemy refuses fields from a class that is none.
 for _name in NAMES:
     setattr(Reconcilable, _name, _column(_name))
+
+
+# NOW: the one instant of an apply, by the database's clock, in whatever type each column has.
+
+
+class Now:
+    """Stands for the time of the apply in what a handler returns."""
+
+    _only: Now | None = None
+
+    def __new__(cls) -> Now:
+        if cls._only is None:
+            cls._only = super().__new__(cls)
+        return cls._only
+
+    def __repr__(self) -> str:
+        return "NOW"
+
+
+NOW: Final = Now()
+
+
+def resolve(value: object, column: Column[Any], now: datetime) -> object:
+    """The value to write into this column; times fit the column, whether it keeps a time zone or not."""
+    if value is NOW:
+        return _fitting(now, column)
+    if isinstance(value, datetime) and _is_naive(column) and value.tzinfo is not None:
+        return value.astimezone(UTC).replace(tzinfo=None)
+    return value
+
+
+def _fitting(now: datetime, column: Column[Any]) -> object:
+    kind = column.type
+    if isinstance(kind, Instant):
+        return now
+    if isinstance(kind, DateTime) or getattr(kind, "python_type", None) is datetime:
+        return now if getattr(kind, "timezone", False) else now.replace(tzinfo=None)
+    if isinstance(kind, Date):
+        return now.date()
+    raise DefinitionError(f"NOW cannot be written to {column}: it is {kind!r}, not a date or a time")
+
+
+def _is_naive(column: Column[Any]) -> bool:
+    return isinstance(column.type, DateTime) and not column.type.timezone

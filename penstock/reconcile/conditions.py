@@ -28,19 +28,19 @@ from sqlalchemy.sql.selectable import SelectBase
 from sqlalchemy.types import TypeEngine
 
 from penstock.errors import DefinitionError
-from penstock.reconcile.now import NOW
+from penstock.reconcile.columns import NOW
 
 COMPUTED = ("function", "now", "tuple", "cast", "try_cast", "extract", "over")
-"""What a partial index does not take; on SQLite a tuple is compared with a subquery."""
+"""Expressions that a partial index does not take; on SQLite a tuple is compared with a subquery."""
 COMPUTED_WORDS = re.compile(
     r"::|\b(select|cast|extract|interval|current_\w+|local\w+)\b|\b(?!(?:in|and|or|not|like)\b)\w+\s*\(",
     re.IGNORECASE,
 )
-"""The same in the user's own SQL, as far as that can be seen: whoever is in doubt does without."""
+"""The same in the user's own SQL, as far as that can be seen; in doubt the index goes without."""
 
 
 def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
-    """What was given, if it can be asked of a row."""
+    """Read a condition, and refuse one that cannot be asked of a row."""
     try:
         found = coercions.expect(roles.WhereHavingRole, given)
         for each in visitors.iterate(found):
@@ -60,7 +60,9 @@ def _check_parameter(said: str, element: Any) -> None:
             f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
         )
     if element.required:
-        raise DefinitionError(f"{said}: the parameter {element.key!r} has no value; nobody would give it one")
+        raise DefinitionError(
+            f"{said}: the parameter {element.key!r} has no value, and nothing would give it one"
+        )
 
 
 def has_bytes(given: ClauseElement) -> bool:
@@ -83,7 +85,7 @@ def is_asked_anew(given: ClauseElement) -> bool:
 
 
 def is_in_words(given: ClauseElement) -> bool:
-    """Whether some of it is the user's own SQL: nobody knows what that reads."""
+    """True if some of it is the user's own SQL: the columns that it reads are unknown."""
     return any(_words(each) is not None for each in visitors.iterate(given))
 
 

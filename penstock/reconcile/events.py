@@ -1,4 +1,4 @@
-"""What happens to rows, as events."""
+"""Events about rows of reconcilers, with their log messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from logging import DEBUG, INFO, WARNING
 
 from penstock.telemetry.events import Event
-from penstock.telemetry.wording import word
+from penstock.telemetry.messages import word
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class RowsClaimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RowSettled(Event):
-    """A handler ended and the row is free again. `outcome` is one of `penstock.reconcile.ending.Kind`."""
+    """A handler ended and the row is free again. `outcome` is one of `penstock.reconcile.outcome.VisitKind`."""
 
     reconciler: str
     table: str
@@ -30,7 +30,7 @@ class RowSettled(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(Event):
-    """A row was taken over by somebody else; whatever came of our attempt was dropped."""
+    """Another worker took over a row; the outcome of our attempt was dropped."""
 
     reconciler: str
     table: str
@@ -40,7 +40,7 @@ class LeaseLost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsKept(Event):
-    """Somebody wrote these columns while the row was being worked on; what they wrote was kept."""
+    """Other code wrote these columns while the row was being worked on; its values were kept."""
 
     reconciler: str
     table: str
@@ -50,7 +50,7 @@ class ColumnsKept(Event):
 
 @dataclass(frozen=True, slots=True)
 class RelatedBusy(Event):
-    """A row could not be worked on, because somebody holds rows that it needs; it has announced itself."""
+    """A row could not be worked on, because another claim holds rows that it needs; it has announced itself."""
 
     reconciler: str
     table: str
@@ -59,7 +59,7 @@ class RelatedBusy(Event):
 
 @dataclass(frozen=True, slots=True)
 class LocksSwept(Event):
-    """Locks that nobody would ever have come back for were removed."""
+    """Locks of holders that will never come back were removed."""
 
     table: str
     count: int
@@ -83,7 +83,7 @@ word(
     ColumnsKept,
     INFO,
     lambda e: (
-        f"{e.table} {e.row}: {', '.join(e.columns)} kept as somebody wrote them while {e.reconciler} worked"
+        f"{e.table} {e.row}: {', '.join(e.columns)} kept as other code wrote them while {e.reconciler} worked"
     ),
 )
 word(RelatedBusy, DEBUG, lambda e: f"{e.reconciler} waits for rows that belong to {e.table} {e.row}")

@@ -1,4 +1,5 @@
-"""What a handler is given: a row under its claim, the related rows held with it, and a list of changes to make.
+"""The item that a handler is given: a row under its claim, the related rows held with it, and a list of changes to
+make.
 
 Nothing is written while the handler runs. Everything it asks for is applied afterwards in one transaction, if the
 claim still stands then.
@@ -17,7 +18,7 @@ from sqlalchemy import Table
 from penstock.errors import DefinitionError, LeaseLost
 from penstock.reconcile.columns import HOLDING
 from penstock.reconcile.locks import Children, Related, Shared
-from penstock.reconcile.target import Key, Target, recognize, table_of
+from penstock.reconcile.table import Key, Target, recognize, table_of
 from penstock.values.failure import Failure
 
 
@@ -33,13 +34,13 @@ class Held:
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """What was read, whatever has become of it in the handler's hands."""
+        """The values as they were read, whatever the handler did to them."""
         return self.target.as_read(self.row, self.kept)
 
 
 @dataclass(slots=True)
 class Changes:
-    """What a handler wants to be written, beside what it returns."""
+    """Writes that a handler asks for, beside what it returns."""
 
     main: dict[str, Any] = field(default_factory=dict)
     deletes_main: bool = False
@@ -55,14 +56,14 @@ class Claimed:
     key: Key
     token: int
     deadline: datetime
-    """What `next_process_at` was set to: if it is something else at the end, somebody has asked for a visit."""
+    """The value that `next_process_at` was set to: if it is another at the end, a visit was asked for."""
     due: datetime
-    """What it was before."""
+    """The value of `next_process_at` before the claim."""
     attempts: int
     crashes: int = 0
     """Holders in a row that never came back, before this claim."""
     taken_over: bool = False
-    """It was the last holder that never came back: it still had the row."""
+    """True if the last holder never came back and still had the row."""
 
 
 class Item:
@@ -101,12 +102,12 @@ class Item:
 
     @property
     def token(self) -> int:
-        """With the id, this names one claim, which nobody else has or ever will."""
+        """With the id, this names one claim, which no other claim has or ever will have."""
         return self.claim.token
 
     @property
     def seen(self) -> Mapping[str, Any]:
-        """What was read, whatever has become of it in the handler's hands."""
+        """The values as they were read, whatever the handler did to them."""
         return {} if self.row is None else self.target.as_read(self.row, self.kept)
 
     @property
@@ -126,7 +127,7 @@ class Item:
 
     @property
     def lease_lost(self) -> bool:
-        """Somebody else may have the row by now; nothing that comes of this will count."""
+        """True if another worker may have the row by now; nothing that comes of this will count."""
         return self._lost
 
     def lose(self) -> None:

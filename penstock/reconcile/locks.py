@@ -17,8 +17,8 @@ from sqlalchemy import ColumnElement
 from penstock.errors import DefinitionError
 from penstock.reconcile import columns
 from penstock.reconcile.conditions import condition
-from penstock.reconcile.policy import at_least
-from penstock.reconcile.target import Entity, Target, target_of
+from penstock.reconcile.options import at_least
+from penstock.reconcile.table import Entity, Target, target_of
 
 PATIENCE = 120.0
 

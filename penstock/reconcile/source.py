@@ -2,33 +2,66 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from datetime import datetime, timedelta
 
-from penstock.database.engine import Database
-from penstock.database.statements import Statements
+from penstock.database.clock_watch import ClockWatch
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
+from penstock.database.user.statements import Statements
 from penstock.queue.wakeups import Wakeups
 from penstock.reconcile import apply as rows_apply
 from penstock.reconcile import claim as rows_claim
 from penstock.reconcile.apply import Applied
 from penstock.reconcile.claim import Taken
 from penstock.reconcile.columns import from_micros
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.due import DueTimes
-from penstock.reconcile.ending import Ended, Kind, refused
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RelatedBusy, RowsClaimed, RowSettled
-from penstock.reconcile.hints import awaited, stirred
 from penstock.reconcile.item import Item
-from penstock.reconcile.keys import in_order, key_text
-from penstock.reconcile.renew import Holdings
+from penstock.reconcile.leases import HeldRows
+from penstock.reconcile.outcome import VisitKind, VisitOutcome, refused
+from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch, release
-from penstock.reconcile.target import Key
-from penstock.telemetry.events import Stream
+from penstock.reconcile.table import Key, in_order, key_text
+from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.telemetry.events import ClockStepped, Stream
 from penstock.values.failure import Failure
+
+# When the rows that this process has worked on come due again: so that the pump need not ask the database all the time.
+
+GRAIN = 0.05
+LONGEST = 3600.0
+
+
+class DueTimes:
+    """A coarse calendar of this process. Rows of other processes are found by looking now and then."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._known: set[float] = set()
+        self._lock = threading.Lock()
+
+    def add(self, delay: float) -> None:
+        """Something is due after so many seconds."""
+        if delay > LONGEST:
+            return
+        at = (int((time.monotonic() + delay) / GRAIN) + 1) * GRAIN
+        with self._lock:
+            if at not in self._known:
+                self._known.add(at)
+                heapq.heappush(self._times, at)
+
+    def until_next(self) -> float | None:
+        """Seconds to wait; what is past is forgotten."""
+        now = time.monotonic()
+        with self._lock:
+            while self._times and self._times[0] <= now:
+                self._known.discard(heapq.heappop(self._times))
+            return self._times[0] - now if self._times else None
+
 
 CLOCK_TRUSTED = 60.0
 
@@ -37,7 +70,7 @@ class RowSource:
     """Claims and applies for one reconciler in one process."""
 
     one_statement = False
-    leads_on = False
+    unblocks_work = False
     own_tables = False
     met = False
 
@@ -48,7 +81,7 @@ class RowSource:
         wakeups: Wakeups,
         stream: Stream,
         lost: Callable[[Item], None] = lambda _: None,
-        refused: Callable[[Ended], None] = lambda _: None,
+        refused: Callable[[VisitOutcome], None] = lambda _: None,
     ) -> None:
         self.name = reconciler.name
         self.database = database
@@ -59,7 +92,7 @@ class RowSource:
         """Told of items that we claimed again: their handlers have nothing left to do."""
         self.refused = refused
         """Told of ends that came too late."""
-        self.holdings = Holdings()
+        self.holdings = HeldRows()
         self.due = DueTimes()
         self.counts: Counter[str] = Counter()
         self._fetch: Fetch | None = None
@@ -73,6 +106,7 @@ class RowSource:
         self._lock = threading.Lock()
         self._clock: tuple[datetime, float] | None = None
         self._last: Statements | None = None
+        self._watch = ClockWatch(reconciler.policy.lease_seconds)
 
     @property
     def fetch(self) -> Fetch:
@@ -86,8 +120,10 @@ class RowSource:
             again = self._trying = in_order(self._again)[:limit]
             self._again.difference_update(again)
         began = time.monotonic()
-        taken = rows_claim.claim(self._statements(tx), self.reconciler, self.fetch, limit, again)
+        taken = rows_claim.claim(self._statements(tx), self.reconciler, self.fetch, limit, again, self._watch)
         self._taken = taken
+        if taken.step:
+            self.stream.emit(ClockStepped(taken.step))
         self._clock = (taken.now, self._statements(tx).read_at)
         if taken.items and self.stream.wants(RowsClaimed):
             self.stream.emit(RowsClaimed(self.name, len(taken.items), time.monotonic() - began))
@@ -106,7 +142,7 @@ class RowSource:
         now = self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
         at = rows_claim.next_chance(Statements(self.database, tx), self.reconciler, self.fetch, now)
         if at is not None and at > now:
-            # Somebody's lease ends, and is not renewed: should they be dead, we are there.
+            # Another worker's lease ends, and is not renewed: if that worker is dead, we take its row then.
             self.due.add((at - now).total_seconds())
         return at is not None and at <= now
 
@@ -121,7 +157,7 @@ class RowSource:
             self.holdings.remove(item)
         self._doubtful += sorted({item.token for item in claims})
 
-    def settle(self, tx: Transaction, finished: Sequence[Ended], room: int = 0) -> list[Item]:
+    def settle(self, tx: Transaction, finished: Sequence[VisitOutcome], room: int = 0) -> list[Item]:
         tx.stage("apply_rows")
         self._applied = rows_apply.apply(self._statements(tx), self.reconciler, self.fetch, finished)
         return []
@@ -137,7 +173,7 @@ class RowSource:
 
     def rolled_back(self) -> None:
         if self._taken is not None and self._taken.items:
-            # Whether this was committed nobody knows, if the answer was lost.
+            # If the answer was lost, it is not known whether this was committed.
             self._doubtful.append(self._taken.token)
         self._taken = self._applied = None
         self._given_back = []
@@ -145,11 +181,10 @@ class RowSource:
             self._again.update(self._trying)
             self._trying = []
 
-    def heard(self, subjects: Set[str]) -> bool:
-        """Whoever waited for related rows looks again at once."""
+    def heard(self, subjects: Set[str], room: int = 1) -> None:
+        """Look again at once for rows that waited for related rows."""
         with self._lock:
             self._again |= self._busy
-        return True
 
     def recover(self, tx: Transaction) -> None:
         """Give back what we may have claimed without hearing of it."""
@@ -161,7 +196,14 @@ class RowSource:
             statements.run(release(target, None, tokens, due if target is self.reconciler.target else None))
         self._given_back = tokens
 
-    def blame(self, finished: Ended, error: Exception) -> Ended | None:
+    def set_aside(self, tx: Transaction, error: Exception) -> bool:
+        """The rows are the user's: there is no place but their own where one could be put."""
+        return False
+
+    def name_of(self, finished: VisitOutcome) -> str:
+        return f"{self.reconciler.name} {finished.item.id}"
+
+    def blame(self, finished: VisitOutcome, error: Exception) -> VisitOutcome | None:
         """The database refuses what this handler wants to be written: the row's own error."""
         return refused(self.reconciler.policy, finished, Failure.of(error))
 
@@ -181,7 +223,7 @@ class RowSource:
     def _after_apply(self, applied: Applied) -> None:
         for end in applied.accepted:
             self.holdings.remove(end.item)
-            self.counts["failed" if end.failed else "processed"] += end.kind is not Kind.RELEASED
+            self.counts["failed" if end.failed else "processed"] += end.kind is not VisitKind.RELEASED
             self.due.add(end.delay)
         for end in applied.lost:
             self.holdings.remove(end.item)
@@ -195,9 +237,9 @@ class RowSource:
             for end in applied.accepted:
                 self.stream.emit(_settled(end))
         for table in applied.stirred:
-            self.wakeups.tell(stirred(table))
+            self.wakeups.notify(stirred(table))
         for name in applied.awaited:
-            self.wakeups.tell(awaited(name))
+            self.wakeups.notify(awaited(name))
 
     def lose(self, item: Item) -> None:
         """This claim is not ours any more."""
@@ -209,7 +251,7 @@ class RowSource:
         self.lost(item)
 
 
-def _settled(end: Ended) -> RowSettled:
+def _settled(end: VisitOutcome) -> RowSettled:
     item = end.item
     error = str(end.failure) if end.failure else None
     return RowSettled(

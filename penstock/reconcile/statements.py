@@ -1,7 +1,7 @@
 """The statements over a user's table, built once for each reconciler.
 
 Row locks are taken FOR NO KEY UPDATE where the database has it, so that foreign keys do not get in the way; rows that
-somebody else is writing at this moment are skipped by claims and never waited for.
+another transaction is writing at this moment are skipped by claims and never waited for.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from sqlalchemy import (
 from sqlalchemy.sql import operators, visitors
 from sqlalchemy.sql.selectable import SelectBase
 
-from penstock.database.among import among
+from penstock.database.user.statements import among
 from penstock.reconcile.columns import HOLDING, Instant
 from penstock.reconcile.conditions import conjuncts, has_bytes, is_asked_anew, written_out
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.target import Key, Target
+from penstock.reconcile.reconciler import Reconciler
+from penstock.reconcile.table import Key, Target
 
 KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
 """Parameters of writes. A column of the user's that was called the same would be written."""
@@ -47,7 +47,7 @@ UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lo
 
 
 class Fetch:
-    """What is eligible for a reconciler, as one declaration used by the claim, the counts and the sweep."""
+    """Declares which rows are eligible for a reconciler; the claim, the counts and the sweep use it."""
 
     def __init__(self, reconciler: Reconciler, engine: Engine) -> None:
         self.target = target = reconciler.target
@@ -69,7 +69,7 @@ class Fetch:
     def _glance(
         self, eligible: ColumnElement[bool], now: ColumnElement[Any], ours: ColumnElement[bool]
     ) -> Select[Any]:
-        """Whether anything is eligible; and when the next lease ends that nobody has renewed, if that is soon."""
+        """Whether anything is eligible; and when the next lease ends that was not renewed, if that is soon."""
         target = self.target
         due, expires = target["next_process_at"], target["lock_expires_at"]
         soon = bindparam("soon", type_=Instant())
@@ -139,7 +139,8 @@ def change_rows(
 
 
 def _in_order(target: Target, computed: Mapping[str, ClauseElement]) -> list[str]:
-    """What reads a column before what changes it: MySQL goes by the new value from then on, others by the old one."""
+    """Order expressions so that a column is read before it is changed: MySQL goes by the new value, others by the old
+    one."""
     names = {target.table.c[name].name: name for name in computed}
     readers: dict[str, set[str]] = {name: set() for name in computed}
     for reader, value in computed.items():

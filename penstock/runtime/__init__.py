@@ -1,27 +1,10 @@
-"""What runs: the pump and its executors, heartbeat, housekeeping, supervisor. No SQL here.
+"""The runtime: processes that claim work, run it and settle it. No SQL here.
 
-A map of the modules. What each is about is said in its first line.
+    pump         moves work between the database and the executors, one transaction a turn
+    executors    run handlers: on the event loop, in threads, in processes
+    liveness     heartbeat, reaper, housekeeping: which processes are alive, what is due
+    reconcilers  the same for rows of users' tables
+    supervisor   forks worker processes and replaces the dead
 
-A worker:
-    worker, options, host: all of it, put together
-    serve, lasting, signals, departure: its process, from start to stop
-    identity, dwelling: who it is, and where it lives
-    service, hop: what its loops and threads are made of
-
-Work comes in, is done, and is settled:
-    pump, waker, rest: when to ask the database
-    source, job_source, lanes, limiter: what to ask for
-    crew, executors, work: who does it
-    blame: what the database refuses to settle
-
-The same for users' rows:
-    rows, runner, row_pump, row_crew, row_services, undo
-
-Beside the work:
-    heartbeat, contact: signs of life, and who may judge by them
-    housekeeping, limit_keeper, neighbours: what is due, left over or left behind
-    relay: what other processes say
-
-Many processes:
-    supervisor, nursery, keeper
+`worker` puts one worker together, `shutdown` ends it, `service` is the loop that every thread of it is made of.
 """

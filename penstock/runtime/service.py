@@ -9,13 +9,19 @@ import random
 import threading
 import time
 from abc import ABC, abstractmethod
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import StrEnum
+from typing import Any, TypeVar
 
+from penstock.database.error_advice import is_momentary
 from penstock.telemetry.events import Stream, TroubleBegan, TroubleEnded
 
 
 class Turn(StrEnum):
-    """What a round of a loop came to. Only an idle one sleeps. Invariant 9."""
+    """The result of one turn of a service. The service sleeps only after an idle turn. Invariant 9."""
 
     WORKED = "worked"
     CONTENDED = "contended"
@@ -34,6 +40,8 @@ class Service(ABC):
         self.thread: threading.Thread | None = None
         self._troubled_since: float | None = None
         self._backoff = 0.05
+        self._spared = False
+        """The last turn failed for a moment's reason, of which nothing was said."""
 
     @abstractmethod
     def turn(self) -> Turn:
@@ -61,7 +69,7 @@ class Service(ABC):
     def run(self) -> None:
         while not self.stopping.is_set():
             if self.guarded_turn() is Turn.IDLE and not self.stopping.is_set():
-                self.pause()
+                self.guarded_pause()
 
     def guarded_turn(self) -> Turn:
         """A turn that does not raise: trouble is reported once and answered with patience."""
@@ -70,15 +78,52 @@ class Service(ABC):
         except Exception as error:
             self._trouble(error)
             return Turn.CONTENDED
-        if self._troubled_since is not None:
+        self._spared, self._backoff = False, 0.05
+        if self._troubled_since is not None and not self.leaving:
             self.stream.emit(TroubleEnded(self.name, time.monotonic() - self._troubled_since))
             self._troubled_since = None
-            self._backoff = 0.05
         return turn
 
+    @property
+    def leaving(self) -> bool:
+        """True if the service is stopping: it does not do all of its work, so a good turn does not end the trouble."""
+        return self.stopping.is_set()
+
+    def guarded_pause(self) -> None:
+        """A pause that does not raise: what is heard meanwhile may be anything."""
+        try:
+            self.pause()
+        except Exception as error:
+            self._trouble(error)
+
     def _trouble(self, error: Exception) -> None:
-        if self._troubled_since is None:
+        if self._troubled_since is None and is_momentary(error) and not self._spared:
+            self._spared = True  # it is tried again at once; if that does, there was no trouble
+        elif self._troubled_since is None:
             self._troubled_since = time.monotonic()
             self.stream.emit(TroubleBegan(self.name, f"{type(error).__name__}: {error}"))
         self.stopping.wait(self._backoff * random.uniform(0.5, 1.0))
         self._backoff = min(self._backoff * 2, self.longest_backoff)
+
+
+# From any thread to the event loop's.
+
+T = TypeVar("T")
+
+
+def call_on_loop(loop: AbstractEventLoop, action: Callable[..., object], *args: Any) -> bool:
+    """Have the loop do this. False: it is closed, and never will."""
+    try:
+        loop.call_soon_threadsafe(action, *args)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        return False
+    return True
+
+
+def drain_deque(items: deque[T]) -> Iterator[T]:
+    """Take all items. Each comes out once, even if several threads take at the same time."""
+    while items:
+        with suppress(IndexError):
+            yield items.popleft()

@@ -1,40 +1,64 @@
-"""A worker: everything that one process does, put together. It lives on an event loop, alone or in a program."""
+"""A worker: everything that one process does, put together. It runs on an event loop, alone or in a program."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.database.ears import ear_for
-from penstock.doors import ended
+from penstock.async_bridge import ended
+from penstock.database.listeners import ear_for, hears, new_channel
 from penstock.errors import PenstockError
-from penstock.pipelines import timers
-from penstock.queue.glance import Seen, Wanted
+from penstock.handler_environment import HandlerEnvironment
+from penstock.pipelines.advance import timers
+from penstock.queue.idle_check import IdleQuery, IdleReport
 from penstock.queue.jobs import Attempt, Claim
+from penstock.queue.wakeup_targets import EAR
 from penstock.queue.wakeups import CHORES, READY
-from penstock.runtime import dwelling
-from penstock.runtime.crew import Crew
-from penstock.runtime.departure import Departure
-from penstock.runtime.heartbeat import Heartbeat
-from penstock.runtime.hop import hop
-from penstock.runtime.housekeeping import Housekeeping
-from penstock.runtime.identity import Identity
-from penstock.runtime.job_source import JobSource
-from penstock.runtime.lanes import Lanes
-from penstock.runtime.neighbours import Neighbours
-from penstock.runtime.options import WorkerOptions
-from penstock.runtime.pump import Pump
-from penstock.runtime.rest import resting
-from penstock.runtime.rows import RowWork
-from penstock.runtime.service import Service
-from penstock.runtime.waker import Waker
-from penstock.runtime.work import Interruption
-from penstock.surroundings import Surroundings
+from penstock.runtime.executors.dispatcher import Dispatcher, Unrecorded
+from penstock.runtime.executors.work import Interruption
+from penstock.runtime.liveness import host_identity
+from penstock.runtime.liveness.heartbeat import Heartbeat
+from penstock.runtime.liveness.housekeeping import Declared, Housekeeping
+from penstock.runtime.liveness.local_processes import LocalProcesses
+from penstock.runtime.liveness.process_row import Identity
+from penstock.runtime.pump.idle import resting
+from penstock.runtime.pump.job_source import JobSource
+from penstock.runtime.pump.lanes import Lanes
+from penstock.runtime.pump.pump import Pump
+from penstock.runtime.pump.waker import Waker
+from penstock.runtime.reconcilers.reconciler_worker import RowWork
+from penstock.runtime.service import Service, call_on_loop
+from penstock.runtime.shutdown import Shutdown
+from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
-    from penstock.runtime.host import Host
+    from penstock.runtime.services import AppServices
+
+
+# The options of one worker.
+
+
+def details(queues: Sequence[QueueLimit] | None, concurrency: int) -> dict[str, object]:
+    """The details of a worker for its process row."""
+    return {"queues": "all" if queues is None else ",".join(map(str, queues)), "concurrency": concurrency}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """The options of one worker, beside the app's settings."""
+
+    queues: Sequence[QueueLimit] | None = None
+    concurrency: int | None = None
+    role: str | None = None
+    supervisor_id: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+    """More details for the process row, for operators."""
+    reconcilers: Sequence[str] | None = None
+    """The reconcilers to run, by name; None: all that the app has."""
+
 
 WATCH_INTERVAL = 0.5
 SHORTEST_POLL = 0.02
@@ -46,18 +70,20 @@ ROW_ROLES = ("all", "reconciler")
 class Worker:
     """`async with app.worker():` or the whole of a worker process."""
 
-    def __init__(self, app: Host, options: WorkerOptions) -> None:
+    def __init__(self, app: AppServices, options: WorkerOptions) -> None:
         self.app = app
         self.options = options
         self.settings = app.settings
         self.role = options.role or app.settings.role
         self.stopping, self.stopped = asyncio.Event(), asyncio.Event()
-        who = (self.role, options.supervisor_id, dict(options.details))
-        self.identity = Identity(app.database, app.events, *who, self._tasks, dwelling.here)
+        self.channel = new_channel() if hears(app.database) else None
+        """Where others can tell this worker of work, and no other."""
+        who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
+        self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
-        self._departure = Departure(self)
+        self._departure = Shutdown(self)
         self._known_tasks = len(app.task_names)
 
     async def __aenter__(self) -> Worker:
@@ -68,7 +94,7 @@ class Worker:
         await self.stop()
 
     async def start(self) -> None:
-        """Register, then begin to claim. Who cannot, or is cancelled meanwhile, leaves again."""
+        """Register, then begin to claim. If that fails or is cancelled, the worker shuts down again."""
         if self._watch is not None:
             raise PenstockError("a worker works once, and this one was started: make another, app.worker()")
         self.loop = asyncio.get_running_loop()
@@ -92,6 +118,7 @@ class Worker:
     def _arrive(self) -> None:
         self.app.prepare()
         self.identity.register()
+        self.app.declare_schedules()
 
     def _begin(self) -> None:
         self._assemble()
@@ -100,20 +127,24 @@ class Worker:
         if self.role in ROW_ROLES:
             self.rows.start()
         self._watch = asyncio.create_task(self._watch_services())
+        self.app.worker_loops.append(self.loop)
 
     def _assemble(self) -> None:
         app = self.app
-        ear = ear_for(app.database, app.wakeups.channel_of(READY))
-        self.waker = Waker(ear)
-        self.rest = resting(app.database, ear, self._holds, self.waker.wake)
+        listener = ear_for(app.database, app.wakeups.channel_of(READY), self.channel)
+        self.waker = Waker(listener)
+        self.rest = resting(app.database, listener, self._holds, self.waker.wake)
         self.source = self._make_source()
         self.heartbeat = self._make_heartbeat()
         limits = (self.settings.payload_limit, self.settings.expand_limit)
-        self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, self.heartbeat.report)
+        self.around = HandlerEnvironment(
+            app.database, self.identity.id, app.follow, *limits, self.heartbeat.report
+        )
         self.around.ending = self._loop_is_ending
-        self.crew = self._make_crew()
+        self.dispatcher = self._make_crew()
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
+        self.pump.waiting = lambda: len(self.dispatcher.waiting)
         self.housekeeping = Housekeeping(
             app.database,
             lambda: self.identity.id,
@@ -122,13 +153,17 @@ class Worker:
             app.follow,
             app.chores,
             app.next_chore,
+            Declared(lambda: app.task_names, app.limited),
+            app.fire_ticks,
         )
-        self.housekeeping.contact = self.heartbeat.contact
-        self.housekeeping.neighbours = Neighbours(app.database, lambda: self.identity.dwelling)
+        self.housekeeping.outage_guard = self.heartbeat.outage_guard
+        self.housekeeping.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self._deafen = app.wakeups.listen(self._hear)
         app.wakeups.housekeepers += 1
+        if self.channel is not None:
+            app.wakeups.here.add(self.channel)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
 
     def _make_heartbeat(self) -> Heartbeat:
@@ -136,8 +171,10 @@ class Worker:
             self.app.database,
             self.identity,
             self.app.events,
-            busy=lambda: self.crew.busy > 0,
-            cancelled=lambda claims: hop(self.loop, self.crew.interrupt, claims, Interruption.CANCELLED),
+            busy=lambda: self.dispatcher.busy > 0,
+            cancelled=lambda claims: call_on_loop(
+                self.loop, self.dispatcher.interrupt, claims, Interruption.CANCELLED
+            ),
             declared_dead=self._declared_dead,
             knows=self.source.holdings.knows,
             in_doubt=lambda: self.pump.doubt(),  # noqa: PLW0108 - it is made later
@@ -157,31 +194,32 @@ class Worker:
             app.wakeups,
             app.events,
             app.follow,
-            app.hydrate,
-            dialect.fuses,
+            app.prepare_claimed_steps,
+            dialect.single_statement_claims,
             app.limited,
-            app.foresee,
+            app.prefetch_runs,
         )
 
-    def _make_crew(self) -> Crew:
+    def _make_crew(self) -> Dispatcher:
         limit = self.options.concurrency or self.settings.concurrency
-        return Crew(
+        return Dispatcher(
             self.around,
             self.app.find_task,
-            lambda attempt: self.pump.finished(attempt),  # noqa: PLW0108 - the pump is made after its crew
+            lambda attempt: self.pump.finished(attempt),  # noqa: PLW0108 - the pump is made after its dispatcher
             self.source.forget,
             self.app.events,
             limit,
             max(0, 2 * self.settings.batch - limit),
             self.settings.executor_processes,
+            Unrecorded(lambda: self.pump.unrecorded, self.settings.unrecorded),
         )
 
     def _make_pump(self) -> Pump[Claim, Attempt]:
         return Pump(
             self.app.database,
             self.source,
-            self.crew.room,
-            self.crew.hand_over,
+            self.dispatcher.room,
+            self.dispatcher.hand_over,
             self.waker,
             self.app.events,
             self.settings.batch,
@@ -200,17 +238,17 @@ class Worker:
     def _holds(self) -> bool:
         """There is something here that must not be taken for a dead process's, or is not yet written down."""
         unwritten = self.pump.unsettled > 0 or self.pump.in_doubt
-        return unwritten or self.source.holdings.count + self.crew.busy > 0 or self.rows.holds
+        return unwritten or self.source.holdings.count + self.dispatcher.busy > 0 or self.rows.holds
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> IdleQuery:
         tasks = self._tasks() if self.pump.claiming else ()
         left = timers.REMIND_SIGNED if self.settings.secret is None else ""
-        return Wanted(tasks, self.source.lanes.names, left, self.settings.reap_after)
+        return IdleQuery(tasks, self.source.lanes.names, left, self.settings.reap_after)
 
-    def _seen(self, seen: Seen) -> None:
+    def _seen(self, seen: IdleReport) -> None:
         if seen.ready:
             self.waker.wake(READY)
-        self.housekeeping.glanced(seen)
+        self.housekeeping.apply_idle_report(seen)
 
     def _declared_dead(self) -> None:
         """Nothing that we hold is ours any more."""
@@ -219,7 +257,7 @@ class Worker:
             asyncio.run_coroutine_threadsafe(self._abandon(), self.loop).result(5)
 
     async def _abandon(self) -> None:
-        self.crew.abandon_all()
+        self.dispatcher.abandon_all()
 
     async def _watch_services(self) -> None:
         """A thread that died is started again: nothing here may end silently, nor outlive the loop."""
@@ -234,7 +272,8 @@ class Worker:
 
     def _look_after_services(self) -> None:
         self.around.process = self.identity.id
-        self.housekeeping.look_next_door()
+        self.dispatcher.free_lost()
+        self.housekeeping.check_local_processes()
         self._notice_new_tasks()
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
@@ -249,15 +288,15 @@ class Worker:
     def _notice_new_tasks(self) -> None:
         known, self._known_tasks = self._known_tasks, len(self.app.task_names)
         if known != self._known_tasks:
-            self.rest.rouse()  # there may be work for them, of which nobody will tell
+            self.rest.wake_up()  # there may be work for the new tasks, and no wake-up will tell of it
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too.
 
-        Who is cancelled meanwhile has no more patience: what still runs is given back at once.
+        If the caller is cancelled meanwhile, what still runs is given back at once.
         """
         if self.stopping.is_set():
-            await self.stopped.wait()  # somebody else's stop is under way: it is over when that is
+            await self.stopped.wait()  # another caller's stop is under way: wait for its end
             if self._departure.leaving is not None:
                 await ended(self._departure.leaving)
             return
@@ -269,11 +308,12 @@ class Worker:
             self.stopped.set()
             if self._watch is not None:
                 self._watch.cancel()
+                self.app.worker_loops.remove(self.loop)
 
     def dump_stacks(self) -> None:
         """Have the processes of handlers show where they stand; this one is asked by its own signal."""
         if self.services:
-            self.crew.processes.dump_stacks()
+            self.dispatcher.processes.dump_stacks()
 
     def hurry(self) -> None:
         """Stop at once: what still runs is given back without waiting for it."""
@@ -283,7 +323,7 @@ class Worker:
 
     @property
     def busy(self) -> int:
-        return self.crew.busy + self.rows.busy
+        return self.dispatcher.busy + self.rows.busy
 
     @property
     def at_rest(self) -> bool:
@@ -292,6 +332,7 @@ class Worker:
     def deafen(self) -> None:
         self._deafen()
         self.app.wakeups.housekeepers -= 1
+        self.app.wakeups.here.discard(self.channel or "")
 
     def close_links(self) -> None:
         self.waker.close()

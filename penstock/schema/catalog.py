@@ -6,7 +6,7 @@ needed. A test compares the two.
 
 from __future__ import annotations
 
-from penstock.database.engine import Database
+from penstock.database.database import Database
 
 COLUMNS = """
 jobs: id uuid, task text, queue text, priority integer, payload text, options text, max_crashes integer,
@@ -31,7 +31,8 @@ definitions: hash text, name text, text text, created_at bigint
 runs: id uuid, pipeline text, definition text, run_key text, args text, status text, mode text, failed
   integer, halted boolean, reasons text, result text, parent_run_id uuid, parent_job_id uuid, revived_from
   uuid, only_step text, created_at bigint, started_at bigint, paused_at bigint, ended_at bigint, rerun_of
-  uuid, redefined boolean, reserved integer
+  uuid, redefined boolean, reserved integer, lock_count bigint,
+  scheduled_for bigint
 run_keys: pipeline text, run_key text, run_id uuid
 run_labels: label text, run_id uuid
 joins: run_id uuid, node text, path text, still_open integer, blocked integer, pruned integer, winner text,
@@ -49,7 +50,15 @@ reconciler_counts: reconciler text, process_id uuid, processed bigint, failed bi
   float, updated_at bigint
 audits: id uuid, acted_at bigint, actor text, why text, act text, subject_kind text, subject_id uuid, run_id
   uuid, detail text
-limits: limit_key text, most integer
+schedules: id uuid, name text, kind text, target text, definition text, payload text, options text, cron
+  text, every bigint, zone text, missed text, missed_window bigint, missed_limit integer, overlap text,
+  jitter bigint, start_at bigint, end_at bigint, next_at bigint, due_at bigint, waiting_at bigint, last_id
+  uuid, backfills text, paused_at bigint, paused_by text, pause_why text, source text, revision text,
+  superseded text, declared_at bigint, orphaned_at bigint, trouble text, created_at bigint, updated_at
+  bigint
+schedule_ticks: schedule_id uuid, nominal_at bigint, kind text, outcome text, target_id uuid, first_at
+  bigint, number integer, lateness bigint, decided_at bigint
+limits: limit_key text, most integer, lock_count bigint
 slots: job_id uuid, limit_key text, token bigint, until bigint, place bigint
 parked: limit_key text, tier integer, place bigint, job_id uuid, queue text, task text, demands text,
   parked_at bigint
@@ -68,7 +77,7 @@ def _pair(column: str) -> tuple[str, str]:
 
 
 COLUMN_TYPES = _read(COLUMNS)
-"""By table: each column's type on PostgreSQL. Nobody changes it."""
+"""By table: each column's type on PostgreSQL. Never changed after the import."""
 
 
 def describe(database: Database) -> None:

@@ -8,25 +8,59 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, Column, Connection, Integer, MetaData, Table, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateTable
 
-from penstock.database import trouble
-from penstock.database.engine import Database
+from penstock.database import error_advice
+from penstock.database.database import Database
 from penstock.errors import ConfigurationError, DatabaseUnavailable
-from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007
+from penstock.lazy_import import Lazy
+from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007, v0008, v0009
 from penstock.schema.migrations.names import Names
-from penstock.schema.operations import operations
 from penstock.schema.version import LATEST
 
 if TYPE_CHECKING:
+    from alembic import migration
+    from alembic import operations as verbs
     from alembic.operations import Operations
+else:
+    migration, verbs = Lazy("alembic.migration"), Lazy("alembic.operations")
+
+
+# Alembic, brought in when there is something to migrate: with all it needs, it is an eighth of a worker's memory.
+
+LOGGER = "alembic.runtime.migration"
+
+
+def operations(**context: Any) -> verbs.Operations:
+    """The operations that migrations are written in, for a connection or for a dialect alone."""
+    with _quiet():
+        return verbs.Operations(migration.MigrationContext.configure(**context))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Which dialect it has found is no news in the application's log."""
+    thread = threading.get_ident()
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread or record.levelno > logging.INFO
+
+    logger = logging.getLogger(LOGGER)
+    logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        logger.removeFilter(of_others)
+
 
 Upgrade = Callable[["Operations", Names], None]
 
@@ -38,10 +72,14 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0005.upgrade,
     v0006.upgrade,
     v0007.upgrade,
+    v0008.upgrade,
+    v0009.upgrade,
 )
 
 MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))
 """MySQL: this table, column, index, row is there."""
+MADE_ALREADY_STATES = frozenset({"42P06", "42P07", "42701", "42710", "23505"})
+"""PostgreSQL's protocol, without its advisory locks: the same, and a schema."""
 MOST_MADE = 200
 """How often that can happen to one who upgrades: more than there are tables, columns, indexes and versions."""
 
@@ -72,15 +110,16 @@ def look(database: Database) -> int:
 
 
 def _connected(database: Database) -> Connection:
-    """Nobody has been asked yet when a driver refuses what the URL says, and such an error is no database's."""
+    """Connect. A driver that refuses the URL itself raises no database error: explain that too."""
     try:
         return database.engine.connect()
     except RuntimeError as error:  # PyMySQL cannot send a password without TLS
-        trouble.raise_as(database.explained(error), error)
+        error_advice.raise_as(database.explained(error), error)
     except (TypeError, ValueError, OSError) as error:
         if database.is_passing(error):
             raise database.explained(error) from error
-        where, said = database.settings.shown_url, f"{type(error).__name__}: {error}"
+        where = database.settings.shown_url
+        said = database.settings.hidden(f"{type(error).__name__}: {error}")
         raise ConfigurationError(
             f"no connection can be made by {where} ({said}). Correct what it says behind the ?"
         ) from error
@@ -91,7 +130,7 @@ def upgrade(database: Database) -> int:
     versions = version_table(database)
     for again in reversed(range(MOST_MADE)):
         try:
-            return database.patiently(lambda: _upgrade(database, versions))
+            return database.with_retries(lambda: _upgrade(database, versions))
         except DBAPIError as error:
             if not again or not _is_made_already(database, error):
                 raise
@@ -99,8 +138,11 @@ def upgrade(database: Database) -> int:
 
 
 def _is_made_already(database: Database, error: DBAPIError) -> bool:
-    """Somebody else made it between our look and our statement."""
-    return database.dialect.name == "mysql" and trouble.cause_of(error).args[:1] in MADE_ALREADY
+    """True if another process made the table or index between our look and our statement."""
+    cause = error_advice.cause_of(error)
+    if database.settings.profile == "distributed":
+        return getattr(cause, "sqlstate", None) in MADE_ALREADY_STATES
+    return database.dialect.name == "mysql" and cause.args[:1] in MADE_ALREADY
 
 
 def _upgrade(database: Database, versions: Table) -> int:
@@ -123,11 +165,11 @@ def alone(database: Database, connection: Connection) -> Iterator[None]:
 
     SQLite has its write lock, PostgreSQL a lock that ends with the transaction. On MySQL every DDL statement ends
     the transaction, so the lock is the connection's. Such a lock is not known to the other nodes of a cluster, and
-    a proxy may lose it: there it only saves work, and whoever finds made what it was about to make looks again.
+    a proxy may lose it: there it only saves work, and a process that finds made what it was about to make looks again.
     """
     name = hashlib.md5(f"{database.url.database}.{database.qualified('schema')}".encode()).hexdigest()
     match database.dialect.name:
-        case "postgresql":
+        case "postgresql" if database.settings.profile == "standard":
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": name})
             yield
         case "mysql":

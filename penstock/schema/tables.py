@@ -24,9 +24,103 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 
-from penstock.schema import audit_tables, limit_tables, pipeline_tables, reconcile_tables
+from penstock.schema import run_tables, schedule_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
-from penstock.values.lengths import KEY_LENGTH
+from penstock.values.parse import KEY_LENGTH
+
+# Tables of limits: what there is a limit on, who counts against it, and who waits for it.
+#
+# All three are empty where no task has limits, and shrink to nothing when such tasks rest.
+
+
+def define_limits(metadata: MetaData, prefix: str, storage: dict[str, str]) -> None:
+    """Add the tables of limits."""
+    Table(
+        f"{prefix}limits",
+        metadata,
+        Column("limit_key", name(KEY_LENGTH), primary_key=True),
+        Column("most", Integer, nullable=False),
+        Column("lock_count", BigInteger),
+    )
+    slots = Table(
+        f"{prefix}slots",
+        metadata,
+        Column("job_id", identifier(), primary_key=True),
+        Column("limit_key", name(KEY_LENGTH), primary_key=True),
+        Column("token", BigInteger, primary_key=True, autoincrement=False),
+        Column("until", micros(), nullable=False),
+        Column("place", BigInteger, nullable=False),
+        info={"storage": storage},
+    )
+    Index(f"{prefix}slots_key", slots.c.limit_key, slots.c.until)
+    Index(f"{prefix}slots_until", slots.c.until)
+    parked = Table(
+        f"{prefix}parked",
+        metadata,
+        Column("limit_key", name(KEY_LENGTH), primary_key=True),
+        Column("tier", Integer, primary_key=True, autoincrement=False),
+        Column("place", BigInteger, primary_key=True, autoincrement=False),
+        Column("job_id", identifier(), primary_key=True),
+        Column("queue", name(), nullable=False),
+        Column("task", name(), nullable=False),
+        Column("demands", text(), nullable=False),
+        Column("parked_at", micros(), nullable=False),
+        info={"storage": storage},
+    )
+    Index(f"{prefix}parked_job", parked.c.job_id)
+
+
+# The table of what people did.
+
+
+def define_audit(metadata: MetaData, prefix: str) -> None:
+    """Add the trail of acts. `run_id`: of an act on a step's job, its run; of one on a run, the run itself."""
+    audits = Table(
+        f"{prefix}audits",
+        metadata,
+        Column("id", identifier(), primary_key=True),
+        Column("acted_at", micros(), nullable=False),
+        Column("actor", name(), nullable=False),
+        Column("why", text(), nullable=False),
+        Column("act", word(), nullable=False),
+        Column("subject_kind", word(), nullable=False),
+        Column("subject_id", identifier()),
+        Column("run_id", identifier()),
+        Column("detail", text(), nullable=False),
+    )
+    Index(f"{prefix}audits_acted_at", audits.c.acted_at, audits.c.id)
+    Index(f"{prefix}audits_subject", audits.c.subject_id)
+    Index(f"{prefix}audits_run", audits.c.run_id)
+
+
+# Tables beside the user's own rows: why rows fail, and what each process has done with them.
+
+
+def define_reconcilers(metadata: MetaData, prefix: str) -> None:
+    """Add the tables of reconcilers."""
+    Table(
+        f"{prefix}row_failures",
+        metadata,
+        Column("reconciler", name(), primary_key=True),
+        Column("row_key", name(KEY_LENGTH), primary_key=True),
+        Column("attempts", Integer, nullable=False),
+        Column("error_type", name()),
+        Column("error", text()),
+        Column("traceback", text()),
+        Column("failed_at", micros(), nullable=False),
+    )
+    Table(
+        f"{prefix}reconciler_counts",
+        metadata,
+        Column("reconciler", name(), primary_key=True),
+        Column("process_id", identifier(), primary_key=True),
+        Column("processed", BigInteger, nullable=False),
+        Column("failed", BigInteger, nullable=False),
+        Column("lost", BigInteger, nullable=False),
+        Column("rate", Float, nullable=False),
+        Column("updated_at", micros(), nullable=False),
+    )
+
 
 HOT_ROWS = {
     "fillfactor": "50",
@@ -49,10 +143,11 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _history(metadata, prefix)
     _notes(metadata, prefix)
     _processes(metadata, prefix)
-    pipeline_tables.define(metadata, prefix)
-    reconcile_tables.define(metadata, prefix)
-    audit_tables.define(metadata, prefix)
-    limit_tables.define(metadata, prefix, QUEUE_ROWS)
+    run_tables.define(metadata, prefix)
+    define_reconcilers(metadata, prefix)
+    define_audit(metadata, prefix)
+    schedule_tables.define(metadata, prefix)
+    define_limits(metadata, prefix, QUEUE_ROWS)
     for table in metadata.tables.values():
         if "storage" in table.info:
             keep = DDL(stored(table)).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.types import TypeEngine
 
-from penstock.values.lengths import NAME_LENGTH, PATH_LENGTH
+from penstock.values.parse import NAME_LENGTH, PATH_LENGTH
 
 
 class Exact(mysql.VARCHAR):
@@ -70,6 +70,6 @@ def sequence() -> TypeEngine[Any]:
 
 def stored(table: Table) -> str:
     """The SQL that tells PostgreSQL how to keep the rows of a table; before 2.1 SQLAlchemy cannot say it."""
-    name = f'"{table.schema}".{table.name}' if table.schema else table.name
+    name = f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
     options = ", ".join(f"{option} = {value}" for option, value in table.info["storage"].items())
     return f"ALTER TABLE {name} SET ({options})"

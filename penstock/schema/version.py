@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.lazy import Lazy
+from penstock.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.schema import migrate
 else:
     migrate = Lazy("penstock.schema.migrate")
 
-LATEST = 7
+LATEST = 9
 NEWEST = "SELECT COALESCE(MAX(version), 0) FROM "
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from penstock.values.forks import forget_after_fork
+from penstock.values.fork_safety import forget_after_fork
 
 log = logging.getLogger("penstock")
 
@@ -22,6 +22,12 @@ class Event:
 class JobsEnqueued(Event):
     task: str
     queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunsTriggered(Event):
+    pipeline: str
     count: int
 
 
@@ -177,6 +183,21 @@ class HandlerOverdue(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PlaceFreed(Event):
+    """A place of a worker was taken by nothing: no handler was at work there. It is free again."""
+
+    job_id: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped(Event):
+    """The database's clock was set: it went on by so many seconds more, or fewer, than have passed."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded(Event):
     run_id: str
     pipeline: str
@@ -190,6 +211,47 @@ class RunRepaired(Event):
 
     run_id: str
     repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetAside(Event):
+    """A row could not be handled: it is left alone and tried again after so many seconds; nothing else waits for it.
+
+    `what`: the kind of row. `row`: its key. `tries`: how often this process has tried.
+    """
+
+    what: str
+    row: str
+    error: str
+    tries: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowHandled(Event):
+    """A row that had been set aside went through."""
+
+    what: str
+    row: str
+
+
+@dataclass(frozen=True, slots=True)
+class TicksDecided(Event):
+    """Ticks of a schedule fired, or were skipped. `lateness`: seconds, of the latest that fired."""
+
+    schedule: str
+    task: str
+    outcome: str
+    count: int
+    lateness: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFailed(Event):
+    """A schedule cannot be fired; it is tried again later, and the others go on."""
+
+    schedule: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +273,7 @@ Listener = Callable[[Event], None]
 
 
 class Stream:
-    """Hands every event to everybody who asked for its type. A listener that raises disturbs nobody."""
+    """Hands every event to each listener that asked for its type. A listener that raises disturbs no other listener."""
 
     def __init__(self) -> None:
         self._listeners: list[tuple[type[Event], Listener]] = []

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from penstock.telemetry.events import Event, Stream
-from penstock.telemetry.wording import WORDING
-from penstock.values.harmless import in_line
+from penstock.telemetry.messages import WORDING, added
+from penstock.values.escape import in_line
 
 log = logging.getLogger("penstock")
 
 Context = Callable[[], Mapping[str, object]]
-"""What surrounds a line: the job that is running, for instance."""
+"""Returns fields that are added to a line: the job that is running, for instance."""
 
 
 def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
@@ -30,10 +30,19 @@ def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
         if logger.isEnabledFor(severity):
             logger.log(severity, "%s", in_line(words(event)), extra={"event": event})
 
-    kinds = [kind for kind, (level, _) in WORDING.items() if callable(level) or logger.isEnabledFor(level)]
-    stops = [stream.on(kind, write) for kind in kinds]
+    stops: list[Callable[[], None]] = []
+
+    def listen(kind: type[Event]) -> None:
+        level, _ = WORDING[kind]
+        if callable(level) or logger.isEnabledFor(level):
+            stops.append(stream.on(kind, write))
+
+    for kind in list(WORDING):
+        listen(kind)
+    added.append(listen)
 
     def stop_all() -> None:
+        added.remove(listen)
         for stop in stops:
             stop()
 
@@ -48,7 +57,7 @@ def configure(level: str, form: str, context: Context = dict, out: TextIO | None
     root = logging.getLogger()
     if root.handlers:
         return
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # how it makes our tables is nobody's news
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # operators need not know how it makes our tables
     handler = logging.StreamHandler(out or sys.stderr)
     handler.setFormatter(JsonFormatter(context) if form == "json" else TextFormatter(context))
     root.addHandler(handler)
@@ -95,7 +104,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _fields(event: Event) -> dict[str, object]:
-    """What an event says. A child of this process has its pid beside that of the process whose line it is."""
+    """The fields of an event. A child of this process has its pid beside that of the process whose line it is."""
     fields = asdict(event)
     if fields.get("pid", os.getpid()) != os.getpid():
         fields["child_pid"] = fields.pop("pid")

@@ -4,7 +4,7 @@
     ...
     return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
-Nothing is counted unless somebody asks for it, so a process without metrics pays nothing. Counts are of one process;
+Nothing is counted unless the program asks for it, so a process without metrics pays nothing. Counts are of one process;
 what is true of all of them together, such as the length of a queue, is in the database: `penstock status
 --prometheus`.
 """
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 from penstock.telemetry import events
 from penstock.telemetry.events import Event, Stream
-from penstock.telemetry.exposition import Family, Labels, expose, labelled
-from penstock.values.forks import forget_after_fork
+from penstock.telemetry.prometheus_text import Family, Labels, expose, labelled
+from penstock.values.fork_safety import forget_after_fork
 
 SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
 PREFIX = "penstock_"
@@ -106,18 +106,25 @@ Counting = Callable[[Metrics, Event], None]
 
 COUNTERS = {
     "jobs_enqueued_total": "Jobs enqueued by this process.",
+    "runs_triggered_total": "Runs of pipelines triggered by this process.",
     "jobs_claimed_total": "Jobs claimed by this process.",
     "attempts_total": "Attempts settled by this process, by outcome.",
     "jobs_ended_total": "Jobs that ended in this process, by status.",
     "jobs_crashed_total": "Jobs that this process took back from dead ones.",
     "results_dropped_total": "Results that came too late: their claim was lost.",
     "handlers_overdue_total": "Threads that went on after their timeout.",
+    "places_freed_total": "Places of this process that were taken by nothing, and freed.",
+    "clock_steps_total": "Times this process found the database's clock to be set.",
     "children_ended_total": "Children of this supervisor that ended.",
+    "rows_set_aside_total": "Times this process could not handle a row and left it alone, by the kind of row.",
+    "ticks_total": "Ticks of schedules that this process decided about, by outcome.",
+    "schedules_failed_total": "Times a schedule could not be fired by this process.",
     "troubles_total": "Times a loop of this process got into trouble.",
 }
 HISTOGRAMS = {
     "attempt_seconds": "How long attempts took.",
     "claim_seconds": "How long claims took.",
+    "tick_lateness_seconds": "How late ticks of schedules fired.",
 }
 
 
@@ -135,6 +142,13 @@ def _settled(metrics: Metrics, event: Event) -> None:
         metrics.count("jobs_ended_total", task=event.task, queue=event.queue, status=event.status)
 
 
+def _ticked(metrics: Metrics, event: Event) -> None:
+    assert isinstance(event, events.TicksDecided)
+    metrics.count("ticks_total", event.count, task=event.task, outcome=event.outcome)
+    if event.outcome == "fired":
+        metrics.observe("tick_lateness_seconds", event.lateness, task=event.task)
+
+
 def _counted(name: str, *labels: str, by: str | None = None) -> Counting:
     def count(metrics: Metrics, event: Event) -> None:
         amount = getattr(event, by) if by else 1
@@ -145,11 +159,17 @@ def _counted(name: str, *labels: str, by: str | None = None) -> Counting:
 
 COUNTING: dict[type[Event], Counting] = {
     events.JobsEnqueued: _counted("jobs_enqueued_total", "task", "queue", by="count"),
+    events.RunsTriggered: _counted("runs_triggered_total", "pipeline", by="count"),
     events.JobsClaimed: _claimed,
     events.AttemptSettled: _settled,
     events.JobCrashed: _counted("jobs_crashed_total", "task"),
     events.ClaimLost: _counted("results_dropped_total", "task"),
     events.HandlerOverdue: _counted("handlers_overdue_total", "task"),
+    events.PlaceFreed: _counted("places_freed_total", "task"),
+    events.ClockStepped: _counted("clock_steps_total"),
     events.ChildEnded: _counted("children_ended_total", "expected"),
+    events.RowSetAside: _counted("rows_set_aside_total", "what"),
+    events.TicksDecided: _ticked,
+    events.ScheduleFailed: _counted("schedules_failed_total"),
     events.TroubleBegan: _counted("troubles_total", "loop"),
 }

@@ -6,7 +6,7 @@ enqueued; `crash_at("settle.commit")` ends the worker at a named point. Nothing 
 same statements run as in production.
 """
 
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.testing.clock import Travel, travel
 from penstock.testing.crash import Crash, crash_at
 from penstock.testing.drain import drain, drain_async

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigurationError
-from penstock.values.checks import LONGEST
+from penstock.values.parse import LONGEST
 
 if TYPE_CHECKING:
     from penstock.app import Penstock

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.errors import ConfigurationError
-from penstock.telemetry import points
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry import fault_points
+from penstock.telemetry.fault_points import SimulatedCrash
 
 
 class Crash:
@@ -14,8 +14,8 @@ class Crash:
         self.point = point
         self.crashed = False
         """Whether the point was reached."""
-        self._strike = points.crasher(f"{point}:{visit}:raise")
-        self._watching = points.watching(self._reached)
+        self._strike = fault_points.crasher(f"{point}:{visit}:raise")
+        self._watching = fault_points.watching(self._reached)
 
     def _reached(self, point: str) -> None:
         try:
@@ -42,7 +42,7 @@ def crash_at(point: str, visit: int = 1) -> Crash:
     `drain` takes them back. Elsewhere, as in an enqueue, the call itself breaks off. The end of the block
     swallows the crash.
     """
-    points.check(point)
+    fault_points.check(point)
     if visit < 1:
         raise ConfigurationError(
             f"visit={visit!r}: give 1 for the first time the point is reached, 2 for the second, ..."

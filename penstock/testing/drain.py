@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from penstock.database.dialect import Lane
-from penstock.database.ears import DeafEar
+from penstock.database.listeners import NoListener
 from penstock.errors import PenstockError
-from penstock.queue import progress, reclaim
+from penstock.handler_environment import HandlerEnvironment
+from penstock.queue import job_records, reclaim
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime import lasting
 from penstock.runtime.executors.call import call_async, call_sync
-from penstock.runtime.housekeeping import Housekeeping
-from penstock.runtime.identity import Identity
-from penstock.runtime.job_source import JobSource
-from penstock.runtime.lanes import Lanes
-from penstock.runtime.pump import Pump
+from penstock.runtime.executors.work import Work, unfit
+from penstock.runtime.liveness.housekeeping import Declared, Housekeeping
+from penstock.runtime.liveness.process_row import Identity
+from penstock.runtime.pump.job_source import JobSource
+from penstock.runtime.pump.lanes import Lanes
+from penstock.runtime.pump.pump import Pump
+from penstock.runtime.pump.waker import Waker
 from penstock.runtime.service import Turn
-from penstock.runtime.waker import Waker
-from penstock.runtime.work import Work, unfit
-from penstock.surroundings import Surroundings
+from penstock.runtime.supervisor import worker_process
 from penstock.telemetry.events import ClaimLost
-from penstock.testing.rows import Rounds
-from penstock.values.checks import checked
+from penstock.testing.drain_rows import ReconcilerRounds
 from penstock.values.outcome import Event, Raised, TimedOut
-from penstock.values.units import QueueLimit, read_queues
+from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 Queues = str | Iterable[str | QueueLimit] | None
 
 _dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
-"""Hands that were killed: their death is proven, so whoever drains next takes back what they held."""
+"""Drains that were killed: their death is proven, so the next drain takes back what they held."""
 
 
 def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
@@ -51,14 +50,14 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> 
     visits. Inside a running event loop, await `drain_async`.
     """
     _refuse_inside_a_loop()
-    hand = Hand(app, queues)
-    with hand, Rounds(app, queues is None) as rounds, asyncio.Runner() as runner:
+    hand = ManualWorker(app, queues)
+    with hand, ReconcilerRounds(app, queues is None) as rounds, asyncio.Runner() as runner:
         while True:
             while (left := _left(limit, hand, rounds)) != 0 and (claim := hand.take()) is not None:
                 if (work := hand.begin(claim)) is None:
                     continue
                 if work.executor == "async":
-                    event = lasting.run_on(runner, call_async(work, hand.around))
+                    event = worker_process.run_on(runner, call_async(work, hand.around))
                 else:
                     event = call_sync(work, hand.around)
                 hand.finish(work, event)
@@ -68,10 +67,10 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> 
 
 async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
     """`drain` for async tests: `async def` handlers run on the caller's event loop, others in a thread."""
-    hand = Hand(app, queues)
+    hand = ManualWorker(app, queues)
     await asyncio.to_thread(hand.__enter__)
     try:
-        with Rounds(app, queues is None) as rounds:
+        with ReconcilerRounds(app, queues is None) as rounds:
             while True:
                 await _drain_jobs_async(hand, rounds, limit)
                 left = _left(limit, hand, rounds)
@@ -84,7 +83,7 @@ async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None
     return hand.attempts + rounds.visits
 
 
-async def _drain_jobs_async(hand: Hand, rounds: Rounds, limit: int | None) -> None:
+async def _drain_jobs_async(hand: ManualWorker, rounds: ReconcilerRounds, limit: int | None) -> None:
     while _left(limit, hand, rounds) != 0 and (claim := await asyncio.to_thread(hand.take)) is not None:
         if (work := hand.begin(claim)) is None:
             continue
@@ -95,11 +94,11 @@ async def _drain_jobs_async(hand: Hand, rounds: Rounds, limit: int | None) -> No
         hand.finish(work, event)
 
 
-def _left(limit: int | None, hand: Hand, rounds: Rounds) -> int | None:
+def _left(limit: int | None, hand: ManualWorker, rounds: ReconcilerRounds) -> int | None:
     return None if limit is None else max(0, limit - hand.attempts - rounds.visits)
 
 
-class Hand:
+class ManualWorker:
     """A worker without threads: it takes one job, is told how that ended, and takes the next."""
 
     def __init__(self, app: Penstock, queues: Queues) -> None:
@@ -108,7 +107,7 @@ class Hand:
         self.reports: dict[str, tuple[float, str]] = {}
         self.identity = Identity(app.database, app.events, "all", details={"testing": "drain"})
         limits = (app.settings.payload_limit, app.settings.expand_limit)
-        self.around = Surroundings(app.database, "", app.follow, *limits, self._report)
+        self.around = HandlerEnvironment(app.database, "", app.follow, *limits, self._report)
         self._taken: list[Claim] = []
         self._room = 1
         lanes = Lanes(checked("queues", queues, read_queues), 0.0, uses_floor=False, shuffle=_in_order)
@@ -119,13 +118,11 @@ class Hand:
             app.wakeups,
             app.events,
             app.follow,
-            app.hydrate,
+            app.prepare_claimed_steps,
             limited=app.limited,
         )
-        self.housekeeping = Housekeeping(
-            app.database, self._name, app.wakeups, app.events, app.follow, app.chores
-        )
-        self.waker = Waker(DeafEar())
+        self.housekeeping = self._housekeeping()
+        self.waker = Waker(NoListener())
         self.pump: Pump[Claim, Attempt] = Pump(
             app.database,
             self.source,
@@ -137,8 +134,22 @@ class Hand:
             (0.0, 0.0),
         )
 
-    def __enter__(self) -> Hand:
+    def _housekeeping(self) -> Housekeeping:
+        app = self.app
+        return Housekeeping(
+            app.database,
+            self._name,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.chores,
+            declared=Declared(lambda: app.task_names, app.limited),
+            fire=app.fire_ticks,
+        )
+
+    def __enter__(self) -> ManualWorker:
         self.app.prepare()
+        self.app.declare_schedules()
         self._bury()
         self.around.process = self.identity.register()
         return self
@@ -156,14 +167,16 @@ class Hand:
             if error is not None:
                 _dead.setdefault(self.app, set()).add(self.identity.id)
                 self.pump.link.close()
-            self.pump.link.put_by()
+            self.pump.link.idle_dedicated()
             self.waker.close()
 
     def take(self) -> Claim | None:
         """Settle what is finished and claim the next job that is due; None when there is none."""
         while True:
+            # What is due goes by its priority, like everything else that is there.
+            worked = self.housekeeping.promote_due()
             self.source.lanes.force_sweep()
-            worked = self._turn()
+            worked |= self._turn()
             if self._taken:
                 return self._taken.pop()
             if not worked and not self._look_after():
@@ -180,12 +193,12 @@ class Hand:
             return None
 
     def finish(self, work: Work, event: Event | None) -> None:
-        """What came of the job; it is settled with the next turn."""
+        """Take the event of an attempt; the next turn settles the job."""
         self.attempts += 1
         if isinstance(event, Raised) and event.failure.type == KeyboardInterrupt.__name__:
             raise KeyboardInterrupt
         if self.reports:
-            self.app.database.in_transaction(progress.record, self.reports)
+            self.app.database.in_transaction(job_records.record, self.reports)
             self.reports = {}
         if event is None:
             self.app.events.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
@@ -197,14 +210,16 @@ class Hand:
 
     def _turn(self) -> bool:
         """True if something was settled or claimed, even if it was nothing to run."""
-        worked = self.app.database.patiently(self.pump.turn) is Turn.WORKED
+        worked = self.app.database.with_retries(self.pump.turn) is Turn.WORKED
         while self.pump.unsettled:
-            self.app.database.patiently(self.pump.turn)
+            self.app.database.with_retries(self.pump.turn)
         return worked
 
     def _look_after(self) -> bool:
         """The chores of a worker; True if there was something to do."""
         worked = self.housekeeping.promote()
+        if self.housekeeping.next_tick is not None:
+            worked |= self.app.fire_ticks(waiting=True)
         worked |= self.housekeeping.reap()
         for chore in self.app.chores:
             worked |= chore()

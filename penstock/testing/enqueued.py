@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from penstock.doors import Doors
+from penstock.async_bridge import AsyncBridge
 from penstock.errors import ConfigurationError, UnknownTask
 from penstock.job import Job
-from penstock.pipelines import reading
+from penstock.pipelines.advance import read as reading
 from penstock.pipelines.pipeline import Pipeline
-from penstock.queue import read
+from penstock.queue import job_records
 from penstock.task import Task
-from penstock.values.jsontext import dumps, loads
-from penstock.values.layout import KEYWORDS, REST
+from penstock.values.typed_json.json_text import dumps, loads
+from penstock.values.typed_json.parameters import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -27,7 +27,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class EnqueuedWork:
     """A job as it was enqueued, or a run as it was triggered; a run has no queue."""
 
     id: str
@@ -58,9 +58,9 @@ def assert_enqueued(
     host, known, given = _asked(app, task, args)
     wanted = _wanted(known, *_spelled_out(known, given, kwargs))
     host.prepare()
-    of = reading.runs_of if isinstance(known, Pipeline) else read.jobs_of
+    of = reading.runs_of if isinstance(known, Pipeline) else job_records.jobs_of
     rows = host.database.read(of, known.name)
-    seen = [Seen(id, at, status, _arguments(known, payload)) for id, at, status, payload in rows]
+    seen = [EnqueuedWork(id, at, status, _arguments(known, payload)) for id, at, status, payload in rows]
     matching = [job for job in seen if queue in (None, job.queue) and _fits(wanted, job.arguments)]
     if len(matching) != count if count is not None else not matching:
         raise AssertionError(_explain(known, wanted, queue, count, matching, seen))
@@ -79,8 +79,8 @@ async def assert_enqueued_async(
     **kwargs: object,
 ) -> list[Any]:
     """`assert_enqueued` for async tests."""
-    doors: Doors = _asked(app, task, args)[0].doors
-    return await doors.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
+    bridge: AsyncBridge = _asked(app, task, args)[0].bridge
+    return await bridge.run(assert_enqueued, app, task, *args, queue=queue, count=count, **kwargs)
 
 
 def _asked(app: Any, task: object, args: tuple[object, ...]) -> tuple[Any, Known, tuple[object, ...]]:
@@ -121,7 +121,7 @@ def _wanted(task: Known, args: tuple[object, ...], kwargs: Mapping[str, object])
 
 
 def _arguments(task: Known, payload: str) -> dict[str, object]:
-    """What a handler of this job would be called with: stored arguments, and the defaults of today."""
+    """The arguments that a handler of this job would get: stored ones, and the defaults of today."""
     raw: Any = loads(payload)
     if not isinstance(raw, dict):
         return {}
@@ -145,8 +145,8 @@ def _explain(
     wanted: Mapping[str, object],
     queue: str | None,
     count: int | None,
-    matching: list[Seen],
-    seen: list[Seen],
+    matching: list[EnqueuedWork],
+    seen: list[EnqueuedWork],
 ) -> str:
     where = f"  queue={queue}" if queue else ""
     word, kind = ("run", "pipeline") if isinstance(task, Pipeline) else ("job", "task")

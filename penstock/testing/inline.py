@@ -1,4 +1,4 @@
-"""Running work where it is enqueued, for tests that do not care that it is somebody else's."""
+"""Runs work in the caller that enqueues it, for tests that need no worker."""
 
 from __future__ import annotations
 

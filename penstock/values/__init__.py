@@ -1,23 +1,7 @@
-"""Values, and what is done with them: nothing here knows a database or an app.
+"""Values and pure functions of values: nothing here knows a database or an app.
 
-A map of the modules. What each is about is said in its first line.
-
-Identities and vocabularies:
-    ids, names, lengths, status
-
-What somebody wrote or gave, checked:
-    checks, readers, units
-
-Policies and outcomes:
-    retry, limits, outcome, failure
-
-Arguments and results, as functions declare them and as JSON text:
-    signature, layout, annotations, later, streams
-    shape, fidelity, tags, codec, keepsake, jsontext
-
-For those who act, and those who look:
-    acting, resume_token, harmless
-
-Help for Python itself:
-    cached, forks, sameness
+`ids` and `status` are the identities and vocabularies; `parse` reads options and settings; `retry`, `limits`,
+`outcome` and `failure` are policies and outcomes of attempts; `typed_json/` turns arguments and results into JSON text
+and back; `actor`, `resume_token` and `escape` serve people who act and look; `function_identity` and `fork_safety`
+deal with Python itself.
 """

@@ -1,4 +1,4 @@
-"""What went wrong in an attempt, as texts that every database can store.
+"""The failure of an attempt, as texts that every database can store.
 
 An exception is captured once, where it was caught, and travels from there as plain strings: it survives a
 process boundary, and a retry policy can still match it by the names of its classes.
@@ -7,6 +7,7 @@ process boundary, and a retry policy can still match it by the names of its clas
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -28,14 +29,12 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Capture an exception; never raises, whatever its `__str__` does."""
-        kind = type(error)
-        module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+        """Capture an exception; never raises, whatever the methods of the error and of its class do."""
         return cls(
-            type=clean(f"{module}{kind.__qualname__}", 200),
-            message=clean(_message(error), LONGEST_MESSAGE),
-            traceback=clean(_traceback(error), LONGEST_TRACEBACK),
-            lineage=lineage(error),
+            type=clean(_said(_kind, error), 200),
+            message=clean(_said(str, error), LONGEST_MESSAGE),
+            traceback=clean(_said(_traceback, error), LONGEST_TRACEBACK),
+            lineage=_lineage(error),
         )
 
     @classmethod
@@ -49,6 +48,7 @@ class Failure:
 
 def clean(text: str, longest: int) -> str:
     """The text without what some database refuses (NUL, lone surrogates), cut in the middle if too long."""
+    text = str.__str__(text)  # a subclass may have methods of its own, with errors of their own
     text = text.replace("\0", "\u2400")
     if len(text) > longest:
         tail = longest * 3 // 4
@@ -59,18 +59,38 @@ def clean(text: str, longest: int) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _message(error: BaseException) -> str:
+def _said(say: Callable[[BaseException], str], error: BaseException) -> str:
+    """A text about an error, or why it cannot be put into words."""
     try:
-        return str(error)
+        return str.__str__(say(error))
     except BaseException as broken:
-        return f"<str() of the error raised {type(broken).__name__}>"
+        what = "str()" if say is str else say.__name__.strip("_")
+        return f"<could not be put into words: {what} of the error raised {_kind_safely(broken)}>"
+
+
+def _kind(error: BaseException) -> str:
+    kind = type(error)
+    module = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
+    return f"{module}{kind.__qualname__}"
+
+
+def _kind_safely(error: BaseException) -> str:
+    """Once more, of an error that was raised by an error: this one may have no name, either."""
+    try:
+        return str.__str__(_kind(error))
+    except BaseException:
+        return "an error without a name"
+
+
+def _lineage(error: BaseException) -> tuple[str, ...]:
+    try:
+        return tuple(clean(name, 200) for name in lineage(error))
+    except BaseException:
+        return ()
 
 
 def _traceback(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
-    except BaseException as broken:
-        return f"<the traceback could not be formatted: {type(broken).__name__}>"
+    return "".join(traceback.format_exception(type(error), error, _users_part(error.__traceback__)))
 
 
 def _users_part(frames: TracebackType | None) -> TracebackType | None:

@@ -70,7 +70,7 @@ def new_ids(count: int) -> list[str]:
 
 
 def checked_id(id: object) -> str:
-    """An id as somebody wrote it down, in canonical form."""
+    """An id as a person wrote it down, in canonical form."""
     try:
         return str(UUID(str(id)))
     except ValueError:
@@ -79,8 +79,22 @@ def checked_id(id: object) -> str:
         ) from None
 
 
+def read_id(found: object) -> str:
+    """An id as a connection has read it, in canonical form.
+
+    What a caller's own converters have made of one must never be taken for the id of another job.
+    """
+    try:
+        return str(UUID(found.decode() if isinstance(found, bytes) else str(found)))
+    except ValueError:
+        raise PenstockError(
+            f"the connection gives {found!r} where an id is kept: a converter that was registered for it changes what "
+            "is read. Pass a connection without that"
+        ) from None
+
+
 def new_token() -> int:
-    """A claim's token: a random positive integer below 2**63, which nobody else has or ever will."""
+    """A claim's token: a random positive integer below 2**63, which no other claim has or ever will."""
     return secrets.randbits(63) or 1
 
 

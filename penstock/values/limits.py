@@ -15,11 +15,11 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.values import tags
 from penstock.values.failure import Failure
-from penstock.values.jsontext import loads
-from penstock.values.readers import nearest
-from penstock.values.signature import Signature
+from penstock.values.parse import nearest
+from penstock.values.typed_json import tags
+from penstock.values.typed_json.json_text import loads
+from penstock.values.typed_json.signature import Signature
 
 LONGEST_NAME = 100
 LONGEST_KEY = 255
@@ -88,7 +88,7 @@ Limit = Concurrency | Rate
 
 
 class Demand(NamedTuple):
-    """What one job needs: a slot of this key, of which there are so many, for so long (0: while it is held)."""
+    """The slot that one job needs: of this key, of which there are so many, for so long (0: while it is held)."""
 
     key: str
     most: int
@@ -125,10 +125,19 @@ class TaskLimits:
                 )
 
     def demands(self, payload: str, call: Call | None) -> tuple[Demand, ...]:
-        """What a job with these stored arguments needs; raises `DefinitionError` if a key cannot be told."""
+        """The slots that a job with these stored arguments needs; raises `DefinitionError` if a key cannot be told."""
         return tuple(
             Demand(self._key(limit, payload, call), limit.most, limit.micros) for limit in self.limits
         )
+
+    def allows(self, key: str) -> int | None:
+        """How many this key allows, if it is one of these limits'; None: it is of another, or of none any more."""
+        for limit in self.limits:
+            stem = self._stem(limit)
+            own = key == fitting(stem) if limit.key is None else key.startswith(stem[: LONGEST_KEY - 33])
+            if own:
+                return limit.most
+        return None
 
     def _key(self, limit: Limit, payload: str, call: Call | None) -> str:
         stem = self._stem(limit)
@@ -156,7 +165,7 @@ class TaskLimits:
         return _text(key(bound.arguments))
 
     def _stem(self, limit: Limit) -> str:
-        """What all keys of a limit begin with. Shared limits go by their own name, the others by the task's."""
+        """The prefix of all keys of a limit. Shared limits go by their own name, the others by the task's."""
         if limit.name is not None:
             return f"{limit.kind} {limit.name}" + ("" if limit.key is None else ": ")
         named = limit.key if isinstance(limit.key, str) else "key"

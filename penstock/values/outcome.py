@@ -1,4 +1,4 @@
-"""What an attempt decided: from what happened to the one value that settle writes. Pure.
+"""Decides the outcome of an attempt: from what happened to the one value that settle writes. Pure.
 
 An executor turns a finished handler into an `Event`; `decide` turns the event into an `Outcome` by the task's
 retry policy and the counts so far. Invariant 11: an error or a timeout spends a retry; a snooze, a release,
@@ -7,6 +7,7 @@ an outage of the database and a cancellation spend nothing; crashes have a budge
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +21,7 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 @dataclass(frozen=True, slots=True, init=False)
 class Snooze:
-    """Returned by a handler: run this job again after `seconds`. No budget is spent."""
+    """Returned by a handler: run this job again after `seconds`, 0.1 at least. No budget is spent."""
 
     seconds: float
 
@@ -28,8 +29,10 @@ class Snooze:
         given = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
         if isinstance(given, bool) or not isinstance(given, (int, float)):
             raise ConfigurationError(f"Snooze({given!r}): give a number of seconds, or a timedelta")
-        if not 0 <= given < float("inf"):
+        if not given >= 0:
             raise ConfigurationError(f"Snooze({given!r}): give 0 or more seconds")
+        if given > sys.float_info.max:
+            raise ConfigurationError("Snooze(...): so many seconds are more than there will be")
         object.__setattr__(self, "seconds", given)
 
 
@@ -45,7 +48,7 @@ class Cancel:
 
 
 class StopRun(BaseException):
-    """What `stop_run()` raises: not an error, so nothing that handles errors may swallow it.
+    """Raised by `stop_run()`: not an error, so nothing that handles errors may swallow it.
 
     `output` is the run's value as JSON text; it need not be of the type that the step returns.
     """
@@ -63,7 +66,7 @@ class Returned(NamedTuple):
 
     @property
     def reason(self) -> Reason | None:
-        """What the step's row says beside its success."""
+        """The reason that is stored with the step's success."""
         return Reason.RUN_STOPPED if self.stops_run else None
 
 
@@ -91,11 +94,19 @@ class Released:
     """The claim is given back unfinished: a graceful stop, or work that was never started."""
 
 
+HINDERED_FOR = 1.0
+"""How long a job waits that found no database."""
+
+
 @dataclass(frozen=True, slots=True)
-class Hindered:
-    """The database was not there when the handler needed it: no fault of the job's, so it is given back."""
+class Rejected:
+    """Something of ours was not there when the handler needed it: no fault of the job's, so it is given back.
+
+    The database was away, or the system had no thread or process for it.
+    """
 
     failure: Failure
+    seconds: float = HINDERED_FOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +116,10 @@ class Stopped:
     reason: str = ""
 
 
-Event = Returned | Raised | TimedOut | Snooze | Cancel | Released | Hindered | Stopped
+Event = Returned | Raised | TimedOut | Snooze | Cancel | Released | Rejected | Stopped
 
-HINDERED_FOR = 1.0
-"""How long a job waits that found no database."""
+SHORTEST_SNOOZE = 0.1
+"""Seconds: a job that snoozes for no time at all would otherwise keep a worker and its database busy all the time."""
 
 
 class Outcome(NamedTuple):
@@ -146,7 +157,7 @@ _FINAL_STATUS = {
 
 
 class CrashDecision(NamedTuple):
-    """What becomes of a job whose process died."""
+    """The decision about a job whose process died."""
 
     status: JobStatus
     delay: float
@@ -154,10 +165,10 @@ class CrashDecision(NamedTuple):
 
 
 def interpret(value: object, encode: Callable[[object], str]) -> Event:
-    """What a handler's return value asks for; `encode` is `Signature.encode_result`, with its limit."""
-    if isinstance(value, (Snooze, Cancel, StopRun)):
-        return Returned(value.output, stops_run=True) if isinstance(value, StopRun) else value
+    """The event that a handler's return value asks for; `encode` is `Signature.encode_result`, with its limit."""
     try:
+        if isinstance(value, (Snooze, Cancel, StopRun)):
+            return _asked(value)
         return Returned(encode(value))
     except PayloadTooLarge as error:
         return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
@@ -166,8 +177,24 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
         return Raised(Failure.of(error), Reason.RESULT_NOT_SERIALIZABLE)
 
 
+def _asked(value: Snooze | Cancel | StopRun) -> Event:
+    """Made anew of plain values: a subclass may have a mind of its own, and need not get through a pipe."""
+    if isinstance(value, Snooze):
+        return Snooze(float(value.seconds))
+    if isinstance(value, Cancel):
+        return Cancel(str.__str__(value.reason))
+    return Returned(str.__str__(value.output), stops_run=True)
+
+
 def raised(error: BaseException, *, reading_arguments: bool = False) -> Raised:
-    """The event for an exception from a handler, or from reading its stored arguments."""
+    """The event for an exception from a handler, or from reading its stored arguments. Never raises itself."""
+    try:
+        return _raised(error, reading_arguments)
+    except BaseException as broken:  # even the question of what it is an instance of runs its own code
+        return Raised(Failure.of(broken))
+
+
+def _raised(error: BaseException, reading_arguments: bool) -> Raised:
     if isinstance(error, AdvancementFailed):
         return Raised(Failure.of(error.__cause__ or error), Reason.ADVANCEMENT_FAILED)
     invalid = reading_arguments and isinstance(error, PenstockError)
@@ -180,14 +207,14 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
         case Returned(output):
             return Outcome(OutcomeKind.SUCCEEDED, output=output, reason=event.reason)
         case Snooze(seconds):
-            return Outcome(OutcomeKind.SNOOZED, delay=float(seconds))
+            return Outcome(OutcomeKind.SNOOZED, delay=max(float(seconds), SHORTEST_SNOOZE))
         case Cancel(reason) | Stopped(reason):
             failure = Failure.note("Cancelled", reason) if reason else None
             return Outcome(OutcomeKind.CANCELLED, failure=failure, reason=Reason.CANCELLED)
         case Released():
             return Outcome(OutcomeKind.RELEASED, delay=0.0)
-        case Hindered(failure):
-            return Outcome(OutcomeKind.RELEASED, failure=failure, delay=HINDERED_FOR)
+        case Rejected(failure, seconds):
+            return Outcome(OutcomeKind.RELEASED, failure=failure, delay=seconds)
         case TimedOut(seconds, traceback):
             failure = Failure.note("TimedOut", f"no result after {seconds:g} s (timeout)", traceback)
             if not policy.permits(TimeoutError()):
@@ -202,7 +229,7 @@ def decide(event: Event, policy: Retry, retry_count: int, random: float = 0.0) -
 
 
 def decide_crash(crash_count: int, max_crashes: int | None) -> CrashDecision:
-    """What becomes of a job after its `crash_count`-th crash (the one just noticed included).
+    """Decide about a job after its `crash_count`-th crash (the one just noticed included).
 
     `max_crashes` crashes are survived; the next one fails the job. None: no cap.
     """

@@ -1,4 +1,4 @@
-"""Resume tokens: a signal that somebody may give, signed, so that it can be sent by mail and come back by a link.
+"""Resume tokens: the permission to give one signal, signed, so that it can be sent by mail and come back by a link.
 
 `ps1.<what>.<signature>`: what is JSON in URL-safe base64, the signature an HMAC with SHA-256 over the version, the
 place (which tables of which installation) and the very characters of the middle part. Nothing in it is secret; nothing
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.errors import PenstockError, TokenForged
-from penstock.values.jsontext import dumps, loads
+from penstock.values.typed_json.json_text import dumps, loads
 
 VERSION = "ps1"
 LONGEST = 4096
@@ -22,7 +22,7 @@ Path = tuple[int, ...]
 
 
 class Ticket(NamedTuple):
-    """What a token allows: to give this signal to this run, or to one element of it, until an instant of the
+    """The permission in a token: to give this signal to this run, or to one element of it, until an instant of the
     database's clock (in microseconds)."""
 
     run: str
@@ -39,7 +39,7 @@ def sign(secrets: Sequence[str], place: str, ticket: Ticket) -> str:
 
 
 def read(secrets: Sequence[str], place: str, token: object) -> Ticket:
-    """What a token allows, if it was signed with one of the secrets; raises `TokenForged`."""
+    """Read the permission in a token, if it was signed with one of the secrets; raises `TokenForged`."""
     if not isinstance(token, str) or len(token) > LONGEST or not token.isascii():
         raise TokenForged(_WRONG)
     version, _, rest = token.partition(".")

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Self, TypeGuard
 
 from penstock.errors import ConfigurationError
-from penstock.values.checks import MOST
+from penstock.values.parse import MOST
 
 LONGEST_GROWN_DELAY = 24 * 60 * 60.0
 _FREE_CRASHES = 3

@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Self
 
 
-class JobStatus(StrEnum):
+class Vocabulary(StrEnum):
+    """Words that are stored. A row may hold one that this version does not know: a later one wrote it, or a hand."""
+
+    @classmethod
+    def stored(cls, text: object) -> Self:
+        """The member for a stored word; of a word that is not known, one that shows it as it is."""
+        try:
+            return cls(str(text))
+        except ValueError:
+            strange = str.__new__(cls, text)
+            strange._name_ = strange._value_ = str(text)
+            return strange
+
+
+class JobStatus(Vocabulary):
     """Where a job stands. A step of a run is a job too, and only steps are `waiting` or `skipped`."""
 
     WAITING = "waiting"
@@ -25,7 +40,7 @@ class JobStatus(StrEnum):
 _TERMINAL_JOBS = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.SKIPPED})
 
 
-class RunStatus(StrEnum):
+class RunStatus(Vocabulary):
     """Where a run stands. `pending`: not due yet, or waiting for the run it follows."""
 
     PENDING = "pending"
@@ -48,7 +63,7 @@ _TERMINAL_RUNS = frozenset(
 )
 
 
-class OutcomeKind(StrEnum):
+class OutcomeKind(Vocabulary):
     """How one attempt ended."""
 
     SUCCEEDED = "succeeded"
@@ -60,7 +75,7 @@ class OutcomeKind(StrEnum):
     RELEASED = "released"
 
 
-class Reason(StrEnum):
+class Reason(Vocabulary):
     """Why a job, a step or a run did not end well."""
 
     RETRIES_EXHAUSTED = "retries_exhausted"
@@ -86,11 +101,12 @@ class Reason(StrEnum):
     DISCARDED = "discarded"
     CHILD_RUN_FAILED = "child_run_failed"
     UPSTREAM_RUN_NOT_SUCCEEDED = "upstream_run_not_succeeded"
+    ROW_DAMAGED = "row_damaged"
 
     @property
     def explanation(self) -> str:
         """One sentence for people: what happened and, where something can be done, what."""
-        return _EXPLANATIONS[self]
+        return _EXPLANATIONS.get(self, "this version of Penstock does not know that reason")
 
 
 _EXPLANATIONS = {
@@ -117,4 +133,5 @@ _EXPLANATIONS = {
     Reason.DISCARDED: "it was discarded from the dead letters",
     Reason.CHILD_RUN_FAILED: "the child run did not succeed",
     Reason.UPSTREAM_RUN_NOT_SUCCEEDED: "the run it follows did not succeed",
+    Reason.ROW_DAMAGED: "its rows were damaged, and `penstock doctor --repair` gave it up; retry it if it is to run",
 }

@@ -48,6 +48,18 @@ class Module:
     def imports(self) -> list[Import]:
         return list(_imports(self.tree, inside_function=False, for_types_only=False))
 
+    @property
+    def imported(self) -> list[str]:
+        """The modules that it imports when it runs; of `from package import module`, the package."""
+        return [item.module for item in self.imports if not item.for_types_only]
+
+    @property
+    def docstring(self) -> str | None:
+        return ast.get_docstring(self.tree)
+
+    def is_in(self, *packages: str) -> bool:
+        return any(self.name == package or self.name.startswith(f"{package}.") for package in packages)
+
     @cached_property
     def functions(self) -> list[tuple[str, Function]]:
         return list(_functions(self.tree, ""))

@@ -8,10 +8,12 @@ import pytest
 from tests.architecture.source import Function, modules
 
 TWINS = {
-    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "resume", "run", "runs"},
+    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "resume", "run", "runs", "schedule"},
     "Task": {"enqueue", "enqueue_many"},
     "Job": {"attempts", "cancel", "result", "retry"},
     "Pipeline": {"trigger", "trigger_many"},
+    "Schedule": {"backfill", "delete", "next", "pause", "resume", "ticks", "trigger", "update"},
+    "Schedules": {"create", "list"},
     "Run": {
         "cancel",
         "diff",

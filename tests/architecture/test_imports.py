@@ -2,30 +2,30 @@
 
 from graphlib import CycleError, TopologicalSorter
 
+import pytest
+
 from tests.architecture.source import Module, modules
 
 LAYERS = [
     "errors",
-    "lazy",
+    "lazy_import",
     "values",
     "settings",
     "telemetry",
     "database",
     "schema",
     "queue",
-    "doors",
-    "patience",
-    "options",
-    "patience",
+    "async_bridge",
+    "result_wait",
     "job",
-    "surroundings",
-    "async_connection",
-    "effects",
+    "handler_environment",
+    "job_transaction",
     "run_context",
     "context",
     "task",
     "pipelines",
     "reconcile",
+    "schedules",
     "runtime",
     "operate",
     "app",
@@ -34,9 +34,19 @@ LAYERS = [
     "__init__",
     "__main__",
 ]
+ROOMS = {
+    "penstock.pipelines": ["model", "plan", "define", "advance", "lifecycle", "maintenance"],
+    "penstock.runtime": ["pump", "executors", "liveness", "reconcilers", "supervisor"],
+}
+"""The sub-packages of a package, in the order in which they may import each other: a later one imports earlier ones.
+The modules of the package itself may import all of them."""
 
 MODULES = modules()
 NAMES = {module.name for module in MODULES}
+
+
+def test_every_layer_is_named_once() -> None:
+    assert len(LAYERS) == len(set(LAYERS))
 
 
 def test_every_module_has_a_layer() -> None:
@@ -50,6 +60,19 @@ def test_imports_point_downwards() -> None:
         for module in MODULES
         for imported in _ours(module, with_types=True)
         if _height(_layer(imported)) > _height(module.layer)
+    ]
+    assert not upward, "\n".join(upward)
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_of_a_package_import_one_way(package: str) -> None:
+    upward = [
+        f"{module} imports {imported}"
+        for module in MODULES
+        for imported in _ours(module, with_types=True)
+        if (mine := _room(package, module.name)) is not None
+        and (theirs := _room(package, imported)) is not None
+        if theirs > mine
     ]
     assert not upward, "\n".join(upward)
 
@@ -77,6 +100,14 @@ def _ours(module: Module, with_types: bool) -> set[str]:
             submodule = f"{item.module}.{item.name}"
             found.add(submodule if submodule in NAMES else item.module)
     return found
+
+
+def _room(package: str, name: str) -> int | None:
+    """The height of the sub-package that this module is in; None for what is not in this package's rooms."""
+    if not name.startswith(f"{package}."):
+        return None
+    room = name.removeprefix(f"{package}.").partition(".")[0]
+    return ROOMS[package].index(room) if room in ROOMS[package] else None
 
 
 def _layer(name: str) -> str:

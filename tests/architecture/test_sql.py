@@ -5,7 +5,7 @@ import re
 
 from tests.architecture.source import Module, modules
 
-SQL_ROOMS = {"database", "schema", "queue", "pipelines", "reconcile", "operate"}
+SQL_ROOMS = {"database", "schema", "queue", "pipelines", "reconcile", "schedules", "operate", "run_context"}
 DATABASES = {"postgresql", "postgres", "mysql", "mariadb", "sqlite"}
 ASKS_WHICH_DATABASE = {"settings", "database", "schema"}
 

@@ -8,7 +8,15 @@ from penstock import Penstock
 
 HEAVY = {"alembic", "pydantic", "pymysql", "rich", "sqlalchemy", "typer"}
 HEAVY |= {
-    f"penstock.pipelines.{name}" for name in ("apply", "graph", "hydrate", "pipeline", "run", "trigger")
+    f"penstock.pipelines.{name}"
+    for name in (
+        "advance.advance",
+        "define.graph",
+        "lifecycle.claimed_steps",
+        "lifecycle.start",
+        "pipeline",
+        "run",
+    )
 }
 PROGRAM = """
 import asyncio, json, sys

@@ -2,6 +2,8 @@
 
 python -m tests.chaos            DATABASE=postgres|mariadb|sqlite MINUTES=5 SEED=n
 python -m tests.chaos failover   a PostgreSQL primary is killed, its synchronous standby promoted, again and again
+python -m tests.chaos patroni    three PostgreSQL servers under Patroni and etcd
+python -m tests.chaos galera     three nodes of Galera, all written to
 
 terms.py                  what everything runs with: hosts, settings, pace
 plan.py                   what the producer does, by number, and what must come of it
@@ -12,5 +14,5 @@ programs.py, proxy.py, hosts.py, world.py       processes, networks and machines
 faults.py, trouble.py, strike.py, nemesis.py    what can be done to them, and who does it, by a seed
 facts.py, checks/         what was left behind, and whether it keeps the promises
 recovery.py, report.py    what it cost
-campaign.py, failover.py, standby.py            the two scenarios
+campaign.py, failover.py, standby.py, patroni.py, galera.py     the scenarios
 """

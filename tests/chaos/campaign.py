@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
 
+from tests.chaos import plan
 from tests.chaos.checks import check
 from tests.chaos.facts import Facts, gather
 from tests.chaos.nemesis import CALM, Nemesis
@@ -21,6 +22,7 @@ LOOK_EVERY = 0.5
 UNFINISHED = {
     "jobs": "SELECT count(*) FROM {job_states} WHERE status NOT IN ('succeeded', 'failed', 'cancelled', 'skipped')",
     "runs": "SELECT count(*) FROM {runs} WHERE ended_at IS NULL",
+    "ticks": "SELECT count(*) FROM {schedules} WHERE due_at < {now} - 1000000",
     "timers": "SELECT count(*) FROM {timers}",
     "counters": "SELECT count(*) FROM counters WHERE done < target OR lock_token IS NOT NULL",
     "fleets": "SELECT count(*) FROM fleets WHERE done < 3 OR lock_token IS NOT NULL",
@@ -63,6 +65,18 @@ def judge(made: World, say: Callable[[str], None], seconds: float) -> Verdict:
 def settle(made: World, say: Callable[[str], None], look_after: Callable[[], None]) -> None:
     """No more load; wait until all is done; stop everybody in order."""
     made.stop_producer()
+
+    def on_time() -> bool:
+        look_after()
+        time.sleep(LOOK_EVERY)
+        return not unfinished(made)["ticks"]
+
+    try:
+        eventually(on_time, made.terms.drain_seconds)
+    except AssertionError:
+        made.oddities.append(f"schedules are still late after {made.terms.drain_seconds:g} s of peace")
+    for name in plan.SCHEDULES:
+        made.app.schedule(name).pause(why="the campaign is over")
 
     def done() -> bool:
         look_after()

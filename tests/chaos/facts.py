@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import Penstock
-from penstock.values.jsontext import loads
+from penstock.values.typed_json.json_text import loads
 from tests.chaos import ledger
 from tests.chaos.ledger import Entry
 from tests.chaos.strike import Strike
@@ -13,14 +13,20 @@ from tests.chaos.world import World
 
 JOBS = """
 SELECT j.id, j.task, j.job_key, j.run_id, j.node, j.path, j.created_at, s.status, s.reason, s.generation, s.retry_count,
-  s.crash_count, s.token, s.finished_at, j.payload
+  s.crash_count, s.token, s.finished_at, j.payload, j.options
 FROM {jobs} j LEFT JOIN {job_states} s ON s.job_id = j.id WHERE j.task <> 'filler'
 """
 EXECUTIONS = """
 SELECT e.job_id, e.generation, e.process_id, e.started_at, e.finished_at, e.outcome, e.output
 FROM {executions} e JOIN {jobs} j ON j.id = e.job_id WHERE j.task <> 'filler' ORDER BY e.job_id, e.generation
 """
-RUNS = "SELECT id, pipeline, run_key, status, ended_at, parent_run_id FROM {runs}"
+RUNS = "SELECT id, pipeline, run_key, status, ended_at, parent_run_id, scheduled_for FROM {runs}"
+SCHEDULES = "SELECT id, name, every FROM {schedules}"
+TICKS = """
+SELECT schedule_id, kind, nominal_at, first_at, number, outcome, target_id FROM {schedule_ticks}
+ORDER BY schedule_id, nominal_at
+"""
+MINUTE = 60_000_000
 SIGNALS = "SELECT run_id, signalled_at FROM {signals}"
 CHAINS = "SELECT upstream_id, downstream_id FROM {chains}"
 DEAD = "SELECT job_id FROM {dead_letters}"
@@ -68,6 +74,7 @@ class Job:
     finished_at: int | None
     payload: Any
     executions: list[Execution] = field(default_factory=list)
+    scheduled_for: int | None = None
 
     @property
     def outcomes(self) -> list[str]:
@@ -90,9 +97,30 @@ class Run:
     status: str
     ended_at: int | None
     parent: str | None
+    scheduled_for: int | None = None
 
     def __str__(self) -> str:
         return f"run {self.id} of {self.pipeline}"
+
+
+@dataclass(slots=True)
+class Tick:
+    """A row of a tick; or of several that were skipped, from the first to the nominal one."""
+
+    kind: str
+    nominal: int
+    first: int
+    number: int
+    outcome: str
+    target: str | None
+
+
+@dataclass(slots=True)
+class Schedule:
+    """A schedule that ticks at even distances."""
+
+    every: int
+    ticks: list[Tick] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -106,6 +134,8 @@ class Facts:
     strikes: list[Strike] = field(default_factory=list)
     signals: dict[str, int] = field(default_factory=dict)
     chains: list[tuple[str, str]] = field(default_factory=list)
+    schedules: dict[str, Schedule] = field(default_factory=dict)
+    """By their names."""
     dead_letters: set[str] = field(default_factory=set)
     bookings: list[tuple[str, int]] = field(default_factory=list)
     orders: set[int] = field(default_factory=set)
@@ -139,6 +169,7 @@ def gather(world: World) -> Facts:
     facts = Facts(world.terms.seed, _jobs(app), _runs(app), ledger.read(world.ledger), world.strikes)
     facts.signals = {str(run): int(at) for run, at in _rows(app, SIGNALS)}
     facts.chains = [(str(up), str(down)) for up, down in _rows(app, CHAINS)]
+    facts.schedules = _schedules(app)
     facts.dead_letters = {str(job) for (job,) in _rows(app, DEAD)}
     facts.bookings = [(job, number) for job, number in _rows(app, "SELECT job, number FROM bookings")]
     facts.orders = {number for (number,) in _rows(app, "SELECT number FROM orders")}
@@ -165,9 +196,11 @@ def gather(world: World) -> Facts:
 
 def _jobs(app: Penstock) -> dict[str, Job]:
     found = {}
-    for id, task, key, run, *rest in _rows(app, JOBS):
+    for id, task, key, run, *rest, options in _rows(app, JOBS):
         job = Job(str(id), task, key, str(run) if run else None, *rest)
         job.payload = loads(job.payload)
+        told: Any = loads(options) if options else {}
+        job.scheduled_for = told.get("scheduled_for")
         found[job.id] = job
     for id, generation, process, started, finished, outcome, output in _rows(app, EXECUTIONS):
         value = loads(output) if output else None
@@ -179,10 +212,19 @@ def _jobs(app: Penstock) -> dict[str, Job]:
 def _runs(app: Penstock) -> dict[str, Run]:
     rows = _rows(app, RUNS)
     runs = [
-        Run(str(id), name, key, status, ended, str(up) if up else None)
-        for id, name, key, status, ended, up in rows
+        Run(str(id), name, key, status, ended, str(up) if up else None, nominal)
+        for id, name, key, status, ended, up, nominal in rows
     ]
     return {run.id: run for run in runs}
+
+
+def _schedules(app: Penstock) -> dict[str, Schedule]:
+    rows = _rows(app, SCHEDULES)
+    found = {str(id): Schedule(every or MINUTE) for id, _, every in rows}
+    for id, kind, nominal, first, number, outcome, target in _rows(app, TICKS):
+        tick = Tick(kind, nominal, first, number, outcome, str(target) if target else None)
+        found[str(id)].ticks.append(tick)
+    return {name: found[str(id)] for id, name, _ in rows}
 
 
 def _rows(app: Penstock, sql: str) -> list[tuple[Any, ...]]:

@@ -36,10 +36,10 @@ def failover(asked: Terms, say: Callable[[str], None], every: float = ROUND) -> 
         began = time.monotonic()
         rounds = max(1, round(asked.minutes * 60 / every) - 1)
         for number in range(rounds):
-            _work(every)
+            work(every)
             say(f"{time.monotonic() - began:6.1f} s  failover {number + 1}")
             _strike(made, pair)
-        _work(every)
+        work(every)
         seconds = time.monotonic() - began
         settle(made, say, lambda: None)
         return judge(made, say, seconds)
@@ -54,6 +54,7 @@ def _strike(made: World, pair: Pair) -> None:
     pair.follow()
 
 
-def _work(seconds: float) -> None:
+def work(seconds: float) -> None:
+    """Let the load go on for so long."""
     end = time.monotonic() + seconds
     eventually(lambda: time.monotonic() > end, seconds + 5)

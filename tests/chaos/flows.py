@@ -154,3 +154,13 @@ def inner(number: int) -> Any:
 @app.pipeline(name="nested", on_complete=completed)
 def nested(number: int) -> Any:
     return both([inner(number), word.options(key="outer")(number, "outer")])
+
+
+@app.pipeline(name="round", on_complete=completed)
+def tick_round() -> Any:
+    return finish(tell("round"))
+
+
+@app.pipeline(name="careful_round", on_complete=completed)
+def careful_round() -> Any:
+    return finish(tell(tell.options(key="before")("careful")))

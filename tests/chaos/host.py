@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from penstock.runtime import dwelling
+from penstock.runtime.liveness import host_identity
 from tests.chaos import flows, terms, yard
 from tests.chaos.shop import app
 
-dwelling.HEARTH = Path(os.environ[terms.HEARTH])
+host_identity.HEARTH = Path(os.environ[terms.HEARTH])
 
 __all__ = ["app", "flows", "yard"]

@@ -6,6 +6,7 @@ operation whose answer was lost can be repeated.
 
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 # How many of each in a hundred.
 WEIGHTS = {
@@ -44,8 +45,8 @@ JOBS = ("plain", "threaded", "crunch", "stumble", "doomed", "overdue", "doze", "
         "cancelled", "ordered", "poison")  # fmt: skip
 RUNS = ("enrich", "wide", "choose", "halting", "continuing", "ignoring", "optional", "approval", "unheard", "chained",
         "broken_chain", "nested")  # fmt: skip
-BODIES = (*JOBS, "completed", "ended_badly", "spread", "left", "right", "pair", "gather", "tell", "both", "modulo",
-          "word", "finish", "compare")  # fmt: skip
+BODIES = (*JOBS, "beat", "careful", "minutely", "completed", "ended_badly", "spread", "left", "right", "pair", "gather",
+          "tell", "both", "modulo", "word", "finish", "compare")  # fmt: skip
 """The tasks that write to the ledger when they begin; waits and child runs are steps without a body."""
 DOOMED = ("doomed", "poison")
 MANY = 5
@@ -62,6 +63,16 @@ PIPELINES = {
     "broken_chain": "halting",
 }
 """Which pipeline a kind of run is, where that is not its name."""
+SCHEDULES: dict[str, dict[str, Any]] = {
+    "beat": {"every": 1, "overlap": "allow", "missed": "all"},
+    "careful": {"every": 1, "overlap": "skip"},
+    "minutely": {"cron": "* * * * *", "overlap": "allow"},
+    "round": {"every": 2, "overlap": "allow", "missed": "all"},
+    "careful_round": {"every": 2, "overlap": "skip"},
+}
+"""Schedules that tick all the time: each has the name of its task or pipeline, which nothing else starts."""
+ROUNDS_OF = ("round", "careful_round")
+"""Those of them that trigger pipelines."""
 
 
 @dataclass(frozen=True, slots=True)

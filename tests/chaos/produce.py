@@ -49,6 +49,10 @@ class Producer:
         host.app.prepare()
         yard.Base.metadata.create_all(host.app.database.engine)
         shop.metadata.create_all(host.app.database.engine)
+        for name, said in plan.SCHEDULES.items():
+            target = (host.app.pipelines if name in plan.ROUNDS_OF else host.app.tasks)[name]
+            host.app.schedules.create(target, name=name, **said)
+            shop.ledger.write("scheduled", name=name)
 
     def _remember(self) -> dict[int, bool]:
         """Every operation ever begun, and whether it was accepted."""

@@ -70,8 +70,16 @@ def figures(facts: Facts) -> dict[str, int]:
         "effects of transaction()": len(facts.bookings),
         "applies to rows": len(facts.marks),
         "visits to rows": len(facts.told("visit")),
+        "ticks of schedules that fired": _ticks(facts, "fired"),
+        "ticks skipped, as the last had not ended": _ticks(facts, "skipped_overlap"),
+        "ticks skipped, as they were missed": _ticks(facts, "skipped_missed"),
         "troubles of the producer": len(facts.told("trouble")),
     }
+
+
+def _ticks(facts: Facts, outcome: str) -> int:
+    ticks = [tick for schedule in facts.schedules.values() for tick in schedule.ticks]
+    return sum(tick.number for tick in ticks if tick.outcome == outcome)
 
 
 def _times(recovery: Recovery) -> tuple[str, str, str]:

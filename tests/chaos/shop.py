@@ -131,6 +131,25 @@ async def slow(number: int) -> int:
     return number
 
 
+# What schedules start
+
+
+@app.task(name="beat", **FOREVER)
+async def beat() -> None:
+    await work(0.2)
+
+
+@app.task(name="careful", **FOREVER)
+async def careful() -> None:
+    """Sometimes longer than it is until the next tick."""
+    await work(2.0)
+
+
+@app.task(name="minutely", **FOREVER)
+def minutely() -> None:
+    begin()
+
+
 @app.task(name="poison", retries=0, max_crashes=1)
 def poison(number: int) -> int:
     """Kills whoever runs it."""

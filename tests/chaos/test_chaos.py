@@ -4,7 +4,10 @@ import pytest
 
 from tests.chaos.campaign import Verdict, campaign
 from tests.chaos.failover import failover
+from tests.chaos.galera import galera
+from tests.chaos.patroni import patroni
 from tests.chaos.terms import Terms
+from tests.servers.errors import Unavailable
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -26,6 +29,25 @@ def test_nothing_is_lost_in_a_failover(postgres_url: str) -> None:
     asked = Terms(minutes=0.3, hosts=2)
     verdict = failover(asked, print, every=8)
     assert [strike.kind for strike in verdict.facts.strikes] == ["failover"]
+    passed(verdict)
+
+
+def test_patroni_promotes_another_server(postgres_url: str) -> None:
+    try:
+        verdict = patroni(Terms(hosts=2, seed=1), print, every=4, faults=1)
+    except Unavailable as missing:
+        pytest.skip(f"no Patroni here: {missing}")
+    assert [strike.kind for strike in verdict.facts.strikes] == ["kill_server"]
+    passed(verdict)
+
+
+def test_nodes_of_a_galera_cluster_come_and_go(mariadb_url: str) -> None:
+    """`mariadb_url` is there to skip where there is no such server."""
+    try:
+        verdict = galera(Terms(hosts=2, seed=1), print, every=4, faults=1)
+    except Unavailable as missing:
+        pytest.skip(f"no Galera here: {missing}")
+    assert len(verdict.facts.strikes) == 1
     passed(verdict)
 
 

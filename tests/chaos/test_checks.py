@@ -9,7 +9,7 @@ from tests.chaos import plan
 from tests.chaos.checks import check
 from tests.chaos.checks.accepted import lost
 from tests.chaos.checks.jobs import settled_twice
-from tests.chaos.facts import Execution, Facts, Job, Run
+from tests.chaos.facts import Execution, Facts, Job, Run, Schedule, Tick
 from tests.chaos.recovery import recoveries, repeated
 from tests.chaos.strike import Held, Strike
 
@@ -59,7 +59,10 @@ def kept() -> Facts:
     ]
     steps[0].executions[0].output = plan.gathered(2, plan.width_of("enrich", 2))
     facts.jobs |= {step.id: step for step in steps}
+    add_ticks(facts)
     facts.entries = [
+        entry("scheduled", name="beat"),
+        entry("scheduled", name="round"),
         entry("accepted", number=1, kind="plain", ids=["plain"]),
         entry("accepted", number=1, kind="doomed", ids=["doomed"]),
         entry("accepted", number=1, kind="book", ids=["book"]),
@@ -92,6 +95,23 @@ def kept() -> Facts:
         Strike("kill_host", "host1", 1.0, 1_200_000, [Held("plain", 1, "host1")], ended=2.0, alone=True)
     ]
     return facts
+
+
+def add_ticks(facts: Facts) -> None:
+    """Two schedules: one skipped three ticks in one row and one in another, and fired the others."""
+    fired = [Tick("tick", n * SECOND, n * SECOND, 1, "fired", f"beat-{n}") for n in (1, 2, 7)]
+    skipped = [
+        Tick("span", 5 * SECOND, 3 * SECOND, 3, "skipped_missed", None),
+        Tick("tick", 6 * SECOND, 6 * SECOND, 1, "skipped_overlap", None),
+    ]
+    facts.schedules["beat"] = Schedule(SECOND, [*fired, *skipped])
+    facts.schedules["round"] = Schedule(SECOND, [Tick("tick", SECOND, SECOND, 1, "fired", "round-1")])
+    for n in (1, 2, 7):
+        beat = job(f"beat-{n}", "beat", "succeeded", key=None, scheduled_for=n * SECOND)
+        facts.jobs[beat.id] = beat
+    facts.runs["round-1"] = Run("round-1", "round", None, "succeeded", 5 * SECOND, None, SECOND)
+    payload = {"run_id": "round-1", "status": "succeeded"}
+    facts.jobs["round-told"] = job("round-told", "completed", "succeeded", payload=payload)
 
 
 def entry(what: str, **more: object) -> dict[str, object]:
@@ -131,6 +151,25 @@ def tell(facts: Facts, what: str, **more: object) -> None:
 def follows_too_early(facts: Facts) -> None:
     facts.runs["next"] = Run("next", "inner", None, "skipped", 1, None)
     facts.chains.append(("run", "next"))
+
+
+def tick_of(facts: Facts, second: int) -> Tick:
+    return next(tick for tick in facts.schedules["beat"].ticks if tick.nominal == second * SECOND)
+
+
+def between(facts: Facts) -> None:
+    tick = tick_of(facts, 2)
+    tick.first = tick.nominal = 2_500_000
+
+
+def forget(facts: Facts, run: str, told: str) -> None:
+    """The run and what told of it."""
+    del facts.runs[run], facts.jobs[told]
+
+
+def fire_again(facts: Facts) -> None:
+    """A second job for a tick, made as the first one was."""
+    facts.jobs["again"] = job("again", "beat", "succeeded", key=None, scheduled_for=SECOND)
 
 
 FALSIFIED: dict[str, tuple[str, Falsify]] = {
@@ -201,6 +240,45 @@ FALSIFIED: dict[str, tuple[str, Falsify]] = {
     "a child that its parent forgot": ("sailed 1 times", lambda f: f.ships.update({50: (5, 1, plan.ROUNDS)})),
     "a row that was never visited": ("stands at 0", lambda f: f.fleets.update({5: 0})),
     "a row that is lost": ("lost: counter 3", lambda f: f.counters.clear()),
+    "a schedule that is lost": ("lost: schedule beat", lambda f: f.schedules.pop("beat")),
+    "a schedule that never ticks": ("never ticked", lambda f: f.schedules["round"].ticks.clear()),
+    "a tick without a row": (
+        "the tick of 6000000 has no row",
+        lambda f: f.schedules["beat"].ticks.remove(tick_of(f, 6)),
+    ),
+    "a tick with two rows": (
+        "the tick of 2000000 has 2 rows",
+        lambda f: f.schedules["beat"].ticks.append(tick_of(f, 2)),
+    ),
+    "a tick between two times": ("2500000 is no time at which", between),
+    "a row that ends between two times": (
+        "the row of 5500000 counts 3",
+        lambda f: setattr(tick_of(f, 5), "nominal", 5_500_000),
+    ),
+    "a row that counts wrong": ("counts 2 ticks of 3", lambda f: setattr(tick_of(f, 5), "number", 2)),
+    "a tick that fired twice": ("the tick of 1000000 fired 2 times", fire_again),
+    "a tick whose job is gone": ("must have ['beat-2'], and has []", lambda f: f.jobs.pop("beat-2")),
+    "a tick whose run is gone": (
+        "must have ['round-1'], and has []",
+        lambda f: forget(f, "round-1", "round-told"),
+    ),
+    "a tick that was skipped and fired": (
+        "(skipped_overlap) must have [], and has ['beat-7']",
+        lambda f: setattr(f.jobs["beat-7"], "scheduled_for", 6 * SECOND),
+    ),
+    "a job for a time that is no tick": (
+        "beat again is of no tick",
+        lambda f: f.jobs.update(again=job("again", "beat", "succeeded", scheduled_for=9 * SECOND)),
+    ),
+    "a run for no tick": (
+        "is of no tick of schedule round",
+        lambda f: f.runs.update(more=Run("more", "round", None, "succeeded", 1, None, 2 * SECOND)),
+    ),
+    "a job that does not know its tick": (
+        "must have ['beat-1'], and has []",
+        lambda f: setattr(f.jobs["beat-1"], "scheduled_for", None),
+    ),
+    "a tick that still waits": ("is waiting when", lambda f: setattr(tick_of(f, 6), "outcome", "waiting")),
     "a deploy that spends a crash": ("counted as a crash", lambda f: struck(f, "stop_host")),
     "an outage that spends a crash": ("counted as a crash", lambda f: struck(f, "kill_connections")),
     "a receipt that is left": ("1 rows are left in claims", lambda f: f.left.update(claims=1)),

@@ -15,7 +15,7 @@ from uuid import uuid4
 from sqlalchemy import make_url
 
 from penstock import Penstock
-from penstock.values.jsontext import loads
+from penstock.values.typed_json.json_text import loads
 from tests.chaos import terms
 from tests.chaos.cables import Cable, laid
 from tests.chaos.hosts import SKEWED, Host, ProducerHost

@@ -15,16 +15,15 @@ from penstock import errors
 from penstock.cli.main import build
 from penstock.context import CurrentJob
 from penstock.job import Job
-from penstock.operate.gauges import gauges
-from penstock.operate.overview import Overview
+from penstock.operate.overview import Overview, gauges
 from penstock.pipelines.run import Run
 from penstock.reconcile import events as row_events
 from penstock.run_context import RunContext
 from penstock.settings import Settings
 from penstock.telemetry import events, metrics
-from penstock.values import readers
+from penstock.values import parse
+from penstock.values.parse import parse_bytes, parse_seconds
 from penstock.values.status import Reason
-from penstock.values.units import parse_bytes, parse_seconds
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -132,5 +131,5 @@ def _value(name: str, written: str) -> object:
     if "float" in str(kind):
         return parse_seconds(text)
     if str(kind) == "bool":
-        return readers.flag(text)
+        return parse.flag(text)
     return int(text) if "int" in str(kind) else text

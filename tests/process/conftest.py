@@ -1,5 +1,7 @@
 """A small application, known to the test and to the workers it starts."""
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,6 +13,8 @@ from penstock import Penstock
 from penstock.job import Job
 from penstock.operate.jobs import Story, story
 from penstock.operate.processes import ProcessRow, list_processes
+from tests.chaos.standby import Pair
+from tests.conftest import SESSION
 from tests.process.shop_source import SHOP
 from tests.waiting import eventually
 from tests.workers import WorkerProcess, Workers
@@ -101,3 +105,16 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.fixture
+def pair(pytestconfig: pytest.Config) -> Iterator[Pair]:
+    """A PostgreSQL primary; `pair.follow()` gives it a synchronous standby."""
+    folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-pair"
+    folder.mkdir(mode=0o711)
+    pair = Pair(folder)
+    try:
+        yield pair
+    finally:
+        pair.stop()
+        shutil.rmtree(folder, ignore_errors=True)

@@ -16,9 +16,9 @@ import psycopg
 import pymysql
 
 from penstock import Penstock
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.database.sqlite import Sqlite
-from penstock.telemetry.points import Watcher
+from penstock.telemetry.fault_points import Watcher
 from tests.waiting import eventually
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import penstock
 from penstock import Penstock, wait_for
-from penstock.database.ears import DeafEar
-from penstock.pipelines import apply, timers, troubles
+from penstock.database import boundary
+from penstock.database.listeners import NoListener
+from penstock.pipelines.advance import advance, state
 from penstock.pipelines.pipeline import Pipeline
 from penstock.runtime import worker
 from tests.waiting import until
@@ -158,7 +159,7 @@ def _callbacks(app: Penstock, *events: str) -> dict[str, Any]:
 # What is done to a process
 
 
-PATIENCE = ((worker, "SHORTEST_POLL", 60.0), (worker, "ear_for", lambda *_: DeafEar()))
+PATIENCE = ((worker, "SHORTEST_POLL", 60.0), (worker, "ear_for", lambda *_: NoListener()))
 
 
 def hold_at_once() -> None:
@@ -171,10 +172,10 @@ def refuse(*_: object) -> Any:
 
 
 ILLNESS = (
-    (apply, "begin", refuse),
-    (apply, "advance", refuse),
-    (troubles, "MOST_TRIES", 1),
-    (timers, "PUT_OFF", 0.0),
+    (advance, "begin", refuse),
+    (advance, "advance", refuse),
+    (state, "MOST_TRIES", 1),
+    (boundary, "FIRST_PAUSE", 0.0),
 )
 """Nothing can be planned; and a run that cannot be planned is given up at once, which would take minutes."""
 

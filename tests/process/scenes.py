@@ -13,7 +13,7 @@ from signal import SIGKILL
 
 import penstock
 from penstock import Penstock, Retry, Snooze
-from penstock.telemetry import logs, points
+from penstock.telemetry import fault_points, logs
 from penstock.values.status import JobStatus
 from tests.conformance.tasks.faults import disconnected, failing_at
 from tests.forkserver import live_at
@@ -160,13 +160,13 @@ def beginning(app: Penstock, part: Part) -> Iterator[None]:
     if watcher is None:
         yield
         return
-    with points.watching(watcher):
+    with fault_points.watching(watcher):
         yield
 
 
 def _watcher(app: Penstock, part: Part) -> Callable[[str], None] | None:
     if part.strike_at:
-        strike = points.crasher(part.strike_at)
+        strike = fault_points.crasher(part.strike_at)
         stops = part.strike_at.endswith(":stop")
         return between_writes(app, strike, part.strike_at.partition(":")[0]) if stops else strike
     if part.record is None:
@@ -234,7 +234,7 @@ def _running(part: Part) -> bool:
 
 def hold(app: Penstock, part: Part) -> None:
     """A worker that is killed with work in its hands."""
-    with points.watching(points.crasher("execute.after")):
+    with fault_points.watching(fault_points.crasher("execute.after")):
         asyncio.run(work_until_over(app, part.queue))
 
 

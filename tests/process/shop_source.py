@@ -6,7 +6,7 @@ import os
 import time
 
 from penstock import Penstock, current
-from penstock.runtime import serve, supervisor
+from penstock.runtime.supervisor import worker_process as serve, supervisor
 
 supervisor.OVERTIME = serve.OVERTIME = float(os.environ.get("PENSTOCK_TEST_OVERTIME", "10"))
 supervisor.LAST_RITES = float(os.environ.get("PENSTOCK_TEST_LAST_RITES", "10"))

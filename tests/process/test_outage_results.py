@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.errors import DatabaseUnavailable
 from penstock.testing import drain
 from penstock.values.ids import new_id
+from tests.process.test_outage_readonly import read_only
 from tests.servers.keeper import cheap_url
+from tests.servers.postgres import Postgres
 from tests.servers.server import Server
 
 pytestmark = pytest.mark.process
@@ -122,3 +124,18 @@ def test_what_does_not_pass_by_itself_is_said_at_once(scene: Scene) -> None:
     scene.server.admin.drop_database("work")
     with pytest.raises(DatabaseUnavailable, match="Create that database"):
         scene.job.result(LONG)
+
+
+def test_who_waits_gets_the_result_after_a_failover(app_on: AppOn, postgres_server: Postgres) -> None:
+    """Of several hosts none takes writes for a while. It was said after four seconds, with two minutes to wait."""
+    scene = Scene(postgres_server, app_on)
+    place = f"127.0.0.1:{postgres_server.port}"
+    app = app_on(f"postgresql://postgres@{place},{place}/work")
+    app.prepare()
+    with ThreadPoolExecutor(1) as threads:
+        with read_only(postgres_server.url("work")):
+            waiting = threads.submit(app.job(scene.job.id).result, LONG)
+            with pytest.raises(TimeoutError):
+                waiting.result(SHORT * 2)  # longer than a single call tries
+        drain(scene.app)
+        assert waiting.result(LONG) == 3

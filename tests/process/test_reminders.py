@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, wait_for
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from tests.conformance.tasks.looking import rows
 from tests.forkserver import FORKS
 from tests.servers.child import die_with_parent
@@ -39,7 +39,7 @@ def remind_until_killed(url: str, point: str) -> None:
     """A process that looks after runs, and dies where it is told to."""
     die_with_parent(os.getppid(), SIGKILL)
     app = make(url)
-    with points.watching(points.crasher(f"{point}:1:kill")):
+    with fault_points.watching(fault_points.crasher(f"{point}:1:kill")):
         remind(app)
 
 
@@ -55,7 +55,7 @@ def test_a_reminder_may_be_killed_anywhere(database_url: str) -> None:
     app = make(database_url)
     app.pipelines["approval"].trigger()
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         remind(app)
     mine = [point for point in dict.fromkeys(reached) if point.startswith("remind.")]
     assert {"remind.1", "remind.commit", "remind.committed"} <= set(mine)

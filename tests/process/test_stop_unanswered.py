@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import make_url
 
-from penstock.runtime.serve import LAST_MOMENT
+from penstock.runtime.supervisor.worker_process import LAST_MOMENT
 from tests.chaos.proxy import Network, Proxy
 from tests.process.conftest import Shop
 

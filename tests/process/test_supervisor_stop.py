@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from penstock.job import Job
-from penstock.runtime import signals
+from penstock.runtime import os_signals
 from tests.process.conftest import Shop, alive
 from tests.waiting import eventually, pass_time
 
@@ -63,7 +63,7 @@ def test_a_second_signal_stops_at_once_and_gives_the_work_back(shop: Shop, child
     shop.begun(job)
     worker.send(signal.SIGTERM)
     eventually(lambda: "stopping when running work is done" in worker.log)
-    pass_time(signals.ECHO)
+    pass_time(os_signals.ECHO)
     worker.send(signal.SIGTERM)
     assert worker.wait(30) == 128 + signal.SIGTERM
     _is_given_back(shop, job)

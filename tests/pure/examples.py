@@ -16,7 +16,7 @@ from pydantic import (
     computed_field,
 )
 
-from penstock.values.signature import Signature
+from penstock.values.typed_json.signature import Signature
 
 MOMENT = datetime(2026, 11, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))
 KEY = UUID(int=7)
@@ -71,6 +71,13 @@ class Account(BaseModel):
 
 class Loose(BaseModel):
     model_config = ConfigDict(extra="allow")
+
+
+class Half(BaseModel):
+    """A model that leaves a field out when it is written."""
+
+    shown: int
+    hidden: int = Field(default=0, exclude=True)
 
 
 class Savings(Account):

@@ -30,6 +30,7 @@ from tests.pure.examples import (
     Address,
     Colour,
     GiftLine,
+    Half,
     Level,
     Line,
     Loose,
@@ -167,6 +168,12 @@ def test_a_value_comes_back_as_it_was(annotation: Any, value: object) -> None:
         (Savings | Account, Account(owner="a", balance=Decimal(1)), "an? Account would come back as Savings"),
         (Account, Savings(owner="a", balance=Decimal(1)), "a Savings would come back as Account"),
         (Loose, Loose.model_construct(line=Line("a", Decimal(1))), "a Line would come back as dict"),
+        (
+            Half,
+            Half(shown=1, hidden=2),
+            r"the field Half\.hidden has exclude=.*, and would come back as its default",
+        ),
+        (dict[str, list[Half]], {"a": [Half(shown=1), Half(shown=1, hidden=2)]}, r"the field Half\.hidden"),
         (Colour, "red", "expected Colour"),
         (str | Colour, Colour.RED, "a Colour would come back as str"),
         (list[int] | set[int], {1, 2}, "a set would come back as list"),
@@ -189,6 +196,10 @@ def test_a_value_that_does_not_fit_is_refused(annotation: Any, value: object, sa
         signature.encode_arguments((value,), {})
     with pytest.raises(SerializationError, match=says):
         signature.encode_result(value)
+
+
+def test_a_field_that_is_left_out_may_have_its_default() -> None:
+    assert there_and_back(Half, Half(shown=1)) == Half(shown=1)
 
 
 def test_whole_numbers_pass_for_floats_and_tuples_for_sequences() -> None:

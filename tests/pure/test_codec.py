@@ -16,10 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.errors import PayloadTooLarge, SerializationError
-from penstock.values import tags
-from penstock.values.codec import decode, encode
-from penstock.values.jsontext import dumps, loads
-from penstock.values.tags import DEEPEST, raw_elements
+from penstock.values.typed_json import tags
+from penstock.values.typed_json.json_text import decode, dumps, encode, loads
+from penstock.values.typed_json.tags import DEEPEST, raw_elements
 
 offsets = st.integers(-86_000, 86_000).map(lambda seconds: timezone(timedelta(seconds=seconds)))
 scalars = st.one_of(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.runtime.contact import Contact
+from penstock.runtime.liveness.outage_guard import OutageGuard
 
 SILENCE = 30.0
 
@@ -18,17 +18,17 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         nonlocal now
         now += seconds
 
-    monkeypatch.setattr("penstock.runtime.contact.time.monotonic", lambda: now)
+    monkeypatch.setattr("penstock.runtime.liveness.outage_guard.time.monotonic", lambda: now)
     return pass_by
 
 
-def fail(touch: Contact) -> None:
+def fail(touch: OutageGuard) -> None:
     with pytest.raises(OSError, match="away"), touch.exchange():
         raise OSError("away")
 
 
 def test_whoever_is_in_touch_may_judge_at_once(wait: Callable[[float], None]) -> None:
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     assert touch.may_judge
     with touch.exchange():
         wait(1)
@@ -36,7 +36,7 @@ def test_whoever_is_in_touch_may_judge_at_once(wait: Callable[[float], None]) ->
 
 
 def test_a_long_pause_between_two_exchanges_is_no_outage(wait: Callable[[float], None]) -> None:
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     with touch.exchange():
         pass
     wait(1_000)
@@ -46,7 +46,7 @@ def test_a_long_pause_between_two_exchanges_is_no_outage(wait: Callable[[float],
 
 
 def test_after_an_outage_everybody_is_given_time_to_be_heard(wait: Callable[[float], None]) -> None:
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     fail(touch)
     assert not touch.may_judge
     wait(100)
@@ -60,7 +60,7 @@ def test_after_an_outage_everybody_is_given_time_to_be_heard(wait: Callable[[flo
 
 
 def test_an_answer_that_took_very_long_counts_as_an_outage(wait: Callable[[float], None]) -> None:
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     with touch.exchange():
         wait(SILENCE / 2)
     assert not touch.may_judge
@@ -69,7 +69,7 @@ def test_an_answer_that_took_very_long_counts_as_an_outage(wait: Callable[[float
 
 
 def test_whoever_asks_for_long_is_told_while_it_asks(wait: Callable[[float], None]) -> None:
-    with Contact(SILENCE).exchange() as quick:
+    with OutageGuard(SILENCE).exchange() as quick:
         assert quick()
         wait(SILENCE / 2)
         assert not quick()
@@ -77,7 +77,7 @@ def test_whoever_asks_for_long_is_told_while_it_asks(wait: Callable[[float], Non
 
 def test_whoever_is_new_waits_until_the_living_can_have_been_heard(wait: Callable[[float], None]) -> None:
     """All are silent right after an outage: that says nothing to one who was not there before."""
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     touch.arrive(heartbeat=5)
     with touch.exchange():
         pass
@@ -89,7 +89,7 @@ def test_whoever_is_new_waits_until_the_living_can_have_been_heard(wait: Callabl
 
 def test_whoever_was_stopped_itself_gives_the_others_time_to_be_heard(wait: Callable[[float], None]) -> None:
     """A machine that slept, or has no processor left: whoever wakes first must not find all others dead."""
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     touch.heard(heartbeat=5)
     wait(SILENCE)
     assert not touch.may_judge, "nobody has heard of us, either"
@@ -104,7 +104,7 @@ def test_whoever_was_stopped_itself_gives_the_others_time_to_be_heard(wait: Call
 
 
 def test_whoever_is_heard_of_as_seldom_as_it_may_be_can_judge(wait: Callable[[float], None]) -> None:
-    touch = Contact(SILENCE)
+    touch = OutageGuard(SILENCE)
     for _ in range(3):
         touch.heard(heartbeat=SILENCE / 2)
         wait(SILENCE / 2 + 1)

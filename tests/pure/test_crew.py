@@ -1,6 +1,7 @@
 """What the crew tells of claims that it will never finish, or cannot even begin."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,13 +9,14 @@ from typing import Any
 import pytest
 
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime import crew as crews
-from penstock.runtime.crew import Crew
-from penstock.runtime.work import Work
-from penstock.telemetry.events import Stream
-from penstock.values.outcome import HINDERED_FOR
+from penstock.runtime.executors import start_pause
+from penstock.runtime.executors.dispatcher import Dispatcher
+from penstock.runtime.executors.work import Work
+from penstock.telemetry.events import PlaceFreed, Stream
+from penstock.values.outcome import HINDERED_FOR, Returned
 from penstock.values.retry import Retry
 from tests.refused import no_threads
+from tests.waiting import until
 
 
 def claim(number: int) -> Any:
@@ -35,7 +37,7 @@ def test_claims_that_are_lost_are_forgotten_whether_they_run_or_wait() -> None:
 
     async def look() -> None:
         around: Any = SimpleNamespace()
-        crew = Crew(around, lambda _: task, lambda _: None, forgotten.extend, Stream(), 1, 5, 1)
+        crew = Dispatcher(around, lambda _: task, lambda _: None, forgotten.extend, Stream(), 1, 5, 1)
         crew.hand_over([claim(1), claim(2)])
         await asyncio.sleep(0)
         assert (len(crew.active), len(crew.waiting)) == (1, 1)
@@ -51,14 +53,14 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
     """It would give back one job after the other, and begin again when the first is due."""
     given_back: list[Attempt] = []
     now = 100.0
-    monkeypatch.setattr(crews, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(start_pause, "time", SimpleNamespace(monotonic=lambda: now))
     settings = SimpleNamespace(timeout=None, retries=Retry())
     task = SimpleNamespace(settings=settings, executor="thread")
 
     async def look() -> None:
         nonlocal now
         around: Any = SimpleNamespace()
-        crew = Crew(around, lambda _: task, given_back.append, lambda _: None, Stream(), 2, 5, 1)
+        crew = Dispatcher(around, lambda _: task, given_back.append, lambda _: None, Stream(), 2, 5, 1)
         room = crew.room()
         with no_threads("penstock-handler", times=3):
             crew.hand_over([claim(1), claim(2), claim(3)])
@@ -67,13 +69,19 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
         assert (crew.busy, crew.room()) == (0, 0)
         now += HINDERED_FOR
         assert crew.room() == room
+        for pause in (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
+            with no_threads("penstock-handler", times=1):
+                crew.hand_over([claim(1)])
+                await asyncio.sleep(0)
+            assert given_back[-1].outcome.delay == pause, "as long as that goes on, each waits longer"
+            now += pause
 
     asyncio.run(look())
 
 
-@pytest.mark.parametrize("stop", [Crew.give_back_running, Crew.abandon_all])
+@pytest.mark.parametrize("stop", [Dispatcher.give_back_running, Dispatcher.abandon_all])
 def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
-    stop: Callable[[Crew], None],
+    stop: Callable[[Dispatcher], None],
 ) -> None:
     settings = SimpleNamespace(timeout=None, retries=Retry())
     task = SimpleNamespace(settings=settings, executor="thread")
@@ -85,7 +93,7 @@ def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
 
     async def look() -> None:
         around: Any = SimpleNamespace()
-        crew = Crew(around, lambda _: task, lambda _: None, lambda _: None, Stream(), 2, 5, 1)
+        crew = Dispatcher(around, lambda _: task, lambda _: None, lambda _: None, Stream(), 2, 5, 1)
         threads: Any = SimpleNamespace(start=works.append, interrupt=interrupt)
         crew.executors["thread"] = threads
         crew.hand_over([claim(1), claim(2)])
@@ -94,3 +102,62 @@ def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
 
     asyncio.run(look())
     assert began == [False] * 4
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_place_that_is_taken_by_nothing_is_freed_and_named(told: bool) -> None:
+    """However that came about: an executor that has lost a work, before or after it has said what came of it."""
+    finished: list[Attempt] = []
+    stream, freed = Stream(), list[PlaceFreed]()
+    stream.on(PlaceFreed, freed.append)
+    settings = SimpleNamespace(timeout=None, retries=Retry(max=0))
+    task = SimpleNamespace(settings=settings, executor="thread")
+    lost: list[Work] = []
+
+    async def look() -> None:
+        around: Any = SimpleNamespace()
+        crew = Dispatcher(around, lambda _: task, finished.append, lambda _: None, stream, 1, 5, 1)
+        threads: Any = SimpleNamespace(start=lost.append, has=lambda _: False)
+        crew.executors["thread"] = threads
+        crew.hand_over([claim(1), claim(2)])
+        await asyncio.sleep(0)
+        if told:
+            crew._done_elsewhere(lost[0], Returned("1"))
+            await asyncio.sleep(0)
+        crew.free_lost()
+        assert not freed, "it may only be on its way"
+        assert len(lost) == 1
+        crew.free_lost()
+        assert [event.job_id for event in freed] == ["job-1"]
+        assert len(lost) == 2, "the next has its place"
+        assert (len(crew.active), crew.overdue) == (1, 0)
+
+    asyncio.run(look())
+    assert [str(attempt.outcome.status) for attempt in finished] == ["succeeded" if told else "failed"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_dies_with_its_work_leaves_no_place_taken() -> None:
+    finished: list[Attempt] = []
+    stream, freed = Stream(), list[PlaceFreed]()
+    stream.on(PlaceFreed, freed.append)
+    settings = SimpleNamespace(timeout=None, retries=Retry(max=0))
+    task = SimpleNamespace(settings=settings, executor="thread", function=None, codec=None, host=None)
+
+    def end_the_thread(_: Work) -> None:
+        sys.exit()
+
+    async def look() -> None:
+        around: Any = SimpleNamespace()
+        crew = Dispatcher(around, lambda _: task, finished.append, lambda _: None, stream, 1, 5, 1)
+        threads: Any = crew.executors["thread"]
+        threads._work_on = lambda _: None
+        threads.vacated = end_the_thread
+        crew.hand_over([claim(1)])
+        await until(lambda: crew.active and not any(map(threads.has, crew.active.values())))
+        crew.free_lost()
+        crew.free_lost()
+        assert (crew.busy, crew.overdue, len(freed)) == (0, 0, 1)
+
+    asyncio.run(look())
+    assert [str(attempt.outcome.status) for attempt in finished] == ["failed"]

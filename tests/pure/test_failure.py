@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.values.failure import LONGEST_MESSAGE, LONGEST_TRACEBACK, Failure, clean
+from penstock.values.outcome import interpret, raised
+from tests.fuzz.drawing import cases
+from tests.fuzz.hostile import KNOWN, Case, act
 
 
 class Hostile(Exception):
@@ -92,3 +99,31 @@ def test_clean_text_is_text_without_nul(text: str, longest: int) -> None:
 
 def test_nul_and_lone_surrogates_are_replaced_visibly() -> None:
     assert clean("a\0b\ud800c", 100) == "a\u2400b\ufffdc"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@example(case=KNOWN[0])
+@example(case=KNOWN[2])
+@example(case=KNOWN[3])
+@example(case=KNOWN[6])
+@settings(max_examples=60)
+@given(case=cases())
+def test_whatever_a_handler_raises_or_returns_becomes_plain_texts(case: Case) -> None:
+    """Or what the worker makes of it, or a pipe or a database that it goes through, would raise instead."""
+    try:
+        value = act(json.dumps(case))
+    except BaseException as error:
+        event = _total(raised, error)
+        texts = [*astuple(event.failure)[:3], *event.failure.lineage]
+        assert {type(text) for text in texts} == {str}
+    else:
+        event = _total(interpret, value, repr)
+    assert type(pickle.loads(pickle.dumps(event))) is type(event)
+
+
+def _total(work: Callable[..., Any], *args: Any) -> Any:
+    """A KeyboardInterrupt that gets through here would end the tests."""
+    try:
+        return work(*args)
+    except BaseException as error:
+        pytest.fail(f"raised {type(error).__mro__[-3:]}")

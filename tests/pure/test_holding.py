@@ -2,15 +2,15 @@
 
 from typing import Any, cast
 
+from penstock.handler_environment import HandlerFlags
 from penstock.queue.jobs import Claim
-from penstock.runtime.job_source import Holdings
-from penstock.runtime.work import Work
-from penstock.surroundings import Signals
+from penstock.runtime.executors.work import Work
+from penstock.runtime.pump.job_source import HeldClaims
 from penstock.values.retry import Retry
 
 
 def test_a_receipt_goes_with_the_last_job_of_its_claim() -> None:
-    holdings = Holdings()
+    holdings = HeldClaims()
     holdings.add([_claim("a"), _claim("b")])
     assert holdings.emptied_by([_claim("a")]) == []
     assert holdings.emptied_by([_claim("a"), _claim("b")]) == [7]
@@ -18,7 +18,7 @@ def test_a_receipt_goes_with_the_last_job_of_its_claim() -> None:
 
 def test_the_receipt_of_a_claim_that_was_lost_is_left_to_the_reaper() -> None:
     """It may be all that leads to the other jobs of the same claim."""
-    holdings = Holdings()
+    holdings = HeldClaims()
     holdings.add([_claim("a"), _claim("b")])
     holdings.clear()
     assert holdings.emptied_by([_claim("a")]) == []
@@ -47,4 +47,4 @@ def _claim(job_id: str) -> Claim:
 
 
 def _work(timeout: float) -> Work:
-    return Work(_claim("a"), cast(Any, None), timeout, Retry(), "thread", Signals(), ("a", 1))
+    return Work(_claim("a"), cast(Any, None), timeout, Retry(), "thread", HandlerFlags(), ("a", 1))

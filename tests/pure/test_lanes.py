@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.database.dialect import Lane
-from penstock.runtime.lanes import Lanes
-from penstock.values.units import QueueLimit, parse_queues
+from penstock.runtime.pump.lanes import ASKED, KEPT, KNOWN, Lanes
+from penstock.values.parse import QueueLimit, parse_queues
 
 LANES = st.dictionaries(
     st.tuples(st.sampled_from("abcd"), st.integers(-3, 3)), st.integers(0, 1000), min_size=1
@@ -108,3 +108,56 @@ def test_the_first_look_is_at_everything_and_the_next_waits(monkeypatch: pytest.
     known.swept([], seconds=0)
     known.force_sweep()
     assert due(known)
+
+
+MANY = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(-500, 500)), max_size=600)
+
+
+@given(MANY)
+def test_a_lane_in_which_nothing_was_found_is_forgotten(told: list[tuple[str, int]]) -> None:
+    known = lanes()
+    known.learn({("mail", 0): 5})
+    for queue, tier in told:
+        known.hear(queue, tier)
+    assert len(known.floors) <= KNOWN
+    while len(asked := known.above_floor(10, {})) > 1:
+        assert len(asked) <= ASKED
+        known.emptied([(lane.queue, lane.tier) for lane in asked])
+    assert known.floors == {("mail", 0): 5} or ("mail", 0) not in known.floors
+
+
+@given(st.integers(1, 400))
+def test_of_lanes_that_have_run_dry_the_last_few_are_kept_with_their_floors(number: int) -> None:
+    known = lanes()
+    for tier in range(number):
+        known.learn({("a", tier): tier + 1})
+        known.emptied([("a", other) for other in range(tier + 1)])
+    assert known.floors == {("a", tier): tier + 1 for tier in range(max(0, number - KEPT), number)}
+
+
+def test_the_most_urgent_are_remembered_and_the_others_found_again() -> None:
+    known = lanes()
+    known.swept([], seconds=0)
+    for tier in range(KNOWN + 10):
+        known.hear("a", -tier)
+    assert len(known.floors) == KNOWN
+    assert min(tier for _, tier in known.floors) == -(KNOWN + 9)
+    assert due(known)
+
+
+def test_a_sweep_that_saw_only_a_part_is_gone_on_with() -> None:
+    known = lanes()
+    part = [("a", tier) for tier in range(ASKED)]
+    known.swept(part, seconds=0)
+    assert known.sweeps_from == part[-1]
+    known.swept([("b", 0)], seconds=0)
+    assert known.sweeps_from < ("a", -(2**31) + 1)
+
+
+@pytest.mark.parametrize(
+    ("queue", "tier"), [("", 0), ("a b", 0), ("x" * 101, 0), ("a\n", 0), ("a", 2**31), ("a", -(2**31) - 1)]
+)
+def test_what_cannot_be_a_lane_is_none(queue: str, tier: int) -> None:
+    known = lanes()
+    assert not known.hear(queue, tier)
+    assert not known.floors

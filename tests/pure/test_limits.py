@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from penstock import Concurrency, Penstock, Rate
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.queue.admission import Wanted, decide
 from penstock.queue.jobs import Claim
-from penstock.queue.slots import Reservation, Standing
+from penstock.queue.limits.admission import ClaimDemands, decide
+from penstock.queue.limits.slots import LimitUsage, Reservation
 from penstock.values.limits import LONGEST_KEY, Demand, TaskLimits
-from penstock.values.signature import Signature
+from penstock.values.typed_json.signature import Signature
 
 
 def charge(account: str, cents: int = 5, *more: int, region: str | None = None) -> None: ...
@@ -123,14 +123,14 @@ def test_different_values_have_different_keys_that_fit(one: str, other: str) -> 
 KEYS = "abc"
 
 
-def wanted(number: int, keys: str, seq: int, tier: int = 0) -> Wanted:
+def wanted(number: int, keys: str, seq: int, tier: int = 0) -> ClaimDemands:
     claim = Claim(str(number), 1, 1, "t", "q", tier, "{}", None, 0, 0, seq=seq)
-    return Wanted(claim, tuple(Demand(key, 0, 0) for key in keys))
+    return ClaimDemands(claim, tuple(Demand(key, 0, 0) for key in keys))
 
 
 standings = st.fixed_dictionaries(
     {
-        key: st.builds(Standing, most=st.integers(1, 4), used=st.integers(0, 5), waited_for=st.booleans())
+        key: st.builds(LimitUsage, most=st.integers(1, 4), used=st.integers(0, 5), waited_for=st.booleans())
         for key in KEYS
     }
 )
@@ -142,7 +142,7 @@ crowds = st.lists(
 
 @given(standings, crowds, st.sets(st.integers(0, 11)))
 def test_nobody_is_admitted_where_there_is_no_room(
-    before: dict[str, Standing], crowd: list[tuple[str, int, int]], reserved: set[int]
+    before: dict[str, LimitUsage], crowd: list[tuple[str, int, int]], reserved: set[int]
 ) -> None:
     jobs = [wanted(number, *each) for number, each in enumerate(crowd)]
     promised = {

@@ -18,7 +18,7 @@ from penstock.telemetry.events import (
     Stream,
     TroubleBegan,
 )
-from penstock.telemetry.wording import WORDING
+from penstock.telemetry.messages import WORDING
 
 KINDS = [
     kind

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.executors import loop
-from penstock.runtime.executors.loop import LoopExecutor
-from penstock.runtime.work import Interruption, Work
-from penstock.surroundings import Signals
+from penstock.handler_environment import HandlerFlags
+from penstock.runtime.executors import async_executor
+from penstock.runtime.executors.async_executor import LoopExecutor
+from penstock.runtime.executors.work import Interruption, Work
 from penstock.telemetry.events import Event, HandlerOverdue, Stream
 from penstock.values.outcome import Released, Stopped, TimedOut
 from penstock.values.retry import Retry
@@ -36,7 +36,7 @@ def executor(told: Told, events: list[Event]) -> LoopExecutor:
 
 def work(timeout: float | None = None) -> Work:
     claim: Any = SimpleNamespace(job_id="j", generation=1, task="t", token=7)
-    return Work(claim, None, timeout, Retry(), "async", Signals(), ("a", 1))
+    return Work(claim, None, timeout, Retry(), "async", HandlerFlags(), ("a", 1))
 
 
 @pytest.fixture(autouse=True)
@@ -49,8 +49,8 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
                 continue
         return TimedOut(0.0)
 
-    monkeypatch.setattr(loop, "call_async", stubborn)
-    monkeypatch.setattr(loop, "CLEANING_UP", 0.005)
+    monkeypatch.setattr(async_executor, "call_async", stubborn)
+    monkeypatch.setattr(async_executor, "CLEANING_UP", 0.005)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from penstock.telemetry.events import (
     Stream,
     TroubleBegan,
 )
-from penstock.telemetry.exposition import Family, expose
 from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.prometheus_text import Family, expose
 from penstock.telemetry.tracing import Tracing
 
 

@@ -15,7 +15,7 @@ def traced(function):
     return call
 """
 PROGRAM = """
-from penstock.values.names import qualified_name
+from penstock.values.function_identity import qualified_name
 from tracing import traced
 
 def plain(): ...

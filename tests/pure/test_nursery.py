@@ -5,15 +5,21 @@ import time
 
 import pytest
 
-from penstock.runtime.nursery import LONGEST_DELAY, LONGEST_DELAY_WHEN_READY, Child, Place, delay_after
+from penstock.runtime.supervisor.child_process import (
+    LONGEST_DELAY,
+    LONGEST_DELAY_WHEN_READY,
+    ChildProcess,
+    ChildSlot,
+    delay_after,
+)
 
 
-def dead_child(lived: float, ready: bool, told: bool = False) -> Child:
+def dead_child(lived: float, ready: bool, told: bool = False) -> ChildProcess:
     read, write = os.pipe()
     if ready:
         os.write(write, b"!")
     os.close(write)
-    return Child(1, "birth", time.monotonic() - lived, read, told, code=1)
+    return ChildProcess(1, "birth", time.monotonic() - lived, read, told, code=1)
 
 
 def test_the_first_deaths_are_forgiven_and_then_the_delay_grows() -> None:
@@ -29,7 +35,7 @@ def test_a_child_that_was_ready_is_replaced_within_two_seconds_always() -> None:
 
 
 def test_deaths_at_the_start_add_up_and_a_long_life_forgives_them() -> None:
-    place = Place(0)
+    place = ChildSlot(0)
     delays = [place.lost(dead_child(0.1, ready=False)) for _ in range(5)]
     assert delays[-1] > 0
     assert place.deaths == 5
@@ -39,7 +45,7 @@ def test_deaths_at_the_start_add_up_and_a_long_life_forgives_them() -> None:
 
 @pytest.mark.parametrize("lived", [0.1, 60])
 def test_a_child_that_was_told_to_stop_did_not_die_young(lived: float) -> None:
-    place = Place(0, deaths=7)
+    place = ChildSlot(0, deaths=7)
     assert place.lost(dead_child(lived, ready=True, told=True)) == 0
     assert place.deaths == 0
 

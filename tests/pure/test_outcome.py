@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.errors import ArgumentError, ConfigurationError, PayloadTooLarge, SerializationError
 from penstock.values.failure import Failure
 from penstock.values.outcome import (
+    SHORTEST_SNOOZE,
     Cancel,
     Event,
     Outcome,
@@ -70,6 +71,11 @@ def test_a_timeout_is_an_error_with_a_name_of_its_own() -> None:
 def test_a_snooze_spends_nothing_however_often() -> None:
     outcome = decide(Snooze(60), POLICY, 99)
     assert (outcome.kind, outcome.delay, outcome.spends_retry) == (OutcomeKind.SNOOZED, 60, False)
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, 0.05])
+def test_a_snooze_takes_a_moment_at_least(seconds: float) -> None:
+    assert decide(Snooze(seconds), POLICY, 0).delay == SHORTEST_SNOOZE
 
 
 def test_a_release_gives_the_job_back_at_once_and_spends_nothing() -> None:

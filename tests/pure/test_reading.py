@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ArgumentError, SerializationError
-from penstock.values.codec import decode, encode
-from penstock.values.jsontext import loads
+from penstock.values.typed_json.json_text import decode, encode, loads
 from tests.pure.examples import (
     KEY,
     MOMENT,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import ConfigurationError
 from penstock.settings import Settings
-from penstock.values.units import QueueLimit
+from penstock.values.parse import QueueLimit
 
 NAMES = [field.name for field in dataclasses.fields(Settings)]
 
@@ -114,7 +114,7 @@ def test_variables_that_others_set_are_left_alone(variable: str) -> None:
         ("connect_timeout", "800d", "from 0.1 to 604800"),
         ("payload_limit", 0, "at least 1"),
         ("log_level", "inf", "Did you mean 'info'"),
-        ("pooler", "session", "none, transaction"),
+        ("pooler", "statement", "none, transaction"),
         ("table_prefix", "x; drop", "letters, digits"),
         ("schema", "9lives", "letters, digits"),
         ("queues", "a:b", "NAME:LIMIT"),

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ArgumentError, DefinitionError, PayloadTooLarge, SerializationError
-from penstock.values.codec import encode
-from penstock.values.jsontext import loads
 from penstock.values.outcome import Cancel, Snooze
-from penstock.values.signature import Signature
+from penstock.values.typed_json.json_text import encode, loads
+from penstock.values.typed_json.signature import Signature
 
 
 def plain(a: Any, b: Any = 2) -> object:

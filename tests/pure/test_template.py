@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.database.template import ParamStyle, Renderer
+from penstock.database.templates import ParamStyle, Renderer
 
 WORDS = {"jobs": '"work".penstock_jobs', "now": "strftime('%s')", "lock": "FOR UPDATE", "lock_skip": ""}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.settings import Settings
-from penstock.values.units import QueueLimit, parse_bytes, parse_queues, parse_seconds, read_queues
+from penstock.values.parse import QueueLimit, parse_bytes, parse_queues, parse_seconds, read_queues
 
 
 @pytest.mark.parametrize(

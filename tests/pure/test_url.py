@@ -1,6 +1,5 @@
 """Database URLs: what SQLAlchemy makes of them, we do too; and every form of several hosts that libpq takes."""
 
-import pymysql
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -66,9 +65,14 @@ def test_on_mysql_a_database_must_be_named() -> None:
     Penstock("mysql://root@localhost/?read_default_file=~/.my.cnf")
 
 
-def test_several_hosts_are_for_postgresql() -> None:
-    with pytest.raises(ConfigurationError, match="PostgreSQL only"):
-        parse("mysql://a,b/shop")
+def test_several_hosts_of_mysql() -> None:
+    found = parse("mysql://ann@a,[::1]:3307/shop")
+    assert found.hosts == (("a", 3306), ("::1", 3307))
+    assert found.parts == {"host": "a", "port": 3306, "user": "ann", "database": "shop"}
+    assert not found.query
+    assert parse("mysql://ann@a/shop").hosts == ()
+    with pytest.raises(ConfigurationError, match="on no host"):
+        parse("sqlite://a,b/shop")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +115,7 @@ def test_whatever_the_password(user: str, password: str, host: str, port: int, d
 def test_mysql_is_reached_as_sqlalchemy_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a driver is given is the same by either way."""
     found: list[dict[str, object]] = []
-    monkeypatch.setattr(pymysql, "connect", lambda **given: found.append(given))
+    monkeypatch.setattr(MySql, "_reached", lambda _, given: found.append(given))
     url, settings = parse("mysql://ann:x@a:3307/shop"), Settings.load(environ={})
     MySql(10, 5).open(url, settings)
     theirs = url.as_sqlalchemy()

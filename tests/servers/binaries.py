@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.servers.debian import unpacked_mariadb
+from tests.servers.debian import library_folders, unpacked_mariadb
 from tests.servers.errors import Unavailable
 
 SYSTEM_FOLDERS = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/opt/homebrew/bin"]
@@ -20,7 +20,7 @@ SYSTEM_FOLDERS = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/opt/homebrew
 
 def postgres_folder() -> Path:
     """The folder that holds `initdb` and `postgres`."""
-    for folder in _postgres_candidates():
+    for folder in postgres_candidates():
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     raise Unavailable(
@@ -29,7 +29,8 @@ def postgres_folder() -> Path:
     )
 
 
-def _postgres_candidates() -> Iterator[Path]:
+def postgres_candidates() -> Iterator[Path]:
+    """Folders in which PostgreSQL's programs may be, the preferred ones first."""
     if chosen := os.environ.get("TEST_POSTGRES_BIN"):
         yield Path(chosen)
         return
@@ -80,12 +81,11 @@ def _system_mariadb(server: Path) -> MariadbPrograms:
 
 def _unpacked(tree: Path) -> MariadbPrograms:
     share = _scripts_under(tree / "usr/share")
-    libraries = [str(folder) for folder in (*tree.glob("usr/lib/*-linux-*"), *tree.glob("lib/*-linux-*"))]
     return MariadbPrograms(
         tree / "usr/sbin/mariadbd",
         scripts=share,
         options=(f"--basedir={tree / 'usr'}", f"--lc-messages-dir={share}"),
-        environment={"LD_LIBRARY_PATH": ":".join(libraries)},
+        environment={"LD_LIBRARY_PATH": ":".join(library_folders(tree))},
     )
 
 

@@ -1,6 +1,6 @@
-"""MariaDB on a Debian or Ubuntu without installing it, root or not: fetch the packages and unpack them.
+"""Server programs on a Debian or Ubuntu without installing them, root or not: fetches packages and unpacks them.
 
-The tree is made once and kept in the cache folder of the checkout.
+Each tree is made once and kept in the cache folder of the checkout.
 """
 
 import fcntl
@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,33 +21,53 @@ HINT = "Install MariaDB, or set TEST_MARIADB_URL to a server whose user can crea
 
 def unpacked_mariadb() -> Path:
     """A folder with `usr/sbin/mariadbd` and the libraries it needs."""
-    tree = CACHE / "mariadb"
+    return _made_once("mariadb", lambda apt: [apt.server_package()], ["usr/sbin/mariadbd"], HINT)
+
+
+def unpacked(name: str, packages: Sequence[str], programs: Sequence[str], hint: str) -> Path:
+    """A folder with these packages, and with the libraries that these of their programs need."""
+    return _made_once(name, lambda _: packages, programs, hint)
+
+
+def library_folders(tree: Path) -> list[str]:
+    """Where the libraries of an unpacked tree are, for LD_LIBRARY_PATH."""
+    return [str(folder) for folder in (*tree.glob("usr/lib/*-linux-*"), *tree.glob("lib/*-linux-*"))]
+
+
+def _made_once(
+    name: str, packages: Callable[["Apt"], Sequence[str]], programs: Sequence[str], hint: str
+) -> Path:
+    tree = CACHE / name
     CACHE.mkdir(exist_ok=True)
-    with (CACHE / "mariadb.lock").open("w") as lock:
+    with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         if not tree.exists():
-            _fetch_and_unpack(tree)
+            _fetch_and_unpack(tree, packages, programs, hint)
     return tree
 
 
-def _fetch_and_unpack(tree: Path) -> None:
+def _fetch_and_unpack(
+    tree: Path, wanted: Callable[["Apt"], Sequence[str]], programs: Sequence[str], hint: str
+) -> None:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise Unavailable(f"no MariaDB on this system, and no apt-get to fetch it with. {HINT}")
+        raise Unavailable(f"no {tree.name} on this system, and no apt-get to fetch it with. {hint}")
     with TemporaryDirectory(dir=CACHE) as folder:
-        apt = Apt(Path(folder))
-        packages = apt.download([apt.server_package()])
+        apt = Apt(Path(folder), hint)
+        packages = apt.download(wanted(apt))
         unpacked = Path(folder) / "tree"
         _unpack(packages, unpacked)
-        if _lacks_libraries(unpacked / "usr/sbin/mariadbd"):
-            _unpack(apt.download(_libraries_of(packages[0])), unpacked)
+        if any(_lacks_libraries(unpacked / program) for program in programs):
+            libraries = sorted({name for package in packages for name in _libraries_of(package)})
+            _unpack(apt.download(libraries), unpacked)
         unpacked.rename(tree)
 
 
 class Apt:
     """apt-get with the system's package lists, or with lists of its own when the system has none."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, hint: str) -> None:
         self.folder = folder
+        self.hint = hint
         self.options: list[str] = []
         if not self._search():
             self._use_own_lists()
@@ -56,7 +76,7 @@ class Apt:
         """Older distributions put the version into the name."""
         names = self._search()
         if not names:
-            raise Unavailable(f"the package lists know no mariadb-server-core. {HINT}")
+            raise Unavailable(f"the package lists know no mariadb-server-core. {self.hint}")
         return names[0]
 
     def download(self, packages: Sequence[str]) -> list[Path]:
@@ -82,7 +102,7 @@ class Apt:
             [program, *self.options, *sandbox, *arguments], cwd=self.folder, capture_output=True, text=True
         )
         if done.returncode != 0:
-            raise Unavailable(f"{program} {arguments[0]} failed: {done.stderr[-1000:]} {HINT}")
+            raise Unavailable(f"{program} {arguments[0]} failed: {done.stderr[-1000:]} {self.hint}")
         return done.stdout
 
 

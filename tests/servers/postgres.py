@@ -28,9 +28,11 @@ class Postgres(Server):
     graceful = signal.SIGINT
     abrupt = signal.SIGQUIT
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = SETTINGS) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] = SETTINGS, programs: Path | None = None
+    ) -> None:
         super().__init__(folder)
-        self.programs = postgres_folder()
+        self.programs = programs or postgres_folder()
         self.settings = settings
 
     @property

@@ -89,8 +89,8 @@ def _accounts(name: str, worker: Worker) -> Iterator[str]:
     """What a worker believes to hold and to have room for agrees with what there is."""
     if worker.source.holdings.count:
         yield f"{name} believes to hold {worker.source.holdings.tokens}"
-    if worker.crew.overdue < 0:
-        yield f"{name} counts {worker.crew.overdue} handlers that do not end"
+    if worker.dispatcher.overdue < 0:
+        yield f"{name} counts {worker.dispatcher.overdue} handlers that do not end"
 
 
 def _accepted(story: Story) -> Iterator[str]:

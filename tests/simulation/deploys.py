@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.runtime.pump import Pump
+from penstock.runtime.pump.pump import Pump
 from penstock.runtime.worker import Worker
 from tests.simulation.fate import Fate
 from tests.simulation.hosts import WorkerHost
@@ -46,8 +46,8 @@ class Deploys:
 
     def _is_handed_over(self) -> bool:
         known = self.workers()
-        rows = [len(runner.crew.coming) for worker in known for runner in worker.rows.runners.values()]
-        return any(worker.crew._accepted for worker in known) or any(rows)
+        rows = [len(runner.dispatcher.coming) for worker in known for runner in worker.rows.runners.values()]
+        return any(worker.dispatcher._accepted for worker in known) or any(rows)
 
     def _is_about_to_be(self) -> bool:
         """Somebody has claimed something, and the stop comes before it is on the loop."""

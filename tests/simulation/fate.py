@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation import losses
+from tests.simulation import losses, poison
 from tests.simulation.fibers import Fiber
 from tests.simulation.hosts import Host, WorkerHost
 from tests.simulation.interruptions import APART, interrupt
@@ -61,6 +61,8 @@ class Fate(Faults):
             self._look_after(world)
         if self.calm:
             return
+        if self.temper.poison and world.rng.random() < self.temper.poison:
+            self._poison(world)
         draw = world.rng.random()
         if draw < self.temper.any:
             for kind, rate in self._strikes():
@@ -68,6 +70,13 @@ class Fate(Faults):
                     kind(world)
                     return
                 draw -= rate
+
+    def _poison(self, world: World) -> None:
+        server = self.hosts[0].machine.dialect.server
+        if server.holder is None:
+            kind = poison.poison(world.rng, server.connection, world.now, self.hosts)
+            self.struck[f"poisoned {kind}"] += 1
+            world.note("harness", f"a poisoned {kind}")
 
     def _strikes(self) -> Iterator[tuple[Callable[[World], None], float]]:
         temper = self.temper

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import getcurrent, greenlet
 
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry.fault_points import SimulatedCrash
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -226,7 +226,7 @@ class Thread:
 
 
 class Waker:
-    """`penstock.runtime.waker.Waker` for fibers."""
+    """`penstock.runtime.pump.waker.Waker` for fibers."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -16,9 +16,8 @@ from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import processes
 from penstock.queue.claim import claim, discover
-from penstock.runtime.options import WorkerOptions
-from penstock.runtime.row_services import RowEar
-from penstock.runtime.worker import Worker
+from penstock.runtime.reconcilers.row_services import RowEar
+from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.values.ids import new_token
 from tests.simulation.fibers import Asked, Owner
 from tests.simulation.loops import Loop
@@ -139,7 +138,7 @@ class WorkerHost(Host):
         """Somebody cancels what its event loop works on, and it hears of that at once."""
         assert self.worker is not None
         worker, database = self.worker, self.machine.database
-        works = [work for work in worker.crew.active.values() if work.executor == "async"]
+        works = [work for work in worker.dispatcher.active.values() if work.executor == "async"]
         with suppress(Exception):
             for work in works:
                 self.world.record("meddled", work.claim.run_id)

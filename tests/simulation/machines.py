@@ -15,7 +15,7 @@ from sqlalchemy import MetaData
 
 from penstock import app as app_module
 from penstock.app import Penstock
-from penstock.database.engine import Database
+from penstock.database.database import Database
 from penstock.reconcile.events import LeaseLost
 from penstock.settings import Settings
 from penstock.telemetry.events import RunRepaired

@@ -19,11 +19,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from penstock import Children, Penstock, Reconcilable, Retry, Shared, Snooze
 from penstock.errors import LockTimeout
 from penstock.reconcile.columns import EPOCH
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Kind, failed
 from penstock.reconcile.item import Item
-from penstock.runtime.row_services import Sweeper
-from penstock.testing.rows import RowHand
+from penstock.reconcile.outcome import VisitKind, failed
+from penstock.reconcile.reconciler import Reconciler
+from penstock.runtime.reconcilers.row_services import Sweeper
+from penstock.testing.drain_rows import ManualReconciler
 from penstock.values.failure import Failure
 
 START = 1_800_000_000_000_000
@@ -66,7 +66,7 @@ Place = tuple[str, Any]
 class Work:
     """An item in a process's hands."""
 
-    hand: RowHand
+    hand: ManualReconciler
     item: Item
     taken_at: int
     until: float
@@ -75,7 +75,7 @@ class Work:
 
 @dataclass(eq=False)
 class Process:
-    hands: list[RowHand]
+    hands: list[ManualReconciler]
     works: list[Work] = field(default_factory=list)
     frozen_until: float = 0.0
 
@@ -110,7 +110,7 @@ class World:
             connection.execute(insert(Order), orders)
 
     def new_process(self) -> Process:
-        return Process([RowHand(self.app, reconciler) for reconciler in self.reconcilers])
+        return Process([ManualReconciler(self.app, reconciler) for reconciler in self.reconcilers])
 
     # steps
 
@@ -148,7 +148,7 @@ class World:
         lost_before = hand.source.counts["lost"]
         if luck < 0.15:
             failure = Failure.note("Unlucky", "chance")
-            hand.finish(failed(hand.reconciler.policy, item, failure, Kind.ERRORED, 0.0))
+            hand.finish(failed(hand.reconciler.policy, item, failure, VisitKind.ERRORED, 0.0))
             return
         if luck < 0.25:
             hand.finish(hand.end(item, Snooze(self.chance.randint(1, 20))))
@@ -195,7 +195,9 @@ class World:
 
     def _tick(self, seconds: float) -> None:
         self.now += seconds
-        self.app.database.set_clock(str(START + int(self.now * 1_000_000)))
+        micros = START + int(self.now * 1_000_000)
+        self.app.database.set_clock(str(micros))
+        self.app.database.clock_shift = micros  # time that passes, and no clock that is set
 
     # history
 

@@ -13,9 +13,9 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 
-from penstock.pipelines import chores, stuck
-from penstock.runtime import housekeeping
-from tests.simulation import checker, watching
+from penstock.pipelines.maintenance import chores, repair
+from penstock.runtime.liveness import housekeeping
+from tests.simulation import checker, poison, watching
 from tests.simulation.deploys import Deploys
 from tests.simulation.fate import Fate
 from tests.simulation.hosts import ClientHost, Host, WorkerHost
@@ -46,9 +46,11 @@ OFTEN = 3.0
 COLLECT_EVERY = 500
 """Schedules between two searches for garbage everywhere, and not only in what a schedule has just left behind."""
 UNFINISHED = f"""
-SELECT EXISTS (SELECT 1 FROM penstock_claims) OR EXISTS (SELECT 1 FROM penstock_availabilities)
- OR EXISTS (SELECT 1 FROM penstock_scheduled)
- OR EXISTS (SELECT 1 FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running'))
+SELECT EXISTS (SELECT 1 FROM penstock_claims WHERE process_id NOT LIKE '{poison.GHOST}%')
+ OR EXISTS (SELECT 1 FROM penstock_availabilities WHERE job_id NOT LIKE '{poison.GHOST}%')
+ OR EXISTS (SELECT 1 FROM penstock_scheduled WHERE job_id NOT LIKE '{poison.GHOST}%')
+ OR EXISTS (SELECT 1 FROM penstock_job_states WHERE status IN ('waiting', 'scheduled', 'available', 'running')
+    AND job_id NOT LIKE '{poison.GHOST}%')
  OR EXISTS (SELECT 1 {checker.CANCELLATIONS_OF_THE_DEAD})
 """
 
@@ -111,6 +113,8 @@ class Stage:
                 stuck = play.run()
                 if self.server.holder is not None:
                     self.server.holder.undo()  # somebody is in the middle of something, which nobody waits for
+                if temper.poison:
+                    poison.clean(self.server.connection)
                 play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that nobody has cut
                 story = Story.of(world, self.server.connection, play.fate.hosts)
                 wrong = checker.check(story, stuck, play.workloads)
@@ -132,7 +136,7 @@ class Stage:
                     stack.enter_context(machine.keeping(seconds))
                 stack.enter_context(replaced(housekeeping, {"RETENTION_INTERVAL": OFTEN}))
                 stack.enter_context(replaced(chores, {"ROUNDS": OFTEN}))
-                stack.enter_context(replaced(stuck, {"OLD_ENOUGH": OFTEN}))
+                stack.enter_context(replaced(repair, {"OLD_ENOUGH": OFTEN}))
             yield
 
 
@@ -228,7 +232,9 @@ class Play:
 
     def _at_rest(self) -> bool:
         """What was committed has also come to the mind of who did it, and no place stays taken."""
-        return not any(worker.source.holdings.count or worker.crew.busy for worker in self.deploys.workers())
+        return not any(
+            worker.source.holdings.count or worker.dispatcher.busy for worker in self.deploys.workers()
+        )
 
     def _over(self) -> bool:
         if self.world.steps % 8 or any(self.left) or self.stage.server.holder is not None:

@@ -46,6 +46,8 @@ class Temper:
     """How often all workers are stopped in order in the middle of it, and others come after them."""
     closes: float = 0.15
     """How often the last workers are stopped in order at the end."""
+    poison: float = 0.0
+    """How likely a row or a hint turns up that nothing can be made of. Only where it is leant on."""
     any: float = field(init=False)
     """How likely anything is struck at a step."""
 

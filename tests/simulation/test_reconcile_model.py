@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.reconcile import related
+from penstock.reconcile import related_rows
 from tests.simulation.reconcile_world import MODELS, World, world
 
 SEEDS = range(int(os.environ.get("PENSTOCK_TEST_SEEDS", "6")))
@@ -97,7 +97,7 @@ def nothing_stays_locked(here: World) -> None:
 
 @pytest.mark.simulation
 def test_a_broken_protocol_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(related, "_announce", lambda *_: None)
+    monkeypatch.setattr(related_rows, "_announce", lambda *_: None)
     with pytest.raises(AssertionError):
         _try_seeds()
 

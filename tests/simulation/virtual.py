@@ -24,24 +24,24 @@ from sqlalchemy import Engine
 
 import penstock
 from penstock.database.transaction import Transaction
-from penstock.pipelines.expand import Advancer
+from penstock.pipelines.advance.expand import Advancer
 from penstock.reconcile import source
-from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch
-from penstock.runtime import dwelling
-from penstock.runtime.row_crew import RowCrew
-from penstock.telemetry import points
+from penstock.runtime.liveness import host_identity
+from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.telemetry import fault_points
 from penstock.values import failure, ids
 from tests.simulation import fibers
 from tests.simulation.loops import SHORTEST_SLEEP, Answer, Loop, Pool
 from tests.simulation.world import SECOND, World
 
-CONCURRENT = ("penstock.runtime.", "penstock.reconcile.writer", "penstock.job")
+CONCURRENT = ("penstock.runtime.", "penstock.reconcile.row_lock", "penstock.job")
 """Only there threads wait and are made."""
 SLOWER = {
-    "penstock.runtime.heartbeat": {"LOOK_INTERVAL": 3.0},
-    "penstock.runtime.row_pump": {"FIRST_DELAY": 1.0, "LONGEST_DELAY": 4.0},
-    "penstock.runtime.row_services": {"SWEEP_INTERVAL": 40.0, "TALLY_INTERVAL": 30.0},
+    "penstock.runtime.liveness.heartbeat": {"LOOK_INTERVAL": 3.0},
+    "penstock.runtime.reconcilers.row_pump": {"FIRST_DELAY": 1.0, "LONGEST_DELAY": 4.0},
+    "penstock.runtime.reconcilers.row_services": {"SWEEP_INTERVAL": 40.0, "TALLY_INTERVAL": 30.0},
     "penstock.runtime.worker": {"WATCH_INTERVAL": 5.0, "SHORTEST_POLL": 1.5},
 }
 """Loops that only look around do so less often, or most of a schedule would be that."""
@@ -175,16 +175,16 @@ def virtual() -> Iterator[None]:
         for name, value in SLOWER.get(module.__name__, {}).items():
             put(module, name, value)
     put(Advancer.__init__, "__defaults__", (FEW,))
-    put(dwelling, "HEARTH", None)  # hosts are machines: none sees the processes of another
+    put(host_identity, "HEARTH", None)  # hosts are machines: none sees the processes of another
     put(source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
     put(ids, "os", Os())
     put(ids, "secrets", Secrets())
     put(ids, "_sequence", None)
-    put(points, "watched", True)
-    put(points, "reach", _reached)
+    put(fault_points, "watched", True)
+    put(fault_points, "reach", _reached)
     put(Transaction, "reach_statement", _comes_to_a_statement)
-    put(RowCrew, "give_up_running", _telling_of_the_ended(RowCrew.give_up_running))
+    put(RowDispatcher, "give_up_running", _telling_of_the_ended(RowDispatcher.give_up_running))
     try:
         yield
     finally:
@@ -238,10 +238,10 @@ def _comes_to_a_statement(tx: Transaction) -> None:
         fiber.point = f"{tx._stage}.{tx._statements}"
 
 
-def _telling_of_the_ended(give_up: Callable[[RowCrew], None]) -> Callable[[RowCrew], None]:
+def _telling_of_the_ended(give_up: Callable[[RowDispatcher], None]) -> Callable[[RowDispatcher], None]:
     """Who will not end when told to is given up on; a handler that has ended is none of them."""
 
-    def told(crew: RowCrew) -> None:
+    def told(crew: RowDispatcher) -> None:
         for item, task in crew.active.items():
             if task is not None and task.done():
                 here().record("waited for nobody", crew.reconciler.name, str(item.id))

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from greenlet import getcurrent
 
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry.fault_points import SimulatedCrash
 from tests.simulation.fibers import NEVER, TIME, TURN, Fiber, Need, Owner
 from tests.simulation.turning import turn_to
 

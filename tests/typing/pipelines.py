@@ -6,7 +6,7 @@ from typing import Any, assert_type
 from penstock import Penstock, first, switch, wait_for
 from penstock.pipelines.pipeline import GraphPipeline
 from penstock.pipelines.run import Run
-from penstock.values.later import Later
+from penstock.values.typed_json.signature import StepValue
 
 app = Penstock()
 
@@ -36,11 +36,11 @@ def plain(days: int) -> object:
     found = ids(days)
     assert_type(found, list[int])
     user = load.map(found)
-    assert_type(user, Later[dict[str, int]])
+    assert_type(user, StepValue[dict[str, int]])
     named = name(user)
-    assert_type(named, Later[str])
-    assert_type(named.collect(), Later[list[str]])
-    assert_type(load.options(key="again")(name(user), deep=True), Later[dict[str, int]])
+    assert_type(named, StepValue[str])
+    assert_type(named.collect(), StepValue[list[str]])
+    assert_type(load.options(key="again")(name(user), deep=True), StepValue[dict[str, int]])
     return report(named.collect(), note=switch(named.collect(), {"x": name}, otherwise=None))
 
 
@@ -48,8 +48,8 @@ def plain(days: int) -> object:
 def nested(rows: list[list[int]]) -> object:
     row = ids.map(rows)
     inner = name(load.map(row)).collect()
-    assert_type(inner, Later[list[str]])
-    assert_type(report(inner).collect(), Later[list[int]])
+    assert_type(inner, StepValue[list[str]])
+    assert_type(report(inner).collect(), StepValue[list[int]])
     return first(report(inner).collect(), plain(1), wait_for("go"))
 
 

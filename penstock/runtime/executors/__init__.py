@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.runtime.work import Died, Interruption, Work
+from penstock.runtime.executors.work import Died, Interruption, Work
 from penstock.values.outcome import Event, Released, Stopped
 
 Done = Callable[[Work, Event | Died | None], None]
@@ -21,11 +21,14 @@ class Executor(Protocol):
     def interrupt(self, work: Work, why: Interruption) -> None:
         """Stop a handler that has begun, as far as that is possible for its kind."""
 
+    def has(self, work: Work) -> bool:
+        """Whether anything here works on it, or will: asked on the event loop's thread."""
+
     def close(self) -> None: ...
 
 
 def event_for(why: Interruption) -> Event | None:
-    """What an interruption comes to."""
+    """The event that an interruption leads to; None: the claim is lost, and there is nothing to settle."""
     from_interruption = {
         Interruption.LOST: None,
         Interruption.CANCELLED: Stopped(),

@@ -12,18 +12,18 @@ from types import CoroutineType
 from typing import Any
 
 from penstock.context import CurrentJob, running
+from penstock.handler_environment import HandlerEnvironment
 from penstock.runtime.executors import event_for
-from penstock.runtime.work import Arguments, Work
-from penstock.surroundings import Surroundings
-from penstock.telemetry import points
-from penstock.telemetry.points import SimulatedCrash
+from penstock.runtime.executors.work import Arguments, Work
+from penstock.telemetry import fault_points
+from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.failure import Failure
-from penstock.values.outcome import Event, Hindered, Raised, Released, StopRun, TimedOut, interpret, raised
+from penstock.values.outcome import Event, Raised, Rejected, Released, StopRun, TimedOut, interpret, raised
 
 log = logging.getLogger("penstock")
 
 
-async def call_async(work: Work, around: Surroundings) -> Event | None:
+async def call_async(work: Work, around: HandlerEnvironment) -> Event | None:
     """Run a handler on this event loop, under its timeout."""
     job = work.begin(around)
     running.set(job)
@@ -57,27 +57,36 @@ async def call_async(work: Work, around: Surroundings) -> Event | None:
 
 
 def _broken_off(
-    work: Work, around: Surroundings, job: CurrentJob, limit: asyncio.Timeout | None, error: BaseException
+    work: Work,
+    around: HandlerEnvironment,
+    job: CurrentJob,
+    limit: asyncio.Timeout | None,
+    error: BaseException,
 ) -> Event | None:
     """Whatever a handler raises while it is being stopped comes of that, and is no error of its own."""
+    # By its type: what an error says of its class is its own code, and may raise.
     if work.interrupted is not None:
         return event_for(work.interrupted)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
-    if isinstance(error, asyncio.CancelledError) and around.ending():
+    if issubclass(type(error), asyncio.CancelledError) and around.ending():
         return Released()
     return _failed(around, job, error)
 
 
-def _failed(around: Surroundings, job: CurrentJob, error: BaseException) -> Event:
+def _failed(around: HandlerEnvironment, job: CurrentJob, error: BaseException) -> Event:
     """An error of the handler's; or its own database was away, which is not the job's fault. Invariant 11."""
-    _tell_if_late(job, error)
-    return Hindered(Failure.of(error)) if around.database.is_unavailable(error) else raised(error)
+    try:
+        _tell_if_late(job, error)
+        hindered = around.database.is_unavailable(error)
+    except BaseException:  # of the error's own: whatever it is, this attempt has an end
+        hindered = False
+    return Rejected(Failure.of(error)) if hindered else raised(error)
 
 
 def _tell_if_late(job: CurrentJob, error: BaseException) -> None:
     """The job was over before: no attempt will tell of this error."""
-    if job.completed and isinstance(error, Exception):
+    if job.completed and issubclass(type(error), Exception):
         log.warning(
             "%s: job %s was done when its transaction() block ended; what it raised after that changes nothing",
             job.task,
@@ -98,7 +107,7 @@ def _drawn(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-def call_sync(work: Work, around: Surroundings) -> Event | None:
+def call_sync(work: Work, around: HandlerEnvironment) -> Event | None:
     """Run a handler in this thread. An async one gets an event loop of its own."""
     job = work.begin(around)
     token = running.set(job)
@@ -135,8 +144,8 @@ def _end_copy(us: int, work: Work) -> None:
 
 def read_arguments(work: Work) -> Arguments | Raised:
     """The arguments, or the error that they are."""
-    if points.watched:
-        points.reach("execute.before")
+    if fault_points.watched:
+        fault_points.reach("execute.before")
     try:
         return work.arguments()
     except BaseException as error:  # validators are the user's code too
@@ -151,7 +160,7 @@ def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 
 def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
-    if points.watched:
-        points.reach("execute.after")
+    if fault_points.watched:
+        fault_points.reach("execute.after")
     result = job.result if job.completed else value
     return interpret(result, partial(work.task.codec.encode_result, limit=job.result_limit))

@@ -1,4 +1,4 @@
-"""What a migration must know of the database it changes."""
+"""Names and types that a migration needs of the database it changes."""
 
 from __future__ import annotations
 

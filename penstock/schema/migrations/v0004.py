@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
 from penstock.schema.migrations.making import make
 from penstock.schema.migrations.names import Names
 from penstock.schema.types import identifier, micros, name, text
-from penstock.values.lengths import KEY_LENGTH
+from penstock.values.parse import KEY_LENGTH
 
 if TYPE_CHECKING:
     from alembic.operations import Operations

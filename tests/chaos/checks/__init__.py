@@ -9,6 +9,7 @@ from tests.chaos.checks.jobs import jobs
 from tests.chaos.checks.leftovers import leftovers
 from tests.chaos.checks.rows import rows
 from tests.chaos.checks.runs import runs
+from tests.chaos.checks.ticks import ticks
 from tests.chaos.facts import Facts
 
 CHECKS: tuple[Callable[[Facts], Iterator[str]], ...] = (
@@ -17,6 +18,7 @@ CHECKS: tuple[Callable[[Facts], Iterator[str]], ...] = (
     effects,
     runs,
     rows,
+    ticks,
     budgets,
     leftovers,
 )

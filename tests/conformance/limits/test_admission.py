@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Concurrency, Penstock, Rate, Snooze
 from penstock.errors import JobFailed
-from penstock.queue import upkeep
+from penstock.queue.limits import upkeep
 from penstock.testing import drain, inline, travel
 from tests.conformance.limits.crowd import held_slots, parked, together
 from tests.conformance.tasks.looking import count, rows, state

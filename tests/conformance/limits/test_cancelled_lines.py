@@ -5,8 +5,9 @@ import pytest
 from penstock import Concurrency, Penstock, Rate
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.queue import control, parking
-from penstock.runtime.limit_keeper import LimitKeeper
+from penstock.queue import control
+from penstock.queue.limits import waiting_line
+from penstock.runtime.liveness.housekeeping import LimitKeeper
 from penstock.testing import drain, travel
 from tests.conformance.limits.crowd import parked
 
@@ -20,12 +21,12 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     rows = Transaction.rows
 
     def looked(tx: Transaction, template: str, **parameters: object) -> list[Row]:
-        if template is parking.NEXT:
+        if template is waiting_line.NEXT:
             found.append(int(str(parameters["limit"])))
         return rows(tx, template, **parameters)
 
     monkeypatch.setattr(Transaction, "rows", looked)
-    monkeypatch.setattr(parking, "MOST_EXAMINED", MOST)
+    monkeypatch.setattr(waiting_line, "MOST_EXAMINED", MOST)
     return found
 
 
@@ -58,7 +59,7 @@ def test_whoever_looks_after_lines_goes_on_without_a_pause(app: Penstock, looks:
     jobs = note.enqueue_many([()] * 45)
     _put_all_in_line(app)
     _cancel(app, [job.id for job in jobs[:-1]])
-    keeper = LimitKeeper(app.database, app.wakeups)
+    keeper = LimitKeeper(app.database, app.wakeups, app.events)
     turns = 1
     while keeper.turn(parked=True, limited=False):
         turns += 1
@@ -98,13 +99,13 @@ def test_nobody_sorts_a_whole_line_to_find_its_head(
     rows = Transaction.rows
 
     def explained(tx: Transaction, template: str, **parameters: object) -> list[Row]:
-        if template is parking.NEXT:
+        if template is waiting_line.NEXT:
             many = parameters | {"limit": 500}
             plans.extend(str(row) for row in rows(tx, f"{explain} {template}", **many))
         return rows(tx, template, **parameters)
 
     monkeypatch.setattr(Transaction, "rows", explained)
-    assert LimitKeeper(app.database, app.wakeups).turn(parked=True, limited=False)
+    assert LimitKeeper(app.database, app.wakeups, app.events).turn(parked=True, limited=False)
     assert plans
     assert not any(word in line for line in plans for word in ("Sort", "TEMP B-TREE", "filesort")), plans
 

@@ -12,9 +12,9 @@ import pytest
 
 from penstock import Concurrency, Penstock, Rate, current
 from penstock.job import Job
-from penstock.queue import slots, upkeep
-from penstock.runtime.job_source import JobSource
-from penstock.telemetry import points
+from penstock.queue.limits import slots, upkeep
+from penstock.runtime.pump.job_source import JobSource
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
 from tests.conformance.limits.crowd import held_slots, parked, together
 from tests.conformance.tasks.looking import count, rows
@@ -59,7 +59,7 @@ def test_36_a_worker_may_die_anywhere_and_no_slot_is_lost(app: Penstock) -> None
     declare(app, ran)
     met: Counter[str] = Counter()
     numbers = count_up()
-    with points.watching(lambda point: met.update([point])):
+    with fault_points.watching(lambda point: met.update([point])):
         play(app, numbers)
     wanted = [(point, met[point]) for point in met if point.startswith("limits")]
     wanted += [(point, 1) for point in met if point.startswith(OTHERS)]
@@ -242,7 +242,7 @@ def test_cancelled_between_the_claim_and_the_admission_a_job_need_not_wait_first
         if point == "claim.committed" and job.status == "running":
             job.cancel()
 
-    with points.watching(cancel):
+    with fault_points.watching(cancel):
         drain(app)
     assert (job.status, ran) == ("cancelled", [])
     assert (held_slots(app), parked(app), count(app, "claims")) == (0, [], 0)

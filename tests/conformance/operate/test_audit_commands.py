@@ -9,11 +9,12 @@ import typer
 
 from penstock.cli.main import build
 from penstock.testing import drain
-from penstock.values.acting import this_process
+from penstock.values.actor import this_process
 from tests.conformance.operate.test_run_commands import Cli, cli  # noqa: F401 - a fixture
 
 CHANGING = {
     "cancel",
+    "doctor",
     "enqueue",
     "migrate-run",
     "pause",
@@ -27,11 +28,11 @@ CHANGING = {
     "then",
 }
 LETTERS = {"retry", "discard"}
+SCHEDULES = {"backfill", "create", "delete", "pause", "resume", "trigger"}
 LOOKING = {
     "audit",
     "check",
     "diff",
-    "doctor",
     "health",
     "jobs",
     "pipelines",
@@ -42,7 +43,7 @@ LOOKING = {
     "status",
     "token",
 }
-OTHERS = {"dead-letters", "demo", "migrate", "worker"}
+OTHERS = {"dead-letters", "demo", "migrate", "schedules", "worker"}
 
 
 def test_every_command_either_looks_or_says_who_and_why() -> None:
@@ -52,6 +53,10 @@ def test_every_command_either_looks_or_says_who_and_why() -> None:
     assert root.commands.keys() == CHANGING | LOOKING | OTHERS, "a new command: does it change something?"
     letters = root.commands["dead-letters"].commands
     assert {name for name, command in letters.items() if _options(command) >= {"--by", "--why"}} == LETTERS
+    schedules = root.commands["schedules"].commands
+    assert {
+        name for name, command in schedules.items() if _options(command) >= {"--by", "--why"}
+    } == SCHEDULES
 
 
 def _options(command: Any) -> set[str]:

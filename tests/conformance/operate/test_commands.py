@@ -11,9 +11,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.cli import output
-from penstock.cli.frame import Paper
+from penstock.cli.exit_codes import PipeSafeConsole
 from penstock.cli.output import show_table
-from penstock.queue.unknown import KNOWS, marks
+from penstock.queue.unknown_tasks import KNOWS, marks
 from penstock.testing import drain, travel
 from tests.commands import call
 from tests.conformance.operate.helpers import enqueue, register, take
@@ -272,7 +272,7 @@ def test_an_embedded_worker_says_which_queues_it_takes_from(app: Penstock, penst
 @pytest.mark.parametrize("columns", [80, 40, 20])
 def test_a_small_terminal_leaves_nothing_out(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     paper = StringIO()
-    monkeypatch.setattr(output, "out", Paper(file=paper, width=columns))
+    monkeypatch.setattr(output, "out", PipeSafeConsole(file=paper, width=columns))
     row = ("0123456789abcdef-0123", "mail", "succeeded", 12_345, "x" * 30)
     show_table(["id", "queue", "status", "attempts #", "error"], [row])
     text = paper.getvalue()

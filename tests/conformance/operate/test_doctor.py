@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import make_url
 
 from penstock import Penstock
-from penstock.database import vitals
+from penstock.database import diagnostics
 from penstock.errors import PenstockError
 from penstock.operate import doctor
-from penstock.operate.doctor import Finding, Level, Patient, examine
+from penstock.operate.doctor import CheckContext, Finding, Level, examine
 from penstock.operate.processes import list_processes
 from penstock.schema import version
 from penstock.testing import drain, travel
@@ -20,7 +20,7 @@ from tests.waiting import eventually
 def findings(app: Penstock) -> dict[str, Finding]:
     """The worst of each check."""
     app.prepare()
-    found = examine(Patient(app.database, app.metadata, frozenset(app.tasks)))
+    found = examine(CheckContext(app.database, app.metadata, frozenset(app.tasks)))
     return {finding.check: finding for finding in sorted(found, key=lambda f: list(Level).index(f.level))}
 
 
@@ -99,7 +99,7 @@ def test_a_clock_that_is_off_is_found(app: Penstock) -> None:
 
 def test_an_unreachable_database_ends_the_examination(app_on: Callable[..., Penstock]) -> None:
     app = app_on("postgresql://nobody@127.0.0.1:1/nothing", connect_timeout=1)
-    (only,) = examine(Patient(app.database, app.metadata, frozenset()))
+    (only,) = examine(CheckContext(app.database, app.metadata, frozenset()))
     assert (only.check, only.level) == ("database", Level.PROBLEM)
 
 
@@ -107,7 +107,7 @@ def test_a_database_without_tables_ends_the_examination(
     app_on: Callable[..., Penstock], empty_database_url: str
 ) -> None:
     app = app_on(empty_database_url)
-    found = examine(Patient(app.database, app.metadata, frozenset()))
+    found = examine(CheckContext(app.database, app.metadata, frozenset()))
     assert [finding.check for finding in found] == ["database", "schema"]
     assert "penstock migrate" in found[-1].advice
 
@@ -116,7 +116,7 @@ def test_tables_that_are_too_new_are_not_to_be_migrated(app: Penstock) -> None:
     app.prepare()
     newer = f"INSERT INTO {app.database.qualified('schema_versions')} VALUES ({version.LATEST + 1}, 0)"
     app.database.in_transaction(lambda tx: tx.run(newer))
-    found = examine(Patient(app.database, app.metadata, frozenset()))
+    found = examine(CheckContext(app.database, app.metadata, frozenset()))
     assert [finding.check for finding in found] == ["database", "schema"]
     assert "Upgrade the penstock package" in found[-1].message
     assert "migrate" not in found[-1].advice
@@ -136,7 +136,7 @@ def test_an_old_snapshot_is_found_on_mariadb(
 
 def _hold_a_snapshot(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "oldest snapshot" not in bad(app)
-    monkeypatch.setattr(vitals, "OLD_SNAPSHOT", -1.0)
+    monkeypatch.setattr(diagnostics, "OLD_SNAPSHOT", -1.0)
     with app.database.engine.connect() as connection:
         connection = connection.execution_options(isolation_level="REPEATABLE READ")
         connection.exec_driver_sql(f"SELECT COUNT(*) FROM {app.database.qualified('jobs')}")
@@ -147,7 +147,7 @@ def _hold_a_snapshot(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_check_that_cannot_be_made_is_a_finding(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: Patient) -> list[Finding]:
+    def broken(_: CheckContext) -> list[Finding]:
         raise PenstockError("the row is gone")
 
     monkeypatch.setattr(doctor, "CHECKS", [broken])
@@ -171,7 +171,7 @@ def test_a_disk_that_is_nearly_full_is_found(
 ) -> None:
     app = app_on(sqlite_url)
     assert findings(app)["disk"].level is Level.OK
-    monkeypatch.setattr(vitals, "LITTLE_ROOM", 2**63)
+    monkeypatch.setattr(diagnostics, "LITTLE_ROOM", 2**63)
     assert "Make room" in bad(app)["disk"].advice
 
 
@@ -192,6 +192,19 @@ def test_a_url_that_the_driver_refuses_is_the_database_s_finding(
     app_on: Callable[..., Penstock], mariadb_url: str
 ) -> None:
     app = app_on(f"{mariadb_url.partition('?')[0]}?nothing=1")
-    (found,) = examine(Patient(app.database, app.metadata, frozenset()))
+    (found,) = examine(CheckContext(app.database, app.metadata, frozenset()))
     assert (found.check, found.level) == ("database", Level.PROBLEM)
     assert "'nothing'" in found.message
+
+
+def test_an_app_without_tasks_is_found(app: Penstock, make_app: Callable[..., Penstock]) -> None:
+    app.task(name="send")(lambda: None).enqueue()
+    core = make_app()
+    found = examine(CheckContext(core.database, core.metadata, frozenset(), of_app=True))
+    told = [finding.message for finding in found if finding.check == "tasks"]
+    assert told == [
+        "the app declares no tasks: its workers can run nothing",
+        "1 ready jobs are for 'send', which the app lacks",
+    ]
+    unnamed = examine(CheckContext(core.database, core.metadata, frozenset()))
+    assert not [finding for finding in unnamed if finding.check == "tasks"], "only a database was named"

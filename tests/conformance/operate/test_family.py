@@ -2,14 +2,14 @@
 
 from penstock import Penstock
 from penstock.operate.processes import list_processes
-from penstock.queue import family, reclaim
+from penstock.queue import processes, reclaim
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.settle import settle
 from penstock.testing import drain
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
+from penstock.values.typed_json.json_text import dumps
 from tests.conformance.operate.helpers import enqueue, look, register, take
 
 
@@ -21,16 +21,16 @@ def test_only_the_child_of_that_birth_is_buried(app: Penstock) -> None:
     app.prepare()
     ours, theirs = new_id(), new_id()
     dead, alive, foreign = child(app, ours, "a"), child(app, ours, "b"), child(app, theirs, "a")
-    assert [row.id for row in app.database.read(family.children, ours)] == [dead, alive]
-    assert app.database.in_transaction(family.bury, ours, "a") == [dead]
-    assert app.database.in_transaction(family.bury, ours, "a") == []
+    assert [row.id for row in app.database.read(processes.children, ours)] == [dead, alive]
+    assert app.database.in_transaction(processes.reap_child, ours, "a") == [dead]
+    assert app.database.in_transaction(processes.reap_child, ours, "a") == []
     assert {row.id for row in app.database.read(list_processes)} == {alive, foreign}
 
 
 def test_the_work_of_a_buried_child_spends_a_crash(app: Penstock) -> None:
     job = enqueue(app, "quick", 1)
     take(app, child(app, supervisor := new_id(), "a"))
-    app.database.in_transaction(family.bury, supervisor, "a")
+    app.database.in_transaction(processes.reap_child, supervisor, "a")
     assert [crashed.job_id for crashed in app.database.in_transaction(reclaim.reclaim)] == [job.id]
     assert [attempt.outcome for attempt in job.attempts()] == ["crashed"]
     drain(app)
@@ -40,7 +40,7 @@ def test_the_work_of_a_buried_child_spends_a_crash(app: Penstock) -> None:
 def test_the_work_of_a_child_that_was_stopped_spends_nothing(app: Penstock) -> None:
     jobs = [enqueue(app, "quick", number, priority=number) for number in range(3)]
     claims = take(app, child(app, supervisor := new_id(), "a"))
-    given_back = app.database.in_transaction(family.see_off, supervisor, "a")
+    given_back = app.database.in_transaction(processes.release_child, supervisor, "a")
     assert sorted(given_back) == sorted(job.id for job in jobs)
     assert app.database.in_transaction(reclaim.reclaim) == []
     assert look(app).queues[0].available == 3
@@ -56,7 +56,7 @@ def test_what_was_to_be_cancelled_is_cancelled_when_its_process_leaves(app: Pens
     process = register(app)
     take(app, process)
     job.cancel()
-    assert app.database.in_transaction(family.leave, [process]) == []
+    assert app.database.in_transaction(processes.leave, [process]) == []
     app.database.in_transaction(reclaim.reclaim)
     assert job.status == "cancelled"
 
@@ -64,9 +64,9 @@ def test_what_was_to_be_cancelled_is_cancelled_when_its_process_leaves(app: Pens
 def test_leaving_may_be_repeated(app: Penstock) -> None:
     app.prepare()
     process = register(app)
-    assert app.database.in_transaction(family.leave, [process]) == []
-    assert app.database.in_transaction(family.leave, [process]) == []
-    assert app.database.in_transaction(family.leave, []) == []
+    assert app.database.in_transaction(processes.leave, [process]) == []
+    assert app.database.in_transaction(processes.leave, [process]) == []
+    assert app.database.in_transaction(processes.leave, []) == []
 
 
 def _late_settle_is_lost(app: Penstock, claims: list[Claim]) -> bool:

@@ -4,8 +4,8 @@ import json
 
 from penstock import Concurrency, Penstock, Rate
 from penstock.operate import jobs
-from penstock.operate.gauges import gauges
 from penstock.operate.jobs import JobFilter
+from penstock.operate.overview import gauges
 from penstock.testing import drain
 from tests.commands import call
 from tests.conformance.operate.helpers import look

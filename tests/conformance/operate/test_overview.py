@@ -1,8 +1,7 @@
 """Status: what waits, runs and has failed, by queue; how long it waits; who is there."""
 
 from penstock import Penstock
-from penstock.operate.gauges import gauges
-from penstock.operate.overview import QueueCounts, overview
+from penstock.operate.overview import QueueCounts, gauges, overview
 from penstock.queue import schedule
 from penstock.testing import drain, travel
 from tests.conformance.operate.helpers import enqueue, look, register, take

@@ -15,11 +15,13 @@ import pytest
 from rich.console import Console
 
 from penstock import Penstock
-from penstock.cli import watch as watching
+from penstock.cli.commands import show_run
+from penstock.cli.commands import show_run as watching
+from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
-from penstock.pipelines.picture import Graph
+from penstock.pipelines.model.graph_view import Graph
 from penstock.pipelines.run import Run
-from penstock.queue.unknown import KNOWS, marks
+from penstock.queue.unknown_tasks import KNOWS, marks
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from tests.commands import call
@@ -301,6 +303,36 @@ def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
     assert outcomes == ["errored", "succeeded"]
     assert steps["box", 0]["output"] == 10
     assert "Traceback" in steps["box", 2]["attempts"][1]["traceback"]
+
+
+def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may have millions. Those that failed are shown in any case, wherever they stand."""
+    run = cli.trigger("pack", [*range(20, 59), -2])
+    drain(cli.app)
+    read: list[int] = []
+
+    def rows(tx: Transaction, *args: Any, **given: Any) -> list[Any]:
+        found = fetch(tx, *args, **given)
+        read.append(len(found))
+        return found
+
+    fetch = Transaction.rows
+    monkeypatch.setattr(show_run, "MOST_STEPS", 10)
+    monkeypatch.setattr(Transaction, "rows", rows)
+    text = cli.on("show", run.id).text
+    assert max(read) <= 14, "ten steps, and their attempts"
+    for part in ("box[39]", "no box for -2", "box[0]", "box: 1 failed, 39 succeeded", "run_halted"):
+        assert part in text, part
+    assert "31 steps that succeeded are not shown; see --json" in text
+    assert "box[20]" not in text
+    assert len(cli.on("show", run.id, "--json").json["steps"]) == 41
+
+
+def test_show_names_an_element_by_its_index(cli: Cli) -> None:
+    run = cli.trigger("pack", [1] * 12)
+    drain(cli.app)
+    (step,) = [step for step in run.steps() if step.path == (11,)]
+    assert f"{run.id}, step box[11]" in cli.on("show", step.id).text
 
 
 def test_show_tells_the_result_and_the_lineage(cli: Cli) -> None:

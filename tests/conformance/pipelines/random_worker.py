@@ -6,13 +6,13 @@ from random import Random
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
+from penstock.handler_environment import HandlerEnvironment
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime.executors.call import call_sync
-from penstock.runtime.identity import Identity
-from penstock.runtime.job_source import JobSource
-from penstock.runtime.lanes import Lanes
-from penstock.runtime.work import Work
-from penstock.surroundings import Surroundings
+from penstock.runtime.executors.work import Work
+from penstock.runtime.liveness.process_row import Identity
+from penstock.runtime.pump.job_source import JobSource
+from penstock.runtime.pump.lanes import Lanes
 
 
 class RandomWorker:
@@ -25,7 +25,7 @@ class RandomWorker:
         self.identity = Identity(app.database, app.events, "all")
         self.identity.register()
         limits = (app.settings.payload_limit, app.settings.expand_limit)
-        self.around = Surroundings(app.database, self.identity.id, app.follow, *limits, lambda *_: None)
+        self.around = HandlerEnvironment(app.database, self.identity.id, app.follow, *limits, lambda *_: None)
         lanes = Lanes(None, 0.0, uses_floor=False)
         self.source = JobSource(
             lambda: self.identity.id,
@@ -34,7 +34,7 @@ class RandomWorker:
             app.wakeups,
             app.events,
             app.follow,
-            app.hydrate,
+            app.prepare_claimed_steps,
         )
         self.held: list[Claim] = []
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, current
-from penstock.pipelines.definition import Definition, Kind
-from penstock.pipelines.paths import Path, path_of
-from penstock.pipelines.step import Step
-from penstock.pipelines.trigger import NewRun
+from penstock.pipelines.lifecycle.start import NewRun
+from penstock.pipelines.model.definition import Definition, NodeKind
+from penstock.pipelines.model.expressions import Path, path_of
+from penstock.pipelines.run import Step
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps
 from penstock.values.status import JobStatus, RunStatus
+from penstock.values.typed_json.json_text import dumps
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.pure.pipelines import test_beat_list as planner
 from tests.pure.pipelines.machine import Outcome
@@ -64,7 +64,7 @@ class Bench:
         self.app.settings = replace(self.app.settings, max_fanout=max_fanout)
         self.outcome = planner.outcome_of(**values)
         for node in definition.nodes:
-            if node.kind is Kind.TASK and node.target not in self.app.tasks:
+            if node.kind is NodeKind.TASK and node.target not in self.app.tasks:
                 self.app.task(name=node.target, retries=0)(self.body())
         new = NewRun(new_id(), definition, dumps(dict.fromkeys(definition.params, 1)))
         self.app.engine.trigger(new, None)

@@ -85,7 +85,7 @@ def test_a_child_run_that_is_being_cancelled_keeps_its_grace_when_its_step_is_ca
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_a_child_step_that_is_cancelled_while_it_is_claimed_opens_no_run(app: Penstock, paused: bool) -> None:
-    hydrate = app.hydrate
+    hydrate = app.prepare_claimed_steps
     assert hydrate is not None
 
     def meanwhile(tx: Transaction, claims: list[Claim], by_reading: bool = False) -> list[Claim]:
@@ -99,7 +99,7 @@ def test_a_child_step_that_is_cancelled_while_it_is_claimed_opens_no_run(app: Pe
         raise AssertionError
 
     run = nested(app, never)
-    app.hydrate = meanwhile
+    app.prepare_claimed_steps = meanwhile
     drain(app)
     assert [step.status for step in run.steps()] == ["cancelled"]
     assert app.runs(pipeline="middle") == []

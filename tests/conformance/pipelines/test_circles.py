@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, switch
-from penstock.errors import DefinitionError
+from penstock.errors import DefinitionError, RunFailed
 from penstock.operate.check import check_pipelines
-from penstock.pipelines import children
+from penstock.pipelines.lifecycle import child_runs
 from penstock.testing import drain
 from tests.conformance.pipelines.test_wrong_values import rows
 
@@ -79,7 +79,7 @@ def test_with_a_condition_they_may(app: Penstock, less: Any) -> None:
 def test_what_nothing_ends_is_ended_by_its_depth(
     app: Penstock, less: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "DEEPEST", 5)
+    monkeypatch.setattr(child_runs, "DEEPEST", 5)
 
     @app.pipeline(name="down")
     def down(value: int) -> Any:
@@ -95,6 +95,11 @@ def test_what_nothing_ends_is_ended_by_its_depth(
     assert len(app.runs()) == 5
     (last,) = [step for step in app.runs()[0].steps() if step.status == "failed"]
     assert "one inside the other" in str(last.error)
+    with pytest.raises(
+        RunFailed, match="because of step 'further': .*DefinitionError: .*one inside the other"
+    ) as caught:
+        run.result(0)
+    assert str(caught.value).count("because of") == 1, "the innermost alone"
 
 
 def test_a_circle_that_came_with_a_deploy_is_met_by_the_worker(

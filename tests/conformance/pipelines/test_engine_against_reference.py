@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 import pytest
 
 from penstock import Penstock, current
-from penstock.pipelines.closing import follow
-from penstock.pipelines.paths import Path, path_of
-from penstock.pipelines.trigger import NewRun
-from penstock.pipelines.waiting import Conclusion, conclude
+from penstock.pipelines.advance.finish import follow
+from penstock.pipelines.advance.waits import WaitResult, finish_waiting
+from penstock.pipelines.lifecycle.start import NewRun
+from penstock.pipelines.model.expressions import Path, path_of
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps
 from penstock.values.status import JobStatus, Reason, RunStatus
+from penstock.values.typed_json.json_text import dumps
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.conformance.tasks.looking import rows
 from tests.pure.pipelines.machine import Boom
@@ -23,6 +24,8 @@ from tests.pure.pipelines.programs import Program, program
 from tests.pure.pipelines.reference import BLOCKED, IGNORED, PRUNED, RAN, Reference
 
 PROGRAMS = {"sqlite": 150, "postgres": 45, "mariadb": 30}
+FRESH = {"sqlite": 60, "postgres": 20, "mariadb": 15}
+"""So many graphs that no run of the suite has seen before, each with several workers."""
 
 
 class Bench:
@@ -59,11 +62,11 @@ class Bench:
         step = random.choice(waiting)
         assert self.made is not None
         try:
-            how = Conclusion(JobStatus.SUCCEEDED, dumps(self.made.outcome(step.key, step.path, [], {})))
+            how = WaitResult(JobStatus.SUCCEEDED, dumps(self.made.outcome(step.key, step.path, [], {})))
         except Boom:
-            how = Conclusion(JobStatus.FAILED, reason=Reason.RETRIES_EXHAUSTED, error="boom")
+            how = WaitResult(JobStatus.FAILED, reason=Reason.RETRIES_EXHAUSTED, error="boom")
         with self.app.database.transaction() as tx:
-            follow(self.app.engine.desk, tx, conclude(tx, {step.id: how}))
+            follow(self.app.engine.engine_state, tx, finish_waiting(tx, {step.id: how}))
         return True
 
     def reference(self, made: Program, run: str) -> Reference:
@@ -105,13 +108,29 @@ def check_ended(app: Penstock, run: str) -> None:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str, workers: int) -> None:
     """Where the first run of a definition teaches the next ones a shorter way (see `usual`), a second one takes it."""
-    learns = bench.app.database.dialect.fuses
+    learns = bench.app.database.dialect.single_statement_claims
     for seed in range(workers * 10_000, workers * 10_000 + PROGRAMS[database_kind] // workers):
         failing = (0.0, 0.1, 0.3)[seed % 3]
         made = program(seed, failing, "ignore" if seed % 2 else "continue")
         for again in range(2 if learns else 1):
             check_run(bench, made, bench.run(made, seed + again, workers), seed)
-    assert bool(bench.app.engine.desk.usual) == learns
+    assert bool(bench.app.engine.engine_state.usual) == learns
+
+
+def test_graphs_never_seen_before_end_as_the_reference_says(
+    make_app: Callable[..., Penstock], database_kind: str
+) -> None:
+    """Expands are large from two elements on, and go on chunk by chunk. A failure names its seed."""
+    app = make_app(inline_fanout=1)
+    app.engine.chores.advancer.chunk = 2
+    bench = Bench(app)
+    for seed in [SystemRandom().randrange(2**40) for _ in range(FRESH[database_kind])]:
+        made = program(seed, (0.0, 0.1, 0.3)[seed % 3], "ignore" if seed % 2 else "continue")
+        try:
+            check_run(bench, made, bench.run(made, seed, 2), seed)
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise
 
 
 def check_run(bench: Bench, made: Program, run: str, seed: int) -> None:

@@ -90,6 +90,7 @@ def transient_errors(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> list[str
 
 
 @pytest.mark.slow
+@pytest.mark.standard_profile  # so many at once, each refused for the sake of another, run out of tries
 @pytest.mark.timeout(300)
 def test_a_join_fires_once_in_every_round(
     make_app: Callable[..., Penstock], database_kind: str, monkeypatch: pytest.MonkeyPatch

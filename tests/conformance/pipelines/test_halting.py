@@ -10,7 +10,7 @@ import pytest
 from penstock import Penstock, wait_for
 from penstock.queue.jobs import Attempt
 from penstock.runtime.worker import Worker
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import SimulatedCrash, crash_at, drain, travel
 from penstock.values.failure import Failure
 from penstock.values.outcome import Outcome
@@ -136,7 +136,7 @@ def test_killed_anywhere_in_the_halt_it_is_told_all_the_same(app: Penstock, stub
         held = both(app, worker)
         attempt = [failed(held["one"])]
         if point is None:
-            with points.watching(passed.append):
+            with fault_points.watching(passed.append):
                 app.database.in_transaction(worker.settle_and_claim, attempt, 0)
         else:
             with crash_at(point), pytest.raises(SimulatedCrash):

@@ -11,12 +11,12 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines.run import Run
 from penstock.queue import reclaim
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime.lanes import Lanes
-from penstock.telemetry import points
-from penstock.telemetry.points import SimulatedCrash
+from penstock.runtime.pump.lanes import Lanes
+from penstock.telemetry import fault_points
+from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.testing import crash_at, drain
+from penstock.values.parse import QueueLimit
 from penstock.values.status import OutcomeKind
-from penstock.values.units import QueueLimit
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.conformance.tasks.looking import rows
 
@@ -87,9 +87,9 @@ def test_killed_at_any_statement_it_is_held_completely_or_not_at_all(
         worker = RandomWorker(app, 0)
         attempt = first(worker)
         if way == "planned":
-            app.engine.desk.usual.clear()
+            app.engine.engine_state.usual.clear()
         if point is None:
-            with points.watching(passed.append):
+            with fault_points.watching(passed.append):
                 settle(worker, attempt)
         else:
             with crash_at(point) as crash, pytest.raises(SimulatedCrash):

@@ -9,7 +9,7 @@ import pytest
 import penstock
 from penstock import Penstock, wait_for
 from penstock.errors import ReviveError
-from penstock.pipelines import retention
+from penstock.pipelines.maintenance import retention
 from penstock.testing import drain, travel
 
 DAY = 86_400

@@ -15,11 +15,11 @@ import pytest
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
-from penstock.pipelines.expand import Advancer
+from penstock.pipelines.advance.expand import Advancer
 from penstock.queue import reclaim
 from penstock.queue.jobs import Attempt
 from penstock.queue.settle import settle
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain
 from penstock.testing.crash import Crash
 from penstock.values.outcome import Outcome
@@ -40,7 +40,7 @@ def test_killed_anywhere_it_ends_the_same(
     stage = Stage(make_app(inline_fanout=3))
     window.play(stage, "clean")
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         window.play(stage, "noted")
     visits: Counter[str] = Counter()
     found = []
@@ -110,7 +110,7 @@ def test_an_advancer_that_was_frozen_between_two_chunks_changes_nothing(
     app = make_app(inline_fanout=3)
     stage = Stage(app)
     run = stage.run("wide", "one")
-    frozen = Advancer(app.engine.desk, chunk=2)
+    frozen = Advancer(app.engine.engine_state, chunk=2)
     assert app.database.in_transaction(frozen.turn) is True
     drain(app)
     assert run.result(0) == 5
@@ -119,6 +119,7 @@ def test_an_advancer_that_was_frozen_between_two_chunks_changes_nothing(
     assert everything(app) == before
 
 
+@pytest.mark.standard_profile
 @pytest.mark.parametrize("point", ["expand.3", "expand.commit"])
 def test_an_advancer_that_was_frozen_within_a_chunk_changes_nothing(
     make_app: Callable[..., Penstock], database_kind: str, point: str
@@ -131,7 +132,9 @@ def test_an_advancer_that_was_frozen_within_a_chunk_changes_nothing(
     run = stage.run("wide", "one")
     frozen = Frozen(app, point)
     frozen.reached.wait(30)
-    assert app.database.in_transaction(Advancer(app.engine.desk, chunk=2).turn) is False, "it is passed by"
+    assert app.database.in_transaction(Advancer(app.engine.engine_state, chunk=2).turn) is False, (
+        "it is passed by"
+    )
     frozen.cut_off()
     drain(app)
     assert run.result(0) == 5
@@ -154,7 +157,7 @@ class Frozen:
         self.thread.start()
 
     def _run(self) -> None:
-        with points.watching(self._watch):
+        with fault_points.watching(self._watch):
             try:
                 with self.app.database.transaction() as tx:
                     self._turn(tx)
@@ -166,7 +169,7 @@ class Frozen:
         row = tx.row(ask)
         assert row is not None
         self.connection = int(row[0])
-        Advancer(self.app.engine.desk, chunk=2).turn(tx)
+        Advancer(self.app.engine.engine_state, chunk=2).turn(tx)
 
     def _watch(self, point: str) -> None:
         if point == self.point and threading.current_thread() is self.thread:

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from penstock import Penstock, first, switch, wait_for
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain
 from penstock.values.status import RunStatus
 from tests.conformance.tasks.looking import rows
@@ -94,7 +94,7 @@ def test_a_run_survives_a_kill_at_every_point(make_app: Callable[..., Penstock],
     # A few points are passed by the first run of a process only, such as the writing of its definition.
     check(app, go(app, pipeline, "first"), "first")
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         check(app, go(app, pipeline, "noted"), "noted")
     visits: Counter[str] = Counter()
     windows = []

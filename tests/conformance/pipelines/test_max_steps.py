@@ -9,8 +9,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import DefinitionError
-from penstock.pipelines import budget
-from penstock.pipelines.runs import RunView
+from penstock.pipelines.advance import run_rows
+from penstock.pipelines.advance.run_rows import RunView
 from penstock.testing import drain
 from tests.conformance.tasks.looking import rows
 
@@ -73,7 +73,7 @@ def test_the_row_decides_when_two_have_seen_room_at_the_same_moment(
         for run in runs:
             run.reserved = 0
 
-    monkeypatch.setattr(budget, "look", blind)
+    monkeypatch.setattr(run_rows, "read_reserved", blind)
     run = make(max_steps=TOTALS[4] - 1).trigger(4)
     drain(app)
     assert (run.status, run.reasons) == ("halted", ["max_steps_exceeded"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.database.postgres import Postgres
+from penstock.database.postgres.dialect import Postgres
 from penstock.database.transaction import Transaction
 from penstock.pipelines.run import Run
 from penstock.runtime.worker import Worker
@@ -29,7 +29,7 @@ def presumptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     succeed = Postgres.succeed
 
     def spy(self: Postgres, tx: Transaction, *args: Any) -> Any:
-        seen.append(tx.presumes)
+        seen.append(tx.optimistic)
         connections.add(tx.driver)
         return succeed(self, tx, *args)
 
@@ -83,6 +83,7 @@ class Two:
         return run
 
 
+@pytest.mark.standard_profile
 def test_it_is_presumed_as_a_rule(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
     two = Two(app)
 

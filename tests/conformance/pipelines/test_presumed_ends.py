@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.pipelines import presuming
+from penstock.pipelines.advance import finish
 from penstock.pipelines.run import Run
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -23,13 +23,13 @@ class Ends:
         self.presumed: list[int] = []
         self.told: list[str] = []
         self.started, self.go_on = asyncio.Event(), asyncio.Event()
-        succeed = presuming.succeed
+        succeed = finish.succeed
 
         def spy(tx: Any, ids: Any) -> None:
             self.presumed.append(len(ids))
             succeed(tx, ids)
 
-        monkeypatch.setattr("penstock.pipelines.closing.succeed", spy)
+        monkeypatch.setattr("penstock.pipelines.advance.finish.succeed", spy)
 
         @app.task
         async def last(number: int) -> int:
@@ -45,7 +45,7 @@ class Ends:
         async def fail(number: int) -> int:
             raise LookupError(number)
 
-        self.tell, self.fail, self.last = tell, fail, last
+        self.notify, self.fail, self.last = tell, fail, last
         self.one = app.flow("one").start(last).on_complete(tell)
 
     async def meanwhile(self, happens: Callable[[Run], object]) -> Run:
@@ -58,7 +58,7 @@ class Ends:
     @property
     def tries(self) -> int:
         """How many ends are presumed where one is to be seen: none where nothing is presumed."""
-        return 1 if self.app.database.dialect.fuses else 0
+        return 1 if self.app.database.dialect.single_statement_claims else 0
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_cancelled_when_its_last_step_ends(app: Penstock, ends: Ends) -> None:
 
 
 def test_a_run_that_has_gone_wrong_before_does_not_succeed(app: Penstock, ends: Ends) -> None:
-    @app.pipeline(on_failure="continue", on_complete=ends.tell)
+    @app.pipeline(on_failure="continue", on_complete=ends.notify)
     def both(number: int) -> Any:
         ends.fail(number)  # type: ignore[unused-coroutine]  # it is a step here
         return ends.last(number)

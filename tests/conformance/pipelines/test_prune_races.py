@@ -14,9 +14,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import ActionRefused, ReviveError
-from penstock.pipelines import retention
+from penstock.pipelines.maintenance import retention
 from penstock.pipelines.run import Run
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain
 from tests.conformance.pipelines.test_keeping import Shop
 from tests.conformance.tasks.looking import count
@@ -93,7 +93,7 @@ def beside(act: Act, other: Act, at: int | None = None) -> list[str]:
                 thread.start()
                 thread.join(BLOCKED)
 
-    with points.watching(reach):
+    with fault_points.watching(reach):
         act()
     if at is not None:
         thread.join()

@@ -8,9 +8,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import ReviveError
-from penstock.pipelines import retention
+from penstock.pipelines.maintenance import retention
 from penstock.pipelines.run import Run
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain
 from tests.conformance.tasks.looking import count
 
@@ -98,7 +98,7 @@ def test_a_large_one_among_them_goes_in_pieces(yard: Yard, monkeypatch: pytest.M
 def test_a_crash_anywhere_leaves_all_of_them_or_none(yard: Yard) -> None:
     met: list[str] = []
     yard.ended(1, 1, 1)
-    with points.watching(met.append):
+    with fault_points.watching(met.append):
         yard.prune()
     assert "prune_runs.commit" in met
     for point in met:

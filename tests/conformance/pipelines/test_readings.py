@@ -10,7 +10,7 @@ import pytest
 import penstock
 from penstock import Penstock, Retry, barrier, first, stop_run, wait_for
 from penstock.errors import ConfigurationError, DefinitionError, RunFailed
-from penstock.testing import drain
+from penstock.testing import drain, travel
 
 
 def _yields() -> Any:
@@ -85,6 +85,36 @@ def test_nothing_to_expand_is_an_invalid_transition_that_names_the_type(app: Pen
     drain(app)
     assert (run.status, run.reasons) == ("halted", ["transition_invalid"])
     assert "NoneType" in str(run.steps()[-1].error)
+
+
+def test_a_run_without_a_result_says_which_step_failed_and_with_what(app: Penstock) -> None:
+    @app.task(name="fails", retries=0)
+    def fails(text: str) -> None:
+        raise ValueError(text)
+
+    @app.pipeline(name="p", on_failure="continue")
+    def p() -> Any:
+        fails.options(key="optional", optional=True)("not this")
+        fails.options(key="soft", on_failure="continue", delay=1)("nor this")
+        hard = fails.options(key="hard", on_failure="halt", delay=2)
+        return hard.map(app.task(name="two")(lambda: ["the reason."])()).collect()
+
+    @app.pipeline(name="q")
+    def q() -> Any:
+        return wait_for("never", timeout=1)
+
+    run, timed = p.trigger(), q.trigger()
+    for second in (0, 1.5, 3, 4):
+        with travel(app, second):
+            drain(app)
+    with pytest.raises(
+        RunFailed, match=r"step 'hard\[0\]': ValueError: the reason\. run\.steps\(\)"
+    ) as caught:
+        run.result(0)
+    assert (caught.value.step, caught.value.error) == ("hard[0]", "ValueError: the reason.")
+    with pytest.raises(RunFailed) as caught:
+        timed.result(0)
+    assert (caught.value.step, caught.value.reasons) == ("never", ("wait_timed_out",))
 
 
 def test_a_cancelled_run_says_why_it_has_no_result(app: Penstock) -> None:

@@ -15,9 +15,9 @@ import pytest
 from penstock import Penstock
 from penstock.pipelines.run import Run
 from penstock.runtime.executors.call import call_sync
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import drain
-from penstock.testing.drain import Hand
+from penstock.testing.drain import ManualWorker
 from tests.conformance.tasks.looking import count
 
 Strike = Callable[[], object]
@@ -85,10 +85,10 @@ def _looks_once(app: Penstock, run: Run, at: int | None = None, strike: Strike =
                 other.start()
                 other.join(BLOCKED)
 
-    with Hand(app, None) as hand:
+    with ManualWorker(app, None) as hand:
         hand.source.one_statement = True
         hand.source.lanes.force_sweep()
-        with points.watching(reach):
+        with fault_points.watching(reach):
             hand.pump.turn()
         if at is None:
             run.cancel()

@@ -20,7 +20,7 @@ from penstock.errors import (
     ResultTimeout,
     RunFailed,
 )
-from penstock.pipelines import signals
+from penstock.pipelines.lifecycle import signals
 from penstock.telemetry.events import RunEnded
 from penstock.testing import drain, inline, travel
 from penstock.values.status import JobStatus, Reason, RunStatus

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from penstock import Penstock
 from penstock.errors import ArgumentError, ConfigurationError
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import SimulatedCrash, crash_at, drain, inline, travel
 from tests.conformance.pipelines.beat.test_definitions import together
 from tests.conformance.tasks.looking import count, rows
@@ -101,7 +101,7 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_runs(app: Pen
             if threading.current_thread() is here:  # others may be sending wake-ups meanwhile
                 passed.append(point)
 
-        with points.watching(note):
+        with fault_points.watching(note):
             adding.trigger_many([(each,) for each in range(number)], keys=keys)
         return len(passed)
 
@@ -111,7 +111,7 @@ def test_the_number_of_statements_does_not_depend_on_the_number_of_runs(app: Pen
 def test_killed_at_any_statement_all_are_there_or_none(app: Penstock, adding: Any) -> None:
     adding.trigger_many([(1,), (2,)], keys=["a", "b"])
     passed: list[str] = []
-    with points.watching(passed.append):
+    with fault_points.watching(passed.append):
         adding.trigger_many([(1,), (2,)], keys=["c", "d"])
     for number, point in enumerate(dict.fromkeys(passed)):
         before = count(app, "runs")

@@ -9,11 +9,11 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import JobFailed
-from penstock.queue import processes, unknown
-from penstock.telemetry import points
+from penstock.queue import processes, unknown_tasks
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
 from penstock.values.ids import new_id
-from penstock.values.jsontext import dumps
+from penstock.values.typed_json.json_text import dumps
 
 WEEK = 7 * 86_400
 
@@ -42,7 +42,7 @@ class Shops:
 
     def at_work(self, app: Penstock, says: bool = True) -> str:
         """A worker of this program: its row."""
-        details = {unknown.KNOWS: unknown.marks(app.task_names)} if says else {}
+        details = {unknown_tasks.KNOWS: unknown_tasks.marks(app.task_names)} if says else {}
         id = new_id()
         app.database.in_transaction(processes.register, id, "host", 1, "all", None, dumps(details))
         return id
@@ -134,7 +134,7 @@ def test_killed_anywhere_it_is_given_up_once_or_not_at_all(shops: Shops) -> None
     for _ in range(2):
         reached.clear()  # the first time, a definition is read that is known afterwards
         rolling.trigger()
-        with points.watching(reached.append):
+        with fault_points.watching(reached.append):
             assert shops.given_up() == 1
     stages = ("give_up_unknown.", "advance.")
     for point in dict.fromkeys([point for point in reached if point.startswith(stages)]):
@@ -154,5 +154,5 @@ def test_a_worker_says_what_it_knows(shops: Shops) -> None:
             return [str(details) for (details,) in rows]
 
     (told,) = asyncio.run(look())
-    assert unknown.marks(["known"])[0] in told
-    assert unknown.marks(["fresh"])[0] not in told
+    assert unknown_tasks.marks(["known"])[0] in told
+    assert unknown_tasks.marks(["fresh"])[0] not in told

@@ -4,7 +4,7 @@ from functools import partial
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
-from penstock.pipelines import stuck
+from penstock.pipelines.maintenance import repair
 from penstock.telemetry.events import RunRepaired
 from penstock.testing import drain, travel
 from penstock.values.ids import FIRST_ID
@@ -68,10 +68,10 @@ def test_healthy_runs_are_left_alone(app: Penstock) -> None:
 
 def test_a_run_that_has_ended_since_it_was_looked_for_is_left_alone(app: Penstock) -> None:
     run = pipeline(app).trigger()  # type: ignore[attr-defined]
-    found = app.database.read(stuck.look, FIRST_ID, 10, -1)
+    found = app.database.read(repair.look, FIRST_ID, 10, -1)
     drain(app)
     assert found == [run.id]
-    assert app.database.in_transaction(partial(stuck.repair, app.engine.desk), run.id) is None
+    assert app.database.in_transaction(partial(repair.repair, app.engine.engine_state), run.id) is None
     assert [act.act for act in app.audit()] == []
 
 

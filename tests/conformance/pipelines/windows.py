@@ -64,6 +64,11 @@ class Stage:
         def wide(count: int) -> Any:
             return total(same.map([1] * 5).collect())
 
+        @app.pipeline(name="outside")
+        def outside(value: int) -> Any:
+            late = same.options(key="late", delay=60)(value)
+            return total(add(same.map([1] * 5), late).collect())
+
         @app.pipeline(name="halting", on_halt=hear, on_complete=hear, on_success=hear)
         def halting(value: int) -> Any:
             fails.options(priority=1)()
@@ -174,6 +179,17 @@ def expand(stage: Stage, key: str) -> None:
     stage.work()
     assert run.result(0) == 5
     assert sorted(step.path for step in run.steps() if step.key == "same") == [(n,) for n in range(5)]
+
+
+@window("settle", "advance", "expand")
+def value_from_outside(stage: Stage, key: str) -> None:
+    """Five elements wait for it, and more than three go on in chunks."""
+    run = stage.run("outside", key)
+    stage.work(LATER)
+    assert run.result(0) == 40
+    assert sorted(step.path for step in run.steps() if step.key == "add") == [(n,) for n in range(5)]
+    waiting = "SELECT path FROM {joins} WHERE run_id = :run AND still_open <> 0"
+    assert rows(stage.app, waiting, run=run.id) == []
 
 
 @window("advance", "timer", "sweep")

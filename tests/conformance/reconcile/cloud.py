@@ -21,8 +21,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Penstock, Reconcilable
 from penstock.reconcile.columns import reconcilable_columns
-from penstock.reconcile.definition import Reconciler
-from penstock.testing.rows import RowHand
+from penstock.reconcile.reconciler import Reconciler
+from penstock.testing.drain_rows import ManualReconciler
 
 
 class Base(DeclarativeBase):
@@ -144,8 +144,8 @@ __all__ = [
     "Disk",
     "Fleet",
     "Instance",
+    "ManualReconciler",
     "Note",
-    "RowHand",
     "Task",
     "Volume",
     "declare",

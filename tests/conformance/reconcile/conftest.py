@@ -4,10 +4,10 @@ from contextlib import ExitStack
 import pytest
 
 from penstock import Penstock
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 @pytest.fixture
@@ -25,4 +25,4 @@ def other(make_app: Callable[..., Penstock], cloud: Cloud) -> Penstock:
 def hand(app: Penstock) -> Iterator[Hands]:
     """`hand(reconciler)` or `hand(reconciler, other_app)`: a process's share in a reconciler, moved by the test."""
     with ExitStack() as stack:
-        yield lambda reconciler, on=app: stack.enter_context(RowHand(on, reconciler))
+        yield lambda reconciler, on=app: stack.enter_context(ManualReconciler(on, reconciler))

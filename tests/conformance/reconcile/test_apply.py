@@ -11,11 +11,11 @@ from penstock import NOW, Children, Penstock, Snooze
 from penstock.reconcile.events import ColumnsKept, LeaseLost, RowSettled
 from penstock.telemetry.events import Event
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Disk, Fleet, Instance, Note, Volume, declare
 from tests.conformance.reconcile.test_claims import _lose_answers, now
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 def heard(app: Penstock, kind: type[Event]) -> list[Any]:

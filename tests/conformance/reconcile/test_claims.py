@@ -13,10 +13,10 @@ from sqlalchemy import Column, Integer, MetaData, Table, select, update
 from penstock import Penstock
 from penstock.reconcile.columns import EPOCH, from_micros, reconcilable_columns
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Token, Volume, declare, gadgets, idle, ids
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 SUBMITTED = Volume.status == "submitted"
 
 
@@ -190,7 +190,7 @@ def test_processes_that_claim_at_the_same_time_share_the_rows(
     numbers: list[int] = []
     enough = time.monotonic() + 60
 
-    def work(one: RowHand) -> None:
+    def work(one: ManualReconciler) -> None:
         # InnoDB may lock more of a small table than it gives out: then the other finds nothing, and looks again.
         while len(numbers) < 200 and time.monotonic() < enough:
             numbers.extend(ids(one.take(5)))

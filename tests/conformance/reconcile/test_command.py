@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import text
 
 from penstock import Penstock
-from penstock.runtime.row_services import LeaseKeeper
+from penstock.runtime.reconcilers.row_services import LeaseKeeper
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.commands import call
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_failing import broken
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 Run = Callable[..., tuple[int, str]]
 PROCESS = "00000000-0000-7000-8000-000000000001"
 
@@ -71,7 +71,7 @@ def test_rate_lost_and_done(app: Penstock, other: Penstock, cloud: Cloud, hand: 
     with travel(other, 31):
         hand(reconciler, other).take(1)
     mine.finish(*[mine.end(item) for item in items])
-    LeaseKeeper(app.database, app.events, lambda: [mine.source], lambda: PROCESS).tell()
+    LeaseKeeper(app.database, app.events, lambda: [mine.source], lambda: PROCESS).notify()
     row = look(penstock)[0]["idle"]
     assert (row["processed"], row["failed"], row["lost"]) == (2, 0, 1)
     assert row["rate"] > 0

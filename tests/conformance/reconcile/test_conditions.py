@@ -34,10 +34,10 @@ from penstock import Penstock
 from penstock.operate.reconcilers import lacks
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import declare
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 Asked = Callable[[Table], Any]
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from penstock import Children, Penstock
 from penstock.reconcile.columns import EPOCH
-from penstock.telemetry import points
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry import fault_points
+from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, declare
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 STAGES = {"claim_rows": 8, "renew_rows": 4, "apply_rows": 8}
 POINTS = [
     f"{stage}.{point}"
@@ -30,7 +30,7 @@ def count(item: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def hands(app: Penstock, cloud: Cloud, hand: Hands) -> Callable[[], RowHand]:
+def hands(app: Penstock, cloud: Cloud, hand: Hands) -> Callable[[], ManualReconciler]:
     cloud.add(Fleet, {"id": 1})
     cloud.add(Instance, *[{"id": number, "fleet_id": 1} for number in (1, 2)])
     locks = [Children(Instance, Instance.fleet_id == Fleet.id)]
@@ -38,7 +38,7 @@ def hands(app: Penstock, cloud: Cloud, hand: Hands) -> Callable[[], RowHand]:
     return lambda: hand(reconciler)
 
 
-def test_a_crash_at_any_point(app: Penstock, cloud: Cloud, hands: Callable[[], RowHand]) -> None:
+def test_a_crash_at_any_point(app: Penstock, cloud: Cloud, hands: Callable[[], ManualReconciler]) -> None:
     reached: set[str] = set()
     for visits, point in enumerate(POINTS, 1):
         cloud.set(Fleet, 1, next_process_at=EPOCH)
@@ -53,8 +53,8 @@ def test_a_crash_at_any_point(app: Penstock, cloud: Cloud, hands: Callable[[], R
     assert len(reached) > 14
 
 
-def _crashes(victim: RowHand, point: str) -> bool:
-    with points.watching(points.crasher(f"{point}:raise")):
+def _crashes(victim: ManualReconciler, point: str) -> bool:
+    with fault_points.watching(fault_points.crasher(f"{point}:raise")):
         try:
             for item in victim.take():
                 victim.renew(item)

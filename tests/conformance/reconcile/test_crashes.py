@@ -11,20 +11,20 @@ from penstock.operate.reconcilers import failing
 from penstock.reconcile.events import RowSettled
 from penstock.reconcile.item import Item
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from penstock.values.retry import crash_delay
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare, ids
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.reconcile.test_claims import now
 from tests.conformance.reconcile.test_failing import broken
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 LEASE = 30
 FREE = 3
 """Crashes that are taken for the process's own."""
 
 
-def die(app: Penstock, hand: RowHand, times: int = 1) -> None:
+def die(app: Penstock, hand: ManualReconciler, times: int = 1) -> None:
     """Take whatever is due, never come back, and let the lease run out; again and again."""
     for _ in range(times):
         assert hand.take(), "nothing to die over"

@@ -144,3 +144,21 @@ def test_rows_that_share_a_row_take_turns(app: Penstock, cloud: Cloud, kind: str
     cloud.add(Task, *[{"id": id, "instance_id": 1} for id in (1, 2, 3, 4)])
     assert (drain(app) if kind == "sync" else asyncio.run(drain_async(app))) == 4
     assert [cloud.get(Task, id).status for id in (1, 2, 3, 4)] == ["done"] * 4
+
+
+@pytest.mark.parametrize("in_async", [False, True])
+def test_what_a_visit_did_in_vain_is_undone(app: Penstock, cloud: Cloud, in_async: bool) -> None:
+    lost: list[tuple[int, Any]] = []
+
+    @app.reconciler(Volume, on_lost=lambda item, values: lost.append((item.id, values)))
+    def visit(item: Any) -> dict[str, Any]:
+        cloud.set(Volume, item.id, lock_token=4711)
+        return {"status": "active"}
+
+    cloud.add(Volume, {"id": 1})
+    if in_async:
+        asyncio.run(drain_async(app, limit=1))
+    else:
+        drain(app, limit=1)
+    assert lost == [(1, {"status": "active"})]
+    assert cloud.get(Volume, 1).status == "submitted"

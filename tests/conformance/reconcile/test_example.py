@@ -55,9 +55,9 @@ def test_a_fleet_comes_and_goes(cloud: Any) -> None:
             connection.execute(update(Volume).values(instance_id=first))
         await app.hint_async(Volume)
         await until(lambda: states(Volume) == Counter(attached=2), 60)
-        await app.doors.run(change, size=5)
+        await app.bridge.run(change, size=5)
         await until(reaches(idle=5), 60)
-        await app.doors.run(change, status="deleting")
+        await app.bridge.run(change, status="deleting")
         await until(reaches(terminated=5), 60)
         await until(lambda: states(Fleet) == Counter(deleted=1), 60)
 

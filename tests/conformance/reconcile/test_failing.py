@@ -10,12 +10,12 @@ from sqlalchemy import select
 from penstock import Penstock, Retry
 from penstock.reconcile.events import RowSettled
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, ids
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.reconcile.test_claims import now
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 PLAIN = Retry(delay=5, factor=2, jitter=0)
 
 

@@ -15,13 +15,13 @@ from penstock import Penstock
 from penstock.reconcile.events import RowSettled
 from penstock.runtime.worker import Worker
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, ids
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.waiting import eventually, until
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 AppOn = Callable[..., Penstock]
 
 

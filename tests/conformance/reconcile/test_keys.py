@@ -30,10 +30,10 @@ from penstock import Penstock, Retry
 from penstock.errors import ConfigurationError, RowNotFound
 from penstock.operate.reconcilers import failing
 from penstock.reconcile.columns import reconcilable_columns
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 class Color(enum.Enum):

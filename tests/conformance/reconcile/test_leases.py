@@ -8,29 +8,29 @@ import pytest
 from penstock import Penstock
 from penstock.reconcile import claim
 from penstock.reconcile.events import LeaseLost
-from penstock.runtime.row_services import LeaseKeeper
-from penstock.telemetry import points
+from penstock.runtime.reconcilers.row_services import LeaseKeeper
+from penstock.telemetry import fault_points
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_apply import heard
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 @pytest.fixture
 def statements() -> Iterator[list[str]]:
     """Every statement of a renewal, as it is sent."""
     seen: list[str] = []
-    with points.watching(lambda point: seen.append(point) if point.startswith("renew_rows.") else None):
+    with fault_points.watching(lambda point: seen.append(point) if point.startswith("renew_rows.") else None):
         yield seen
 
 
-def keeper_of(hand: RowHand) -> LeaseKeeper:
+def keeper_of(hand: ManualReconciler) -> LeaseKeeper:
     return LeaseKeeper(hand.app.database, hand.app.events, lambda: [hand.source], lambda: "")
 
 
-def age(hand: RowHand, seconds: float) -> None:
+def age(hand: ManualReconciler, seconds: float) -> None:
     """Let time pass for this process alone."""
     for item in hand.source.holdings.near_end(0.0, float("inf")):
         item.trusted_until -= seconds
@@ -95,7 +95,7 @@ def test_who_is_idle_knows_when_the_lease_of_a_silent_process_ends(
         assert (_looks_in(hand(reconciler, other)) or 0) > 0, "the renewed one in its turn"
 
 
-def _looks_in(hand: RowHand) -> float | None:
+def _looks_in(hand: ManualReconciler) -> float | None:
     """In how many seconds an idle process that finds nothing now looks again; None: when it would anyway."""
     assert hand.take() == []
     with hand.app.database.reading() as tx:

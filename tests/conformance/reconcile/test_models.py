@@ -31,7 +31,7 @@ from penstock.errors import ConfigurationError, RowNotFound
 from penstock.operate.reconcilers import look
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, gadgets, idle
 
 
@@ -188,7 +188,7 @@ def test_values_that_are_equal_and_of_another_type(app: Penstock, session: Sessi
     given: dict[int, Any] = {1: 1, 2: True, 3: 0, 4: False}
     put(session, *[Note(id=number, data="?") for number in given])
     reconciler = declare(app, Note, lambda item: {"data": given[item.id]}, name="fill")
-    with RowHand(app, reconciler) as hand:
+    with ManualReconciler(app, reconciler) as hand:
         assert hand.visit() == len(given)
     found = session.scalars(select(Note.data).order_by(Note.id)).all()
     assert [repr(value) for value in found] == ["1", "True", "0", "False"]

@@ -27,10 +27,10 @@ from penstock import Children, Penstock, Retry, Snooze
 from penstock.operate.reconcilers import failing
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.testing import drain
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare, idle
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 class Color(enum.Enum):

@@ -9,16 +9,16 @@ from sqlalchemy import Column, Integer, MetaData, String, Table, inspect, text
 from penstock import Children, Penstock
 from penstock.errors import DefinitionError
 from penstock.operate.check import check_app
-from penstock.operate.doctor import Level, Patient, examine
+from penstock.operate.doctor import CheckContext, Level, examine
 from penstock.operate.reconcilers import failing, lacks, look
-from penstock.reconcile import tally
+from penstock.reconcile import counts
 from penstock.reconcile.columns import NAMES, reconcilable_columns
 from penstock.testing import travel
-from penstock.testing.rows import RowHand, reconcile
+from penstock.testing.drain_rows import ManualReconciler, reconcile
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare
 from tests.conformance.reconcile.test_failing import broken
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 
 
 def test_what_is_due_held_and_gone(app: Penstock, cloud: Cloud, hand: Hands) -> None:
@@ -54,8 +54,8 @@ def test_what_processes_have_done(app: Penstock, cloud: Cloud) -> None:
     reconciler = declare(app, Volume)
     one, two = "0" * 8 + "-0000-7000-8000-" + "1" * 12, "0" * 8 + "-0000-7000-8000-" + "2" * 12
     for process, done in ((one, 10), (two, 5), (one, 20)):
-        row = tally.row("idle", {"processed": done, "lost": 1}, {"processed": 0}, 10.0)
-        app.database.in_transaction(tally.write, process, [row])
+        row = counts.row("idle", {"processed": done, "lost": 1}, {"processed": 0}, 10.0)
+        app.database.in_transaction(counts.write, process, [row])
     (seen,) = look(app.database, [reconciler])
     assert (seen.processed, seen.failed, seen.lost, seen.rate) == (25, 0, 2, 2.5)
 
@@ -76,7 +76,7 @@ def test_an_older_table_is_brought_up_by_the_statements_given(app: Penstock) -> 
     assert [lack.what for lack in missing] == [*[f"the column {name}" for name in NAMES], missing[-1].what]
     assert "index" in missing[-1].what
     assert [problem.subject for problem in check_app(app)] == ["parts"] * len(missing)
-    findings = examine(Patient(app.database, app.metadata, frozenset(), tuple(reconcilers)))
+    findings = examine(CheckContext(app.database, app.metadata, frozenset(), tuple(reconcilers)))
     assert sum(f.check == "reconcilers" and f.level is Level.PROBLEM for f in findings) == len(missing)
     with app.database.engine.begin() as connection:
         for lack in missing:

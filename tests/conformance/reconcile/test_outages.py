@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import literal, select
 
 from penstock import Penstock
-from penstock.database.statements import Statements
+from penstock.database.user.statements import Statements
 
 CUT = {"postgresql": "SELECT pg_terminate_backend({id})", "mysql": "KILL {id}"}
 WHO = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT connection_id()"}

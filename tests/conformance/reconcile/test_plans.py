@@ -23,12 +23,12 @@ from sqlalchemy import (
 
 from penstock import Penstock
 from penstock.reconcile.columns import reconcilable_columns
-from penstock.telemetry import points
-from penstock.testing.rows import RowHand
+from penstock.telemetry import fault_points
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, declare
 from tests.conformance.reconcile.test_claims import now
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 ANALYZE = {"sqlite": "ANALYZE", "postgres": "ANALYZE parts", "mariadb": "ANALYZE TABLE parts"}
 
 
@@ -55,7 +55,7 @@ def test_rows_are_found_by_the_reconcilers_own_index(
         connection.execute(text(ANALYZE[database_kind]))
     moment = now(app)
     given = {"now": moment, "abandoned": moment - timedelta(30), "soon": moment + timedelta(3)}
-    with RowHand(app, reconciler) as hand, cloud.engine.connect() as connection:
+    with ManualReconciler(app, reconciler) as hand, cloud.engine.connect() as connection:
         statement = getattr(hand.source.fetch, look)
         with explaining(connection, "EXPLAIN QUERY PLAN" if database_kind == "sqlite" else "EXPLAIN"):
             plan = connection.execute(statement, given | {"limit": 20}).cursor.fetchall()
@@ -95,6 +95,6 @@ def test_a_claim_does_not_keep_others_from_referring_to_its_rows(
                 connection.execute(insert(Instance).values(id=number, fleet_id=1))
                 inserted.append(number)
 
-    with points.watching(refer):
+    with fault_points.watching(refer):
         assert mine.visit() == 1
     assert inserted == [1, 2]

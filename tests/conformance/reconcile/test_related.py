@@ -12,17 +12,17 @@ import pytest
 
 from penstock import Children, Penstock, Shared
 from penstock.errors import DefinitionError
-from penstock.reconcile.definition import Reconciler
 from penstock.reconcile.events import LocksSwept, RelatedBusy
-from penstock.runtime.row_services import LeaseKeeper, Sweeper
+from penstock.reconcile.reconciler import Reconciler
+from penstock.runtime.reconcilers.row_services import LeaseKeeper, Sweeper
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, Task, declare, ids
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.reconcile.test_claims import now
 from tests.conformance.reconcile.test_leases import age
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 ITS_INSTANCES = Instance.fleet_id == Fleet.id
 ITS_INSTANCE = Instance.id == Task.instance_id
 
@@ -288,11 +288,11 @@ class TestShared:
         cloud.add(Instance, {"id": 1})
         cloud.add(Task, *[{"id": number, "instance_id": 1} for number in range(1, 21)])
 
-        def work(one: RowHand) -> None:
+        def work(one: ManualReconciler) -> None:
             while {row.status for row in cloud.all(Task)} != {"done"}:
                 one.source.heard({"rows"})
                 # InnoDB may see a deadlock, as in a worker.
-                for item in app.database.patiently(lambda: one.take(5)):
+                for item in app.database.with_retries(lambda: one.take(5)):
                     item.update(item.shared, load=item.shared.load + 1)
                     one.finish(
                         one.end(item, {"status": "done", "next_process_at": now(app) + timedelta(days=1)})

@@ -9,12 +9,12 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 
 from penstock import Penstock, Reconcilable, Retry, Snooze
 from penstock.reconcile.locks import Children, Shared
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Note, Volume, declare, gadgets
 from tests.conformance.reconcile.cloud import Task as CloudTask
 from tests.conformance.reconcile.test_failing import failures
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 PLAIN = Retry(delay=5, factor=2, jitter=0)
 INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
 

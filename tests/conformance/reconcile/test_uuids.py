@@ -12,10 +12,10 @@ import penstock
 from penstock import Penstock
 from penstock.errors import ConfigurationError
 from penstock.testing import drain
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Token, declare
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 KEY, OWNER = uuid4(), uuid4()
 STATEMENT = select(Token.id, Token.owner).where(Token.owner == OWNER)
 

@@ -26,10 +26,10 @@ from sqlalchemy.engine import Dialect
 from penstock import NOW, Penstock
 from penstock.reconcile.columns import reconcilable_columns
 from penstock.reconcile.events import ColumnsKept
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import declare
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 LONG_AGO = datetime(2020, 1, 1)
 
 

@@ -12,11 +12,11 @@ from sqlalchemy import insert
 
 from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
-from penstock.reconcile.hints import stirred
-from penstock.runtime.row_pump import FIRST_DELAY, LONGEST_DELAY, RESTS_AFTER, RowPump
+from penstock.reconcile.wakeup_subjects import stirred
+from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RESTS_AFTER, RowPump
 from penstock.runtime.worker import Worker
-from penstock.telemetry import points
-from penstock.testing.rows import RowHand
+from penstock.telemetry import fault_points
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.conformance.reconcile.test_apply import heard
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -125,7 +125,7 @@ def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: 
         app.wakeups.relay(stirred("volumes"))
         await until(active(cloud, 1))
 
-    with points.watching(strike):
+    with fault_points.watching(strike):
         beside_a_worker(app, live, role="reconciler")
 
 
@@ -148,7 +148,7 @@ def test_a_stream_of_hints_is_not_a_stream_of_fetches(app: Penstock, cloud: Clou
         pump = worker.rows.runners["idle"].pump
         await until(lambda: pump._empty_turns > RESTS_AFTER)
         pump.delay = lambda: 3600.0  # type: ignore[method-assign]  # from now on only hints count
-        with points.watching(hold):
+        with fault_points.watching(hold):
             hint()
             await until(begun.is_set)
             for _ in range(1000):
@@ -164,7 +164,7 @@ def test_a_stream_of_hints_is_not_a_stream_of_fetches(app: Penstock, cloud: Clou
 
 
 def test_an_idle_pump_waits_longer_and_longer_but_not_past_what_comes_due(
-    app: Penstock, cloud: Cloud, hand: Callable[..., RowHand]
+    app: Penstock, cloud: Cloud, hand: Callable[..., ManualReconciler]
 ) -> None:
     cloud.volumes(1)
     mine = hand(declare(app, Volume, every=0.5))
@@ -229,7 +229,7 @@ def test_a_handler_whose_lease_is_lost_is_told_and_ended(app: Penstock, cloud: C
     cloud.volumes(1)
 
     async def live(worker: Worker) -> None:
-        crew = worker.rows.runners["hang"].crew
+        crew = worker.rows.runners["hang"].dispatcher
         await until(lambda: len(crew.active) == 1)
         cloud.set(Volume, 1, lock_token=7, status="theirs")
         await until(lambda: len(seen) == 2)
@@ -251,7 +251,7 @@ def test_an_undoing_that_fails_is_said(app: Penstock, cloud: Cloud, caplog: pyte
     cloud.volumes(1)
 
     async def live(worker: Worker) -> None:
-        crew = worker.rows.runners["hang"].crew
+        crew = worker.rows.runners["hang"].dispatcher
         await until(lambda: len(crew.active) == 1)
         cloud.set(Volume, 1, lock_token=7, status="theirs")
         await until(lambda: "<volumes 1 in hang> was lost, and its on_lost has failed" in caplog.text)

@@ -11,14 +11,14 @@ from sqlalchemy import select, update
 
 from penstock import Penstock
 from penstock.errors import LockTimeout, RowNotFound
-from penstock.reconcile.hints import stirred
-from penstock.reconcile.writer import RowLock
+from penstock.reconcile.row_lock import RowLock
+from penstock.reconcile.wakeup_subjects import stirred
 from penstock.testing import travel
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, ids
 from tests.waiting import until
 
-Hands = Callable[..., RowHand]
+Hands = Callable[..., ManualReconciler]
 STOP = update(Volume).where(Volume.id == 1).values(status="terminating")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, update
 from penstock import Penstock
 from penstock.database.sqlite import Sqlite
 from penstock.errors import LockTimeout
-from penstock.testing.rows import RowHand
+from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
 from tests.waiting import eventually
 
@@ -90,7 +90,7 @@ def test_nor_is_it_kept_by_taking_back_its_announcement(
     app: Penstock, cloud: Cloud, other: Penstock, threads: ThreadPoolExecutor
 ) -> None:
     cloud.volumes(1)
-    with RowHand(app, declare(app, Volume)) as mine:
+    with ManualReconciler(app, declare(app, Volume)) as mine:
         mine.take()
         began = time.monotonic()
         late = threads.submit(write, other, "late", 0.5)

@@ -8,7 +8,7 @@ import psycopg
 from pymysql.err import InternalError, OperationalError
 
 from penstock import Penstock
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def failing_at(point: str, error: Exception, times: int = 1) -> Iterator[list[st
             struck.append(reached)
             raise error
 
-    with points.watching(strike):
+    with fault_points.watching(strike):
         yield struck
     assert struck, f"{point} was never reached"
 

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock import Concurrency, Penstock, Rate, Retry, Snooze
-from penstock.runtime import heartbeat, rest
+from penstock.runtime.liveness import heartbeat
+from penstock.runtime.pump import idle
 from penstock.runtime.worker import Worker
 from tests.waiting import until
 
@@ -18,9 +19,9 @@ PROMPT = 40.0
 
 def soon_calm(monkeypatch: pytest.MonkeyPatch, interval: float = 3600.0) -> None:
     """A worker rests after a moment. The glance that begins it is the last, unless others are to come soon."""
-    monkeypatch.setattr(rest, "CALM", 0.05)
-    monkeypatch.setattr(rest, "INTERVAL", interval)
-    monkeypatch.setattr(rest, "REAPED", interval)
+    monkeypatch.setattr(idle, "CALM", 0.05)
+    monkeypatch.setattr(idle, "INTERVAL", interval)
+    monkeypatch.setattr(idle, "REAPED", interval)
     monkeypatch.setattr(heartbeat, "LOOK_INTERVAL", 0.02)
 
 

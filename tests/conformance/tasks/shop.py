@@ -2,7 +2,9 @@
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from threading import Event
@@ -63,6 +65,29 @@ def pay() -> str:
         connection.exec_driver_sql("SELECT 1")
         job.complete("receipt")
     return "ignored"
+
+
+@app.task(executor="process", retries=0, max_crashes=0, timeout=20)
+def leave_behind(how: str, folder: str) -> None:
+    """Leaves a process in the background, which has inherited all that this one has, and dies or hangs."""
+    Path(folder, "helper").write_text(str(_helper(how)))
+    if "die" in how:
+        os.kill(os.getpid(), signal.SIGKILL)
+    Event().wait()
+
+
+def _helper(how: str) -> int:
+    if how.startswith("fork"):
+        child = os.fork()
+        if child == 0:
+            Event().wait(300)
+            os._exit(0)
+        return child
+    # As a program in C would start it: with every handle that is open.
+    for handle in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            os.set_inheritable(int(handle), True)
+    return subprocess.Popen(["sleep", "300"], close_fds=False).pid
 
 
 def twice(function: Callable[[int], int]) -> Callable[[int], int]:

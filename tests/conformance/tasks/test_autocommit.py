@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from penstock import Penstock
-from penstock.database import foreign
+from penstock.database.user import connections
 from penstock.task import Task
 from penstock.testing import drain
 from tests.conformance.tasks.faults import failing_at
@@ -98,9 +98,9 @@ def test_it_is_so_through_sqlalchemy_too(app: Penstock, database_url: str, kind:
 
 def break_off(monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, error: type[BaseException]) -> None:
     """Have the caller cancelled, or interrupted, when the transaction begins or ends; whether or not that was done."""
-    recognize = foreign.recognize
+    recognize = connections.recognize
 
-    def recognized(connection: Any) -> foreign.Foreign:
+    def recognized(connection: Any) -> connections.Foreign:
         theirs = recognize(connection)
         assert theirs.alone is not None
         act = getattr(theirs.alone, verb)
@@ -112,7 +112,7 @@ def break_off(monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, error: typ
 
         return dataclasses.replace(theirs, alone=theirs.alone._replace(**{verb: break_it_off}))
 
-    monkeypatch.setattr(foreign, "recognize", recognized)
+    monkeypatch.setattr(connections, "recognize", recognized)
 
 
 MOMENTS = pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_who_is_interrupted_is_not_left_in_a_transaction(
             bound.enqueue(1)
         monkeypatch.undo()
         assert count(app, "jobs") == written
-        assert foreign.recognize(connection).alone is not None
+        assert connections.recognize(connection).alone is not None
         bound.enqueue(2)
         assert count(app, "jobs") == written + 1
 
@@ -195,7 +195,7 @@ def test_who_is_cancelled_is_not_left_in_a_transaction(
             await bound.enqueue_async(1)
         monkeypatch.undo()
         assert count(app, "jobs") == written
-        assert foreign.recognize(connection).alone is not None
+        assert connections.recognize(connection).alone is not None
         await bound.enqueue_async(2)
         await connection.close()
 

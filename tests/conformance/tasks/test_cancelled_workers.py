@@ -12,8 +12,8 @@ import pytest
 from penstock import Penstock
 from penstock.errors import PenstockError
 from penstock.queue import processes
-from penstock.runtime.heartbeat import Heartbeat
-from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.liveness.heartbeat import Heartbeat
+from penstock.runtime.liveness.housekeeping import Housekeeping
 from penstock.runtime.worker import Worker
 from penstock.task import Task
 from tests.conformance.tasks.looking import count, state

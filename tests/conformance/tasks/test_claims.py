@@ -16,11 +16,11 @@ from penstock.queue import claim as queue_claim
 from penstock.queue import processes
 from penstock.queue.enqueue import enqueue
 from penstock.queue.jobs import Claim, NewJob, tier_of
-from penstock.runtime.job_source import JobSource
-from penstock.runtime.lanes import Lanes
+from penstock.runtime.pump.job_source import JobSource
+from penstock.runtime.pump.lanes import Lanes
 from penstock.testing import drain
 from penstock.values.ids import new_id, new_token
-from penstock.values.units import parse_queues
+from penstock.values.parse import parse_queues
 from tests.conformance.tasks.looking import count, rows, state
 
 

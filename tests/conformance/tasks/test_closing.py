@@ -41,7 +41,7 @@ class Crowd:
         return "done"
 
     async def enter(self) -> list[asyncio.Task[str]]:
-        calls = [asyncio.create_task(self.app.doors.run(self.hold)) for _ in range(self.app.doors.threads)]
+        calls = [asyncio.create_task(self.app.bridge.run(self.hold)) for _ in range(self.app.bridge.threads)]
         for _ in calls:
             await asyncio.to_thread(self.inside.acquire, timeout=60)
         return calls

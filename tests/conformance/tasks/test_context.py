@@ -1,15 +1,21 @@
 """What a handler can know and do: `penstock.current()`."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 import penstock
 from penstock import Penstock, Retry
 from penstock.errors import PenstockError, SerializationError
+from penstock.runtime.worker import Worker
 from penstock.testing import crash_at, drain
+from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import count
+from tests.waiting import until
 
 
 def test_outside_a_handler_there_is_no_current_job() -> None:
@@ -216,6 +222,53 @@ def test_progress_is_seen_from_outside(app: Penstock) -> None:
     fraction, message = job.progress() or (0.0, "")
     assert fraction == 1.0
     assert message == "done\u2400"
+
+
+@pytest.mark.parametrize("wrong", ["half", None, [], float("nan"), 10**400])
+def test_progress_that_is_no_number_is_refused_by_name(app: Penstock, wrong: object) -> None:
+    said: list[str] = []
+
+    @app.task(retries=0)
+    def work() -> None:
+        try:
+            penstock.current().progress(wrong)  # type: ignore[arg-type]
+        except PenstockError as error:
+            said.append(str(error))
+
+    work.enqueue()
+    drain(app)
+    assert "as a number from 0 to 1" in said[0]
+
+
+def test_progress_in_letters_that_the_database_lacks_stops_no_other(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    url = make_url(postgres_url)
+    latin = url.set(database=f"{url.database}_latin1")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE DATABASE {latin.database} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    app = app_on(latin.render_as_string(hide_password=False), heartbeat_interval=0.1)
+    over = asyncio.Event()
+
+    @app.task
+    async def work(message: str) -> None:
+        penstock.current().progress(0.5, message.replace("?", "\N{SNOWMAN}"))
+        await over.wait()
+
+    async def main(_: Worker) -> None:
+        jobs = await work.enqueue_many_async([("a ?",), ("half",)])
+        await until(lambda: all(job.progress() for job in jobs))
+        assert [job.progress() for job in jobs] == [(0.5, "a \\u2603"), (0.5, "half")]
+        cancelled = await work.enqueue_async("later")
+        await until(lambda: cancelled.progress() == (0.5, "later"))
+        await cancelled.cancel_async()
+        await until(lambda: cancelled.status == "cancelled")
+        over.set()
+
+    beside_a_worker(app, main)
+    app.close()
 
 
 def test_a_name_that_cannot_be_remembered_is_refused(app: Penstock) -> None:

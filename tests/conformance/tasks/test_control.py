@@ -9,13 +9,13 @@ import penstock
 from penstock import Penstock, Retry
 from penstock.database.dialect import Lane
 from penstock.errors import JobFailed, ResultTimeout
-from penstock.patience import Patience
 from penstock.queue import control
 from penstock.queue.claim import claim
 from penstock.queue.jobs import Attempt, tier_of
 from penstock.queue.settle import settle
-from penstock.runtime.heartbeat import Heartbeat
-from penstock.runtime.identity import Identity
+from penstock.result_wait import ResultWaiter
+from penstock.runtime.liveness.heartbeat import Heartbeat
+from penstock.runtime.liveness.process_row import Identity
 from penstock.testing import drain, travel
 from penstock.values.ids import new_token
 from penstock.values.outcome import Outcome
@@ -240,11 +240,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when somebody waits for a result; who is not woken waits for an hour."""
     begun = threading.Event()
 
-    def pause(_: Patience) -> float:
+    def pause(_: ResultWaiter) -> float:
         begun.set()
         return 3600
 
-    monkeypatch.setattr(Patience, "_pause", pause)
+    monkeypatch.setattr(ResultWaiter, "_pause", pause)
     return begun
 
 

@@ -9,9 +9,9 @@ import penstock
 from penstock import Penstock, Retry
 from penstock.errors import JobFailed
 from penstock.queue import processes
-from penstock.runtime import contact
-from penstock.runtime.housekeeping import Housekeeping
-from penstock.telemetry import points
+from penstock.runtime.liveness import outage_guard
+from penstock.runtime.liveness.housekeeping import Housekeeping
+from penstock.telemetry import fault_points
 from penstock.telemetry.events import JobCrashed, ProcessReaped
 from penstock.testing import SimulatedCrash, crash_at, drain, travel
 from penstock.values.ids import new_id
@@ -167,7 +167,7 @@ def test_without_a_cap_crashes_never_fail_a_job(app: Penstock) -> None:
 def test_poison_does_not_take_the_others_down(app: Penstock) -> None:
     @app.task(max_crashes=3)
     def poison() -> None:
-        points.reach("execute.poison")
+        fault_points.reach("execute.poison")
 
     @app.task
     def fine(number: int) -> None: ...
@@ -176,7 +176,7 @@ def test_poison_does_not_take_the_others_down(app: Penstock) -> None:
     good = fine.enqueue_many([(n,) for n in range(5)])
     for _ in range(4):
         with (
-            points.watching(_die_of_poison),
+            fault_points.watching(_die_of_poison),
             pytest.raises(SimulatedCrash),
             travel(app, 3600),
         ):
@@ -248,11 +248,11 @@ def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
     keeper = Housekeeping(app.database, new_id, app.wakeups, app.events, app.follow)
     with travel(app, 60):
         with failing_at("reap.1", disconnected(app)) as struck:
-            monkeypatch.setattr(contact, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
+            monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
             assert not keeper.reap()
         assert count(app, "processes") == 1
-        assert not keeper.contact.may_judge
-        monkeypatch.setattr(contact, "time", SimpleNamespace(monotonic=lambda: 60.0))
+        assert not keeper.outage_guard.may_judge
+        monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 60.0))
         assert keeper.reap()
     assert count(app, "processes") == 0
 

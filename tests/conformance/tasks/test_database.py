@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import make_url
 
 from penstock import Penstock
-from penstock.database import trouble
-from penstock.database.links import Link
-from penstock.database.postgres import TRANSACTION_TIMEOUT_SINCE
+from penstock.database import error_advice
+from penstock.database.connections import ConnectionHandle
+from penstock.database.postgres.dialect import TRANSACTION_TIMEOUT_SINCE
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.testing import drain, travel
@@ -204,13 +204,13 @@ def test_whoever_froze_in_the_middle_of_a_journey_does_not_keep_its_locks(
     note.enqueue()
     if int(rows(app, "SELECT current_setting('server_version_num')")[0][0]) < TRANSACTION_TIMEOUT_SINCE:
         pytest.skip("before version 17 nothing ends a transaction in the middle of a journey")
-    link = Link(app.database, dedicated=True)
+    link = ConnectionHandle(app.database, dedicated=True)
     touch = "UPDATE {job_states} SET retry_count = 1"
 
     def freeze() -> None:
         with app.database.transaction(link) as tx:
             tx.run(touch)
-            app.database.dialect.hasten(tx.opened)
+            app.database.dialect.flush(tx.opened)
             # The server has it, and waits for the rest; we do nothing any more.
             eventually(lambda: _touches(app, touch), 20)
 
@@ -330,14 +330,14 @@ def test_a_server_that_is_not_there_is_explained(url: str) -> None:
     ],
 )
 def test_a_server_without_room_for_another_connection_is_explained(words: str) -> None:
-    error = trouble.explained(OSError(words), "db", passing=True)
+    error = error_advice.explained(OSError(words), "db", passing=True)
     assert isinstance(error, DatabaseUnavailable)
     assert "max_connections" in str(error)
 
 
 def test_what_a_driver_says_in_several_lines_is_told_in_one() -> None:
     words = "connection refused\n\tIs the server running on that host?\n"
-    told = str(trouble.explained(OSError(words), "db", passing=True))
+    told = str(error_advice.explained(OSError(words), "db", passing=True))
     assert "connection refused Is the server running on that host? See that it runs" in told
 
 
@@ -385,7 +385,7 @@ def test_a_folder_that_is_not_there_is_explained(tmp_path: Path) -> None:
 
 def test_a_missing_driver_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    monkeypatch.delitem(sys.modules, "penstock.database.postgres", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.database.postgres.dialect", raising=False)
     with pytest.raises(ConfigurationError, match=r"The driver for postgresql\+psycopg is missing"):
         Penstock("postgresql://localhost/shop")
 
@@ -421,3 +421,18 @@ def test_a_file_that_is_no_database_says_so(app_on: AppOn, tmp_path: Path) -> No
     (tmp_path / "shop.db").write_text("orders, receipts and other things" * 100)
     with pytest.raises(DatabaseUnavailable, match="not a database.* SQLite file"):
         app_on(f"sqlite:///{tmp_path}/shop.db").migrate()
+
+
+def test_a_table_that_is_gone_is_said_with_what_to_do(app: Penstock) -> None:
+    @app.task(name="note")
+    def note(number: int) -> int:
+        return number
+
+    job = note.enqueue(1)
+    app.database.in_transaction(lambda tx: tx.run("DROP TABLE {jobs}"))
+    app.database.in_transaction(lambda tx: tx.run("DROP TABLE {job_states}"))
+    for ask in (lambda: note.enqueue(2), lambda: job.status, lambda: drain(app)):
+        with pytest.raises(
+            DatabaseUnavailable, match=r"has no table penstock_job\w+ any more. Something has"
+        ):
+            ask()

@@ -158,9 +158,9 @@ def test_what_was_claimed_just_then_goes_back(
     jobs = [blocked["on_loop"].enqueue() for _ in range(5)]
     claims = app.database.in_transaction(worker.source.claim, 5)
     worker.source.committed()
-    worker.crew.hand_over(claims)
+    worker.dispatcher.hand_over(claims)
     eventually(lambda: all(untouched(app, job.id) for job in jobs))
-    assert worker.crew.room() == 0
+    assert worker.dispatcher.room() == 0
     worker.heartbeat.look_up = worker._departure.go_if_deserted
     eventually(lambda: has_left(app))
 

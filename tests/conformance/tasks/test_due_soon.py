@@ -11,9 +11,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
 
 from penstock import Penstock, Retry, Snooze, wait_for
-from penstock.database.ears import hears
+from penstock.database.listeners import hears
 from penstock.queue import schedule
-from penstock.runtime.housekeeping import GRAIN, OFTEN, SELDOM, looks_every
+from penstock.runtime.liveness.housekeeping import GRAIN, OFTEN, SELDOM, looks_every
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.waiting import until
@@ -111,9 +111,9 @@ def test_those_who_call_all_the_time_are_answered_together(
     looks: list[float] = []
     look = schedule.look
 
-    def counted(tx: Any) -> Any:
+    def counted(tx: Any, *left: Any) -> Any:
         looks.append(time.monotonic())
-        return look(tx)
+        return look(tx, *left)
 
     async def main(worker: Worker) -> None:
         await calm(worker)

@@ -10,7 +10,10 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import ConfigurationError, DefinitionError, PenstockError
+from penstock.queue.enqueue import enqueue
+from penstock.queue.jobs import NewJob
 from penstock.testing import drain, travel
+from penstock.values.ids import new_id
 from tests.conformance.tasks.looking import counts, rows
 
 
@@ -289,3 +292,15 @@ def test_none_leaves_an_option_as_it_is_or_takes_it_away(app: Penstock) -> None:
     assert rows(app, "SELECT queue, priority FROM {jobs}") == [("mail", 3)]
     drain(app)
     assert job.result(timeout=0) == "done"
+
+
+def test_jobs_that_differ_in_their_options_are_written_together(app: Penstock) -> None:
+    """Each keeps its own, or none, and they stand in the order in which they were given."""
+    app.prepare()
+    told = [None, '{"labels":["it\'s"]}', None, '{"labels":["ü\\\\"]}']
+    for delay in (0.0, 60.0):
+        news = [NewJob(new_id(), "t", "default", 0, "{}", options, delay=delay) for options in told]
+        app.database.in_transaction(enqueue, news)
+        found = rows(app, "SELECT id, options FROM {jobs} ORDER BY id")
+        assert [(str(id), options) for id, options in found][-4:] == [(new.id, new.options) for new in news]
+    assert counts(app)["jobs"] == 8

@@ -53,13 +53,13 @@ def test_where_there_are_threads_a_job_waits_for_one_of_them(app: Penstock) -> N
         await until(lambda: begun == [1])
         with no_threads("penstock-handler", times=2):
             second, third = await hold.enqueue_async(2), await hold.enqueue_async(3)
-            await until(lambda: len(worker.crew.active) == 3)
+            await until(lambda: len(worker.dispatcher.active) == 3)
         await second.cancel_async()
         await until(lambda: second.status == "cancelled")
         let_go.set()
         assert await first.result_async(timeout=30) == 1
         assert await third.result_async(timeout=30) == 3
-        await until(lambda: (worker.crew.busy, worker.crew.overdue) == (0, 0))
+        await until(lambda: (worker.dispatcher.busy, worker.dispatcher.overdue) == (0, 0))
         return [first.id, second.id, third.id]
 
     ids = beside_a_worker(app, main)

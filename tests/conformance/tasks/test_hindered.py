@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from penstock import Penstock, current
-from penstock.database.engine import TRIES
+from penstock.database.database import TRIES
 from penstock.errors import DatabaseUnavailable
 from penstock.testing import drain, travel
 from tests.conformance.tasks.faults import deadlocked, disconnected, failing_at

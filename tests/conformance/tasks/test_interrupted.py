@@ -55,6 +55,7 @@ def interrupted(once: Callable[[], object], then: Callable[[], object] = lambda:
         signal.signal(signal.SIGUSR2, before)
 
 
+@pytest.mark.standard_profile
 def test_while_an_enqueue_waits_for_others(
     app_on: Callable[..., Penstock], app: Penstock, database_url: str
 ) -> None:

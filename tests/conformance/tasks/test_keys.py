@@ -30,6 +30,32 @@ def test_the_second_enqueue_returns_the_first_job(app: Penstock) -> None:
     assert drain(app) == 1
 
 
+def test_a_key_without_its_job_is_taken_over(app: Penstock) -> None:
+    """A caller committed their transaction although the enqueue in it had failed: the key was taken for good."""
+
+    @app.task
+    def charge(order: int) -> int:
+        return order
+
+    @app.pipeline
+    def deliver(order: int) -> object:
+        return charge(order)
+
+    app.prepare()
+    lost = {"job_key": "1", "task": charge.name, "job_id": new_id()}
+    app.database.in_transaction(lambda tx: tx.insert("job_keys", [lost]))
+    runs = [{"run_key": key, "pipeline": deliver.name, "run_id": new_id()} for key in ("1", "2")]
+    app.database.in_transaction(lambda tx: tx.insert("run_keys", runs))
+    job = charge.options(key="1").enqueue(5)
+    assert charge.options(key="1").enqueue(6) == job
+    run = deliver.options(key="1").trigger(7)
+    many = deliver.trigger_many([(2,), (3,), (2,)], keys=["2", "3", "2"])
+    assert deliver.options(key="1").trigger(8) == run
+    drain(app)
+    assert (job.result(timeout=0), run.result(timeout=0)) == (5, 7)
+    assert [each.result(timeout=0) for each in many] == [2, 3, 2]
+
+
 def test_keys_are_exact(app: Penstock) -> None:
     @app.task
     def charge() -> None: ...

@@ -10,13 +10,7 @@ import pytest
 import penstock
 from penstock import Penstock, Retry
 from penstock.errors import ConfigurationError, PenstockError
-from penstock.testing import (
-    crash_at,
-    drain,
-    drain_async,
-    inline,
-    travel,
-)
+from penstock.testing import crash_at, drain, drain_async, inline, travel
 from tests.conformance.tasks.looking import count, counts, rows
 
 
@@ -269,3 +263,13 @@ def test_the_nearest_point_is_named() -> None:
         crash_at("setle.commit")
     with pytest.raises(ConfigurationError, match="visit=0"):
         crash_at("settle.commit", visit=0)
+
+
+def test_drain_takes_what_has_become_due_by_its_priority(app: Penstock) -> None:
+    order: list[str] = []
+    note = app.task(name="note")(order.append)
+    note.options(priority=7, delay=1).enqueue("high")
+    note.enqueue_many([("low",)] * 2)
+    with travel(app, 2):
+        assert drain(app) == 3
+    assert order == ["high", "low", "low"], "as a worker takes them"

@@ -6,7 +6,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.errors import ArgumentError
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.telemetry.events import JobsEnqueued
 from penstock.testing import crash_at, drain
 from tests.conformance.tasks.looking import count, counts
@@ -63,7 +63,7 @@ def _statements(app: Penstock, calls: int) -> int:
         return a
 
     app.prepare()
-    with points.watching(seen.append):
+    with fault_points.watching(seen.append):
         note.enqueue_many([(n,) for n in range(calls)])
     return len([point for point in seen if point.startswith("enqueue.") and point[-1].isdigit()])
 

@@ -9,31 +9,31 @@ import pytest
 from penstock import Penstock
 from penstock.database.dialect import Lane
 from penstock.queue import claim, processes, reclaim
-from penstock.runtime import dwelling
-from penstock.runtime.dwelling import Dwelling
-from penstock.runtime.housekeeping import Housekeeping
-from penstock.runtime.identity import Identity
-from penstock.runtime.neighbours import Neighbours
+from penstock.runtime.liveness import host_identity
+from penstock.runtime.liveness.host_identity import HostIdentity
+from penstock.runtime.liveness.housekeeping import Housekeeping
+from penstock.runtime.liveness.local_processes import LocalProcesses
+from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.service import Turn
 from penstock.telemetry.events import ProcessReaped
 from penstock.values.ids import new_id, new_token
-from penstock.values.jsontext import dumps
+from penstock.values.typed_json.json_text import dumps
 from tests.conformance.tasks.looking import count
 
 
 @pytest.fixture
-def home() -> Dwelling:
-    found = dwelling.here()
+def home() -> HostIdentity:
+    found = host_identity.this_host()
     assert found is not None
     return found
 
 
 @pytest.fixture
-def keeper(app: Penstock, home: Dwelling) -> Housekeeping:
+def keeper(app: Penstock, home: HostIdentity) -> Housekeeping:
     app.prepare()
     made = Housekeeping(app.database, lambda: me, app.wakeups, app.events, app.follow)
     me = settle_in(app, home, os.getpid(), home.since)
-    made.neighbours = Neighbours(app.database, lambda: home)
+    made.local_processes = LocalProcesses(app.database, lambda: home)
     return made
 
 
@@ -47,7 +47,7 @@ def ghost() -> int:
 
 def settle_in(
     app: Penstock,
-    home: Dwelling,
+    home: HostIdentity,
     pid: int,
     since: int,
     supervisor: str | None = None,
@@ -55,10 +55,10 @@ def settle_in(
     role: str = "all",
 ) -> str:
     """Somebody at the same place, unless the details say something else."""
-    told = dumps(Dwelling(home.host, home.place, since).told()) if details is None else details
+    told = dumps(HostIdentity(home.host, home.place, since).told()) if details is None else details
     id = new_id()
     app.database.in_transaction(processes.register, id, home.host, pid, role, supervisor, told)
-    dwelling.knock(app.database.known_as)
+    host_identity.announce(app.database.known_as)
     return id
 
 
@@ -67,7 +67,7 @@ def there(app: Penstock) -> set[str]:
 
 
 def test_a_dead_neighbour_is_removed_and_a_living_one_left_alone(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, ghost: int
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
     reaped: list[ProcessReaped] = []
     app.events.on(ProcessReaped, reaped.append)
@@ -81,21 +81,21 @@ def test_a_dead_neighbour_is_removed_and_a_living_one_left_alone(
 
 
 def test_who_lives_elsewhere_is_not_judged(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, ghost: int
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
     boot, *rest = home.place.split(" ")
     for place in (" ".join(["another-boot", *rest]), " ".join([boot, "pid:[1]", *rest[1:]]), home.place[:-1]):
-        told = dumps(Dwelling(home.host, place, 1).told())
+        told = dumps(HostIdentity(home.host, place, 1).told())
         settle_in(app, home, ghost, 1, details=told)
     for details in ("{}", "[]", '{"dwelling": null}', '{"dwelling": {"place": 7}}'):
         settle_in(app, home, ghost, 1, details=details)
-    settle_in(app, Dwelling("another-host", home.place, 1), ghost, 1)
+    settle_in(app, HostIdentity("another-host", home.place, 1), ghost, 1)
     assert not keeper.reap()
     assert count(app, "processes") == 9
 
 
 def test_a_child_is_its_supervisors_affair_while_that_one_lives(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, ghost: int
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
     living = settle_in(app, home, os.getpid(), home.since, role="supervisor")
     its_child = settle_in(app, home, ghost, 1, living)
@@ -112,7 +112,7 @@ def test_a_child_is_its_supervisors_affair_while_that_one_lives(
 
 
 def test_what_the_dead_held_under_many_receipts_is_taken_back_at_once(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, ghost: int
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
     @app.task(name="note")
     def note() -> None: ...
@@ -129,16 +129,16 @@ def test_what_the_dead_held_under_many_receipts_is_taken_back_at_once(
 
 
 def test_whoever_does_not_know_where_it_lives_judges_nobody(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, ghost: int
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
-    keeper.neighbours = Neighbours(app.database, lambda: None)
+    keeper.local_processes = LocalProcesses(app.database, lambda: None)
     settle_in(app, home, ghost, 1)
     assert not keeper.reap()
     assert count(app, "processes") == 2
 
 
 def test_neighbours_cost_no_statement_once_they_are_known(
-    app: Penstock, keeper: Housekeeping, home: Dwelling, monkeypatch: pytest.MonkeyPatch
+    app: Penstock, keeper: Housekeeping, home: HostIdentity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
     read = app.database.read
@@ -152,22 +152,22 @@ def test_neighbours_cost_no_statement_once_they_are_known(
         settle_in(app, home, os.getpid(), home.since)
     keeper.reap()
     assert len(asked) == 2
-    assert not keeper.neighbours.changed
+    assert not keeper.local_processes.changed
     keeper.reap()
     assert len(asked) == 3
     settle_in(app, home, os.getpid(), home.since)
-    assert keeper.neighbours.changed, "somebody has knocked"
+    assert keeper.local_processes.changed, "somebody has knocked"
     keeper.reap()
     assert len(asked) == 5
 
 
 def test_who_was_taken_for_dead_and_lives_does_not_say_any_more_where(
-    app: Penstock, home: Dwelling, ghost: int
+    app: Penstock, home: HostIdentity, ghost: int
 ) -> None:
     """Machines that were copied from one may take each other's processes for dead: once, not for ever."""
     app.prepare()
-    identity = Identity(app.database, app.events, "all", dwells=dwelling.here)
-    neighbours = Neighbours(app.database, lambda: identity.dwelling)
+    identity = Identity(app.database, app.events, "all", dwells=host_identity.this_host)
+    neighbours = LocalProcesses(app.database, lambda: identity.dwelling)
     identity.register()
     assert identity.dwelling == home
     told = app.database.read(processes.on_host, home.host, new_id())
@@ -179,6 +179,6 @@ def test_who_was_taken_for_dead_and_lives_does_not_say_any_more_where(
     assert identity.dwelling is None
     told = app.database.read(processes.on_host, home.host, dead)
     assert [(row.id, row.details) for row in told] == [(identity.id, {})]
-    neighbours.meet(identity.id)
+    neighbours.refresh(identity.id)
     assert not neighbours.changed, "nor does it judge anybody"
     assert not neighbours.dead()

@@ -10,9 +10,9 @@ from penstock.operate.overview import overview
 from penstock.operate.processes import list_processes
 from penstock.queue import reclaim
 from penstock.queue.claim import claim
-from penstock.queue.glance import Wanted, glance
+from penstock.queue.idle_check import IdleQuery, glance
 from penstock.queue.jobs import tier_of
-from penstock.runtime.identity import Identity
+from penstock.runtime.liveness.process_row import Identity
 from penstock.values.ids import new_id, new_token
 from tests.conformance.tasks.looking import count
 
@@ -53,7 +53,7 @@ def test_nor_by_one_who_rests(
 ) -> None:
     app = app_on(postgres_url, **judge)
     _holder(app_on(postgres_url, **other))
-    wanted = Wanted(app.task_names, None, "", app.settings.reap_after)
+    wanted = IdleQuery(app.task_names, None, "", app.settings.reap_after)
     seen = app.database.in_transaction(glance, new_id(), wanted, "nobody", "word")
     assert seen.holder_silent is not None
     assert seen.silent is not None
@@ -77,7 +77,7 @@ def _holder(app: Penstock) -> None:
 def _is_dead(app: Penstock) -> bool:
     """All who look agree; and the reaper does what they say."""
     silence, me = app.settings.reap_after, new_id()
-    silent_in, _ = app.database.read(reclaim.look, silence, me)
+    silent_in = app.database.read(reclaim.look, silence, me).silent_in
     assert silent_in is not None
     (row,) = app.database.read(list_processes)
     shown = app.database.read(overview, silence).processes

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Penstock
-from penstock.database.fused import TAKE_READY, TAKE_READY_OF_ONE
-from penstock.database.links import Link
+from penstock.database.connections import ConnectionHandle
+from penstock.database.postgres.statements import TAKE_READY, TAKE_READY_OF_ONE
 from penstock.database.transaction import Transaction
 from penstock.queue.claim import FIRST_QUEUE, FIRST_TIER, LOWEST_TIER
 from tests.conformance.tasks.looking import rows
@@ -58,7 +58,7 @@ def test_statistics_of_an_empty_queue_do_not_mislead_the_claim(app: Penstock, da
     app.database.in_transaction(lambda tx: tx.run(ANALYZE[database_kind]))
     note.options(queue="quiet").enqueue_many([(number,) for number in range(5_000)])
     sql, given = LOOKS["jobs of a lane"]
-    link = Link(app.database, dedicated=True)
+    link = ConnectionHandle(app.database, dedicated=True)
     with app.database.transaction(link) as tx:
         plan = [str(row) for row in tx.rows(f"{EXPLAIN[database_kind]} {sql}", **given)]
     link.close()
@@ -67,6 +67,7 @@ def test_statistics_of_an_empty_queue_do_not_mislead_the_claim(app: Penstock, da
         assert not any(word in line for word in WHOLE_TABLE[database_kind]), plan
 
 
+@pytest.mark.standard_profile
 @pytest.mark.parametrize("pooler", [None, "transaction"])
 def test_what_the_queue_sets_for_itself_nobody_else_gets(
     make_app: Callable[..., Penstock], database_kind: str, pooler: str | None
@@ -74,7 +75,10 @@ def test_what_the_queue_sets_for_itself_nobody_else_gets(
     if database_kind != "postgres":
         pytest.skip("only PostgreSQL is told how to plan")
     app = make_app(pool_size=1, **({"pooler": pooler} if pooler else {}))
-    for link, expected in ((Link(app.database, dedicated=True), "off"), (Link(app.database), "on")):
+    for link, expected in (
+        (ConnectionHandle(app.database, dedicated=True), "off"),
+        (ConnectionHandle(app.database), "on"),
+    ):
         with app.database.transaction(link) as tx:
             assert tx.row("SHOW enable_bitmapscan") == (expected,)
         link.close()

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from penstock.database import boundary
 from penstock.database.transaction import Transaction
 from penstock.errors import JobFailed
 from penstock.queue import settle as queue_settle
 from penstock.queue.jobs import Attempt
-from penstock.runtime import pump
 from penstock.runtime.worker import Worker
 from penstock.task import Task
 from penstock.telemetry.events import TroubleBegan
@@ -100,7 +100,7 @@ def test_what_is_refused_in_every_form_is_tried_again_later(
 ) -> None:
     bare: list[Attempt] = []
     _refuse_failures(monkeypatch, "_move", lambda attempt: attempt.began or len(bare) < 5, bare)
-    monkeypatch.setattr(pump, "SET_ASIDE", 0.05)
+    monkeypatch.setattr(boundary, "FIRST_PAUSE", 0.05)
 
     async def main(_: Worker) -> None:
         job, after = await note.enqueue_many_async([(3,), (4,)])

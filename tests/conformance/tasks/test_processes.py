@@ -5,7 +5,9 @@ they end is shown on one.
 """
 
 import os
+from itertools import pairwise
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,15 +102,64 @@ def test_a_process_that_cannot_be_started_wedges_nobody(shop: Any, monkeypatch: 
 
     monkeypatch.setattr(SpawnProcess, "start", refuse_twice)
 
-    async def main(_: Worker) -> list[str | None]:
+    async def main(_: Worker) -> Any:
         job = await shop.render.enqueue_async(3)
         assert (await job.result_async(timeout=60))["pages"] == 3
-        return [attempt.error for attempt in await job.attempts_async()]
+        return job
 
-    first, second, last = beside_a_worker(shop.app, main)
-    assert "no process could be started" in str(first)
-    assert "not now" in str(second)
-    assert last is None
+    job = beside_a_worker(shop.app, main)
+    first, second, last = job.attempts()
+    assert "no process could be started" in str(first.error)
+    assert "not now" in str(second.error)
+    assert last.error is None
+    assert [first.outcome, second.outcome, last.outcome] == ["released", "crashed", "succeeded"]
+
+
+@pytest.mark.one_database
+def test_as_long_as_no_process_can_be_started_a_job_spends_nothing_and_waits_longer_each_time(
+    shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(SpawnProcess, "start", refuse)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.2)
+
+    async def main(_: Worker) -> Any:
+        job = await shop.die.options(max_crashes=0).enqueue_async()
+        await until(lambda: len(job.attempts()) == 4)
+        return job
+
+    job = beside_a_worker(shop.app, main)
+    times = [attempt.started_at for attempt in job.attempts()]
+    pauses = [(after - before).total_seconds() for before, after in pairwise(times)]
+    assert [attempt.outcome for attempt in job.attempts()] == ["released"] * 4
+    assert pauses[1] > 1.5 * 0.2
+    assert pauses[2] > 3.5 * 0.2
+    assert state(shop.app, job.id)["crash_count"] == 0
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("how", ["fork and die", "start and die", "fork and hang", "start and hang"])
+def test_a_handler_process_that_leaves_others_behind_is_noticed_and_they_go_with_it(
+    shop: Any, how: str, tmp_path: Path
+) -> None:
+    """Those have inherited its end of the pipe: nothing that is told by that is told when it dies."""
+
+    async def main(_: Worker) -> None:
+        job = await shop.leave_behind.options(timeout=1 if "hang" in how else None).enqueue_async(
+            how, str(tmp_path)
+        )
+        await until(lambda: job.status == "failed", timeout=30)
+        said = "timed_out" if "hang" in how else "crashed"
+        assert [attempt.outcome for attempt in job.attempts()] == [said]
+        again = await shop.render.enqueue_async(1)
+        assert (await again.result_async(timeout=60))["pages"] == 1
+        assert shop.gone(int((tmp_path / "helper").read_text())), (
+            "it is of a group with the one that was killed"
+        )
+
+    beside_a_worker(shop.app, main)
 
 
 @pytest.mark.one_database

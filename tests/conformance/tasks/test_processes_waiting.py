@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.runtime.executors.processes import ProcessExecutor
-from penstock.runtime.work import Interruption
+from penstock.runtime.executors.process_executor import ProcessExecutor
+from penstock.runtime.executors.work import Interruption
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import count, state
@@ -29,7 +29,7 @@ def test_what_waits_for_a_process_is_given_back_by_a_stop_and_does_not_begin(
         await worker.start()
         jobs = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
         await until(lambda: len(os.listdir(tmp_path)) == 2)
-        await until(lambda: worker.crew.busy == 6)
+        await until(lambda: worker.dispatcher.busy == 6)
         await worker.stop(timeout=0.01)
         return [job.id for job in jobs]
 
@@ -50,7 +50,7 @@ def test_what_waits_for_a_process_is_given_back_while_a_stop_lets_others_finish(
         await worker.start()
         jobs = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
         await until(lambda: len(os.listdir(tmp_path)) == 2)
-        await until(lambda: worker.crew.busy == 6)
+        await until(lambda: worker.dispatcher.busy == 6)
         stopping = asyncio.create_task(worker.stop(timeout=600))
         await until(lambda: Counter(job.status for job in jobs) == {"running": 2, "available": 4})
         worker.hurry()
@@ -85,7 +85,7 @@ def test_what_is_stopped_together_does_not_begin_in_the_process_that_this_frees(
     monkeypatch.setattr(ProcessExecutor, "interrupt", interrupt_slowly)
 
     async def main(worker: Worker) -> None:
-        changed = worker.crew.processes._changed
+        changed = worker.dispatcher.processes._changed
         wait = changed.wait
 
         def wait_aloud() -> bool:
@@ -95,11 +95,11 @@ def test_what_is_stopped_together_does_not_begin_in_the_process_that_this_frees(
         monkeypatch.setattr(changed, "wait", wait_aloud)
         await shop.sit.enqueue_many_async([(str(tmp_path),)] * 6)
         await until(lambda: len(os.listdir(tmp_path)) == 2)
-        await until(lambda: worker.crew.busy == 6)
+        await until(lambda: worker.dispatcher.busy == 6)
         worker.pump.claiming = False
-        worker.crew.interrupt(set(worker.crew.active), why)
+        worker.dispatcher.interrupt(set(worker.dispatcher.active), why)
         assert len(taken) == 2
-        await until(lambda: worker.crew.busy == 0)
+        await until(lambda: worker.dispatcher.busy == 0)
 
     beside_a_worker(shop.app, main)
     assert len(os.listdir(tmp_path)) == 2
@@ -112,17 +112,19 @@ def test_what_waits_for_a_process_does_not_begin_once_it_is_cancelled_or_lost(
         seats = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 2)
         await until(lambda: len(os.listdir(tmp_path)) == 2)
         cancelled, lost = await shop.sit.enqueue_many_async([(str(tmp_path),)] * 2)
-        await until(lambda: worker.crew.busy == 4)
+        await until(lambda: worker.dispatcher.busy == 4)
         await cancelled.cancel_async()
         await until(lambda: cancelled.status == "cancelled")  # while both processes are taken
         assert cancelled.attempts() == []
-        worker.crew.interrupt({key for key in worker.crew.active if key[0] == lost.id}, Interruption.LOST)
-        await until(lambda: worker.crew.busy == 2)
+        worker.dispatcher.interrupt(
+            {key for key in worker.dispatcher.active if key[0] == lost.id}, Interruption.LOST
+        )
+        await until(lambda: worker.dispatcher.busy == 2)
         for seat in seats:
             await seat.cancel_async()
         rendered = await shop.render.enqueue_async(3)
         assert (await rendered.result_async(timeout=60))["pages"] == 3
-        await until(lambda: (worker.crew.busy, worker.crew.overdue) == (0, 0))
+        await until(lambda: (worker.dispatcher.busy, worker.dispatcher.overdue) == (0, 0))
         assert sorted(os.listdir(tmp_path)) == sorted(seat.id for seat in seats)
 
     beside_a_worker(shop.app, main)
@@ -143,7 +145,7 @@ def test_a_handler_does_not_begin_that_is_cancelled_while_its_process_starts(
     async def main(worker: Worker) -> None:
         job = await shop.sit.enqueue_async(str(tmp_path))
         await until(starting.is_set)
-        (work,) = worker.crew.active.values()
+        (work,) = worker.dispatcher.active.values()
         await job.cancel_async()
         await until(lambda: work.interrupted)
         interrupted.set()

@@ -12,7 +12,8 @@ from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
 from penstock.queue import claim, processes
 from penstock.queue.wakeups import Wakeups
-from penstock.runtime import heartbeat, rest
+from penstock.runtime.liveness import heartbeat
+from penstock.runtime.pump import idle
 from penstock.runtime.worker import Worker
 from penstock.values.ids import new_id, new_token
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -117,8 +118,8 @@ def test_whoever_does_not_hear_what_a_glance_says_polls(
 ) -> None:
     client, consumer = apart
     soon_calm(monkeypatch)
-    monkeypatch.setattr(rest, "ECHO", 0.5)
-    monkeypatch.setattr(rest.Rest, "channel", "nobody listens here")
+    monkeypatch.setattr(idle, "ECHO", 0.5)
+    monkeypatch.setattr(idle.IdleMode, "channel", "nobody listens here")
     monkeypatch.setattr(Wakeups, "_may_send_now", lambda *_: False)
     monkeypatch.setattr(Wakeups, "_send_soon", lambda *_: None)
 
@@ -161,6 +162,6 @@ def test_whoever_was_told_how_often_to_look_or_cannot_hear_does_not_rest(
     app = app_on(postgres_url, **settings)
 
     async def main(worker: Worker) -> bool:
-        return worker.rest.ear is None
+        return worker.rest.listener is None
 
     assert beside_a_worker(app, main)

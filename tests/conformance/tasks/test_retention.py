@@ -2,7 +2,7 @@
 
 from penstock import Penstock
 from penstock.queue import retention
-from penstock.runtime.housekeeping import Housekeeping
+from penstock.runtime.liveness.housekeeping import Housekeeping
 from penstock.testing import drain, travel
 from penstock.values.ids import FIRST_ID
 from tests.conformance.tasks.looking import count

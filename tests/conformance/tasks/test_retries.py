@@ -1,6 +1,7 @@
 """Errors, retries and timeouts: an error spends a retry, and only that; times are the database's."""
 
 import sys
+import time
 from typing import Annotated
 
 import pytest
@@ -9,7 +10,10 @@ from pydantic import AfterValidator, PlainSerializer
 import penstock
 from penstock import Cancel, Penstock, Retry, Snooze
 from penstock.errors import JobFailed
+from penstock.runtime.worker import Worker
 from penstock.testing import drain, travel
+from penstock.values.outcome import SHORTEST_SNOOZE
+from tests.conformance.tasks.embedded import beside_a_worker
 from tests.conformance.tasks.looking import count, state
 from tests.waiting import pass_time
 
@@ -187,6 +191,22 @@ def test_an_error_whose_text_is_endless_is_cut(app: Penstock) -> None:
     job = fail.enqueue()
     drain(app)
     assert len(job.attempts()[0].error or "") < 10_000
+
+
+def test_a_snooze_of_no_time_does_not_keep_a_worker_busy(app: Penstock) -> None:
+    """Without a pause between them, one job would be run a thousand times a second."""
+    seen: list[float] = []
+
+    @app.task
+    async def poll() -> Snooze | str:
+        seen.append(time.monotonic())
+        return Snooze(0) if len(seen) < 8 else "ready"
+
+    async def main(_: Worker) -> None:
+        assert await (await poll.enqueue_async()).result_async(timeout=60) == "ready"
+
+    beside_a_worker(app, main)
+    assert seen[-1] - seen[0] >= 7 * SHORTEST_SNOOZE * 0.9
 
 
 def test_snooze_spends_nothing(app: Penstock) -> None:

@@ -56,6 +56,24 @@ def _options(connection: Connection, app: Penstock, table: str) -> object:
     return connection.execute(query, {"table": table}).scalar()
 
 
+@pytest.mark.parametrize("schema", [None, "Work"])
+def test_names_may_have_capital_letters(empty_database_url: str, app_on: AppOn, schema: str | None) -> None:
+    """PostgreSQL takes them for small ones, where they are not quoted: nothing could be migrated."""
+    app = app_on(empty_database_url, table_prefix="Shop_", schema=schema)
+
+    @app.task
+    def send(order: int) -> int:
+        return order * 2
+
+    app.migrate()
+    job = send.options(key="a").enqueue(2)
+    assert drain(app) == 1
+    assert job.result(timeout=0) == 4
+    assert app_on(empty_database_url, table_prefix="Shop_", schema=schema).database.read(
+        lambda tx: tx.row("SELECT COUNT(*) FROM {jobs}")
+    ) == (1,)
+
+
 def test_the_schema_is_made_on_first_use(empty_database_url: str, app_on: AppOn) -> None:
     app = app_on(empty_database_url)
     with app.database.engine.connect() as connection:

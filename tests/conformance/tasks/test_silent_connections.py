@@ -14,11 +14,11 @@ import pytest
 from sqlalchemy import literal, make_url, select
 
 from penstock import Penstock
-from penstock.database import ears
-from penstock.database.ears import PostgresEar
-from penstock.database.patient import Patient
-from penstock.database.statements import Statements
+from penstock.database import listeners
+from penstock.database.listeners import NotifyListener
+from penstock.database.postgres.pipeline import TimeLimitedConnection
 from penstock.database.transaction import Transaction
+from penstock.database.user.statements import Statements
 from penstock.queue import reclaim
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import TroubleEnded
@@ -153,21 +153,21 @@ def test_what_users_execute_is_theirs_to_limit(app_on: AppOn, postgres_url: str)
 def test_whoever_listens_gives_up_and_tries_again(
     app_on: AppOn, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ears, "GIVEN_UP_AFTER", 500)
-    connect = Patient.connect
-    with way_to(postgres_url) as (way, there), closing(PostgresEar(app_on(there).database, "news")) as ear:
+    monkeypatch.setattr(listeners, "GIVEN_UP_AFTER", 500)
+    connect = TimeLimitedConnection.connect
+    with way_to(postgres_url) as (way, there), closing(NotifyListener(app_on(there).database, "news")) as ear:
 
-        def connect_and_strand(**arguments: object) -> Patient:
+        def connect_and_strand(**arguments: object) -> TimeLimitedConnection:
             connection = connect(**arguments)  # type: ignore[arg-type]
             way.strand()
             return connection
 
         wake, _ = ends = os.pipe()
         with monkeypatch.context() as patch:
-            patch.setattr(Patient, "connect", connect_and_strand)
+            patch.setattr(TimeLimitedConnection, "connect", connect_and_strand)
             assert ear.wait(wake, 0.1) == ["reconnect"]
         assert not ear.connected
-        ear.tried = -ears.RECONNECT_AFTER
+        ear.tried = -listeners.RECONNECT_AFTER
         assert ear.wait(wake, 0.1) == []
         assert ear.connected
         for end in ends:

@@ -1,9 +1,13 @@
 """The file of a SQLite database: where it is sought, and what happens to it under way."""
 
+import fcntl
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from penstock import Penstock
 from penstock.errors import DatabaseUnavailable
@@ -94,3 +98,58 @@ def test_a_worker_goes_on_with_the_file_that_is_there(
 def remove(folder: Path) -> None:
     for file in folder.glob("shop.db*"):
         file.unlink()
+
+
+@pytest.mark.parametrize("by_sqlalchemy", [False, True])
+def test_what_penstock_creates_is_for_its_own_user(
+    app_on: AppOn, tmp_path: Path, by_sqlalchemy: bool
+) -> None:
+    before = os.umask(0o022)
+    try:
+        app = app_on(f"sqlite:///{tmp_path}/shop.db")
+        if by_sqlalchemy:
+            with app.database.engine.connect() as connection:
+                connection.execute(text("SELECT 1"))
+        app.prepare()
+        app.task(name="add")(_add).enqueue(1, 2)
+    finally:
+        os.umask(before)
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert set(modes) >= {"shop.db", "shop.db-penstock"}
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_group_that_may_write_to_the_database_shares_the_gate(app_on: AppOn, tmp_path: Path) -> None:
+    (tmp_path / "shop.db").touch()
+    (tmp_path / "shop.db").chmod(0o664)
+    app_on(f"sqlite:///{tmp_path}/shop.db").prepare()
+    assert (tmp_path / "shop.db-penstock").stat().st_mode & 0o777 == 0o660, "who may only read cannot lock it"
+    assert (tmp_path / "shop.db").stat().st_mode & 0o777 == 0o664, "what is there stays as it is"
+
+
+def test_a_gate_that_leads_elsewhere_is_not_followed(app_on: AppOn, tmp_path: Path) -> None:
+    (tmp_path / "shop.db-penstock").symlink_to(tmp_path / "victim")
+    app = app_on(f"sqlite:///{tmp_path}/shop.db")
+    app.task(name="add")(_add).enqueue(1, 2)
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+def test_another_user_who_was_first_at_the_gate_keeps_no_writer_waiting(
+    app_on: AppOn, tmp_path: Path
+) -> None:
+    gate = tmp_path / "shop.db-penstock"
+    gate.touch()
+    os.chown(gate, 65534, 65534)
+    app = app_on(f"sqlite:///{tmp_path}/shop.db", lock_timeout=5)
+    add = app.task(name="add")(_add)
+    with gate.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        began = time.monotonic()
+        for number in range(5):
+            add.enqueue(number, 2)
+        assert time.monotonic() - began < 4
+
+
+def _add(a: int, b: int) -> int:
+    return a + b

@@ -6,7 +6,8 @@ import threading
 from penstock import Penstock
 from penstock.telemetry.events import TroubleBegan
 from tests.conformance.tasks.faults import failing_at, out_of_disk
-from tests.conformance.tasks.looking import counts, state
+from tests.conformance.tasks.looking import count, counts, state
+from tests.refused import no_threads
 from tests.waiting import until
 
 
@@ -140,3 +141,22 @@ def test_a_worker_that_must_stop_at_once_does_not_wait_for_the_database(app: Pen
 
     asyncio.run(main())
     assert "Others will find this process dead" in said[0].error
+
+
+def test_a_worker_for_whose_leave_there_is_no_thread_takes_it_all_the_same(app: Penstock) -> None:
+    @app.task
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        job = await hang.enqueue_async()
+        await until(lambda: job.status == "running")
+        with no_threads("penstock-leave", times=1) as refused:
+            await worker.stop(timeout=0.05)
+        assert refused
+        assert job.status == "available"
+
+    asyncio.run(main())
+    assert (count(app, "processes"), count(app, "claims")) == (0, 0)

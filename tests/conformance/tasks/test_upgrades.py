@@ -19,6 +19,8 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
     5: {"element_signals": ()},
     6: {"run_labels": ()},
     7: {"processes": ("reap_after",)},
+    8: {"limits": ("lock_count",), "runs": ("lock_count",)},
+    9: {"schedules": (), "schedule_ticks": (), "runs": ("scheduled_for",)},
 }
 """What each version has brought: tables, or columns of a table that was there."""
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from penstock import Penstock
 from penstock.database.transaction import Transaction
 from penstock.queue import wakeups
+from penstock.queue.wakeup_targets import Needs
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.conformance.tasks.embedded import beside_a_worker
@@ -84,21 +85,29 @@ def test_a_worker_hears_of_work_committed_by_a_callers_transaction(
 
 
 def test_one_commit_notifies_at_a_time_and_the_others_tell_a_moment_later(
-    app_on: Callable[..., Penstock], postgres_url: str
+    app_on: Callable[..., Penstock], postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, consumer = two_apps(app_on, postgres_url)
     note = producer.tasks["note"]
+    sent: list[str] = []
+    send_soon = producer.wakeups._send_soon
+
+    def sending(subject: str, needs: Needs) -> None:
+        sent.append(subject)
+        send_soon(subject, needs)
+
+    monkeypatch.setattr(producer.wakeups, "_send_soon", sending)
 
     async def main(worker: Worker) -> None:
         await idle(worker)
         job = await note.enqueue_async(1)
         await until(lambda: job.status == "succeeded", 20)
-        assert producer.wakeups._sender is None, "it was told with the commit itself"
+        assert not sent, "it was told with the commit itself"
         with psycopg.connect(postgres_url) as another:
             another.execute(f"SELECT pg_advisory_xact_lock({wakeups.TURN})")
             job = await note.enqueue_async(2)
             await until(lambda: job.status == "succeeded", 20)
-            assert producer.wakeups._sender is not None
+            assert sent
 
     beside_a_worker(consumer, main)
 
@@ -163,11 +172,11 @@ def test_what_is_told_just_when_the_sender_has_waited_in_vain_is_sent(
 ) -> None:
     monkeypatch.setattr(wakeups, "QUIET", 1.0)
     ours = app_on(postgres_url).wakeups
-    ours.tell("ended\tfirst")
+    ours.notify("ended\tfirst")
     eventually(lambda: ours._news._waiters)  # type: ignore[attr-defined]
     with ours._news:
         pass_time(1.2)  # its wait is over, and it does not know yet
-        ours.tell("ended\tsecond")
+        ours.notify("ended\tsecond")
     eventually(lambda: not ours._pending)
 
 
@@ -192,3 +201,43 @@ def test_who_waited_in_a_loop_that_was_closed_disturbs_nobody(make_app: Callable
     assert drain(app) == 2
     assert not waiting.done()
     assert (job.result(timeout=0), other.result(timeout=0)) == (8, 10)
+
+
+def test_who_is_told_of_the_next_job_does_not_look_for_it_right_after_the_last(
+    app_on: Callable[..., Penstock], postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that is under way when the next job comes keeps it waiting: those were the slow ones of a hundred."""
+    app = app_on(postgres_url)
+
+    @app.task
+    async def note() -> None: ...
+
+    async def main(worker: Worker) -> None:
+        await until(lambda: worker.rest.is_told)
+        claimed: list[float] = []
+        looked: list[float] = []
+        plain = worker.source.claim
+
+        def counting(*args: Any) -> list[Any]:
+            began = time.monotonic()
+            found = plain(*args)
+            (claimed if found else looked).append(time.monotonic() if found else began)
+            return found
+
+        monkeypatch.setattr(worker.source, "claim", counting)
+
+        async def one_job() -> bool:
+            claimed.clear()
+            looked.clear()
+            job = await note.enqueue_async()
+            await until(lambda: job.status == "succeeded")
+            settled = time.monotonic()
+            await until(lambda: time.monotonic() > settled + 1)
+            # The look that goes with the settle comes right after the job; the next one only after a pause.
+            soon = [moment for moment in looked if moment < claimed[-1] + 0.2]
+            return len(soon) <= 1 and not [moment for moment in soon if moment > settled]
+
+        # The notification of a job may be heard after the job is done, which is one more look: the best of three.
+        assert any([await one_job() for _ in range(3)])
+
+    beside_a_worker(app, main)

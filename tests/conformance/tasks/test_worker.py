@@ -147,9 +147,9 @@ def test_a_thread_that_overruns_is_settled_and_reported_honestly(app: Penstock) 
         job = await hang.enqueue_async()
         await until(lambda: job.status == "failed")
         assert not told, "the thread still runs, and nobody says otherwise"
-        assert worker.crew.overdue == 1
+        assert worker.dispatcher.overdue == 1
         let_go.set()
-        await until(lambda: worker.crew.overdue == 0)
+        await until(lambda: worker.dispatcher.overdue == 0)
         assert [attempt.outcome for attempt in job.attempts()] == ["timed_out"]
 
     beside_a_worker(app, main)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.context import building
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.fluent import FlowBlueprint
-from penstock.pipelines.graph import GraphBlueprint
-from penstock.pipelines.settings import pipeline_settings
+from penstock.pipelines.define.fluent import FlowBlueprint
+from penstock.pipelines.define.graph import GraphBlueprint
+from penstock.pipelines.define.pipeline_options import pipeline_settings
+from penstock.pipelines.model.definition import Definition
 
 
 class FakeTask:

@@ -10,17 +10,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.pipelines.changes import Ask, FiredJoin, Plan, RunMode, StepEnded
-from penstock.pipelines.definition import Definition, Kind, Strategy
-from penstock.pipelines.ending import RunState, status_of
-from penstock.pipelines.inputs import arguments, asked_value, inputs_of, result_of, value_of
-from penstock.pipelines.measure import to_expand, to_match
-from penstock.pipelines.paths import Path
-from penstock.pipelines.plan import RunFacts, advance, begin, elements, fire, resolve
-from penstock.pipelines.tokens import JoinState, Tally, due
-from penstock.pipelines.validate import check
-from penstock.values import tags
+from penstock.pipelines.define.validation import check
+from penstock.pipelines.model.definition import Definition, NodeKind, Strategy
+from penstock.pipelines.model.expressions import Path
+from penstock.pipelines.plan.changes import Ask, FiredJoin, Knock, Plan, RunMode, StepEnded
+from penstock.pipelines.plan.inputs import arguments, asked_value, inputs_of, result_of, value_of
+from penstock.pipelines.plan.plan import (
+    RunFacts,
+    RunState,
+    admit,
+    advance,
+    begin,
+    elements,
+    fire,
+    resolve,
+    status_of,
+    to_expand,
+    to_match,
+)
+from penstock.pipelines.plan.tokens import JoinState, Tally, due
 from penstock.values.status import JobStatus, Reason, RunStatus
+from penstock.values.typed_json import tags
 
 Where = tuple[str, Path]
 
@@ -73,6 +83,7 @@ class Machine:
         self.steps: dict[Where, Step] = {}
         self.joins: dict[Where, Row] = {}
         self.fired: dict[Where, int] = {}
+        self.waiting: list[Knock] = []
         self.failures: list[tuple[str, Path, Strategy, Reason, str]] = []
         self.order: list[Where] = []
         self.ended = False
@@ -136,7 +147,7 @@ class Machine:
             if not failed.node.kind.is_step:
                 assert failed.detail
         for start in plan.starts:
-            status = JobStatus.WAITING if start.node.kind is Kind.WAIT else JobStatus.AVAILABLE
+            status = JobStatus.WAITING if start.node.kind is NodeKind.WAIT else JobStatus.AVAILABLE
             self._create((start.node.key, start.path), Step(status, delay=start.delay))
         for skip in plan.skips:
             self._create((skip.node.key, skip.path), Step(skip.status, skip.reason))
@@ -157,6 +168,8 @@ class Machine:
         if swept:
             self._sweep(JobStatus.SKIPPED, Reason.RUN_HALTED)
         self._contribute(plan)
+        for knock in plan.knocks:
+            self._knock(knock)
         for ask in plan.asks:
             self._answer(ask)
         if plan.ended:
@@ -175,12 +188,35 @@ class Machine:
             if due(self.wiring.places[added.node], JoinState(row.open, row.tally, row.fired)):
                 row.fired = True
                 self.fired[at] = self.fired.get(at, 0) + 1
+                if self.wiring.places[added.node].is_door:
+                    self._open(added.node, added.path, row.tally)
+                    continue
                 self.apply(fire(self.wiring, self.facts, FiredJoin(added.node, added.path, row.tally)))
+
+    def _knock(self, knock: Knock) -> None:
+        row = self.joins.get((knock.door, knock.path[: self.wiring.places[knock.door].node.depth]))
+        if row is not None and row.fired:
+            self._admit(knock, row.tally)
+        else:
+            assert knock not in self.waiting
+            self.waiting.append(knock)
+
+    def _open(self, door: str, path: Path, tally: Tally) -> None:
+        """Those who wait go on in any order, and not before all of them are known."""
+        ready = [one for one in self.waiting if one.door == door and one.path[: len(path)] == path]
+        self.waiting = [one for one in self.waiting if one not in ready]
+        self.random.shuffle(ready)
+        for knock in ready:
+            self._admit(knock, tally)
+
+    def _admit(self, knock: Knock, tally: Tally) -> None:
+        tally = knock.tally.plus(tally)
+        self.apply(admit(self.wiring, self.facts, knock.door, knock.path, tally))
 
     def _answer(self, ask: Ask) -> None:
         self._check_needs(ask.node, ask.path)
         value = asked_value(self.wiring, ask.node, ask.path, self)
-        switch = self.wiring.places[ask.node].node.kind is Kind.SWITCH
+        switch = self.wiring.places[ask.node].node.kind is NodeKind.SWITCH
         measure = to_match(value) if switch else to_expand(value)
         self.apply(resolve(self.wiring, self.facts, ask, measure))
 
@@ -218,7 +254,7 @@ class Machine:
             cell.node == node and _covers(cell.path, cell.below, path) for cell in self._allowed.outputs
         )
         step = self.steps.get((node, path))
-        return step.output if step else None
+        return step.output if step and step.status is JobStatus.SUCCEEDED else tags.MISSING
 
     def succeeded(self, node: str, path: Path) -> bool:
         self.output(node, path)

@@ -8,10 +8,10 @@ from random import Random
 from typing import Any
 
 from penstock.errors import DefinitionError
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.graph import barrier, first, switch, wait_for
-from penstock.pipelines.handles import Handle, node_of, scope_of
-from penstock.pipelines.paths import Path
+from penstock.pipelines.define.graph import barrier, first, switch, wait_for
+from penstock.pipelines.define.handles import Handle, node_of, scope_of
+from penstock.pipelines.model.definition import Definition
+from penstock.pipelines.model.expressions import Path
 from tests.pure.pipelines.fakes import graph, task
 from tests.pure.pipelines.machine import Boom
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from penstock.pipelines.definition import Definition, Kind, Node, Strategy
-from penstock.pipelines.expressions import Expr, Failed, Leaf, Output, Param, evaluate
-from penstock.pipelines.paths import Path
-from penstock.values import tags
+from penstock.pipelines.model.definition import Definition, Node, NodeKind, Strategy
+from penstock.pipelines.model.expressions import Expr, Leaf, Output, Param, Path, StepFailed, evaluate
+from penstock.values.typed_json import tags
 from tests.pure.pipelines.machine import Boom, Outcome
 
 RAN, IGNORED, BLOCKED, PRUNED = "ran", "ignored", "blocked", "pruned"
@@ -26,10 +25,15 @@ class End:
     value: object = None
     failed: bool = False
     chosen: int = -1
+    missing: bool = False
+    """Its value would be that of a failure which is ignored."""
 
 
 class Reference:
-    """The ends of all nodes of one run. `winner` tells which input a `first` took, when several succeeded."""
+    """The ends of all nodes of one run. `winner` tells which input a `first` took, when several succeeded.
+
+    `together`: as it was before steps inside expands waited by themselves.
+    """
 
     def __init__(
         self,
@@ -37,12 +41,14 @@ class Reference:
         outcome: Outcome,
         params: dict[str, object],
         winner: Callable[[str, Path], str | None],
+        together: bool = False,
     ) -> None:
         self.definition = definition
         self.nodes = definition.by_key
         self.outcome = outcome
         self.params = params
         self.winner = winner
+        self.together = together
         self._known: dict[tuple[str, Path], End] = {}
 
     def end(self, key: str, path: Path) -> End:
@@ -67,7 +73,7 @@ class Reference:
         def leaf(found: Leaf) -> object:
             if isinstance(found, Param):
                 return self.params[found.name]
-            if isinstance(found, Failed):
+            if isinstance(found, StepFailed):
                 return self.end(found.node, path).how == IGNORED
             return self.end(found.node, path).value if isinstance(found, Output) else element
 
@@ -85,43 +91,58 @@ class Reference:
 
     def _end(self, node: Node, path: Path) -> End:
         match node.kind:
-            case Kind.COLLECT:
+            case NodeKind.COLLECT:
                 return self._collect(node, path)
-            case Kind.FIRST:
+            case NodeKind.FIRST:
                 return self._first(node, path)
-            case Kind.MERGE:
+            case NodeKind.MERGE:
                 return self._merge(node, path)
         how = self._verdict(node, path)
         if how != RAN:
             return End(how)
         match node.kind:
-            case Kind.BARRIER:
+            case NodeKind.BARRIER:
                 return End(RAN)
-            case Kind.PASS:
+            case NodeKind.PASS:
                 return self._pass(node, path)
-            case Kind.SWITCH:
+            case NodeKind.SWITCH:
                 return End(RAN, chosen=self._choice(node, path))
-            case Kind.EXPAND:
+            case NodeKind.EXPAND:
                 return self._expand(node, path)
         return self._step(node, path)
 
     def _pass(self, node: Node, path: Path) -> End:
         """What stands in an arm for a step outside of it ends as that one did."""
         value = node.args[0]
+        missing = isinstance(value, Output) and self.end(value.node, path).missing
         ignored = isinstance(value, Output) and self._how(value.node, path) == IGNORED
-        return End(IGNORED if ignored else RAN, self.value(value, path))
+        return End(IGNORED if ignored else RAN, self.value(value, path), missing=missing)
 
     def _verdict(self, node: Node, path: Path) -> str:
-        """Whether all it waits for went well; what lies outside of its scope was waited for at the door."""
-        found = [self._how(key, path) for key in node.reads if self.nodes[key].scope == node.scope]
-        order = [self._how(key, path) for key in node.after if self.nodes[key].scope == node.scope]
-        if node.kind is Kind.EXPAND:
+        """Whether all it waits for went well, wherever that is."""
+        found = [self._how(key, path) for key in node.reads]
+        order = [self._how(key, path) for key in node.after]
+        if self.together:
+            self._wait_for_all(node, path, found, order)
+        elif node.kind is NodeKind.EXPAND and not self._is_placed(node):
+            entry = self._entry(node)
+            found += [self._how(key, path) for key in entry.reads if self.nodes[key].scope == node.scope]
+            order += [self._how(key, path) for key in entry.after if self.nodes[key].scope == node.scope]
+        return self._told(node, path, found, order)
+
+    def _wait_for_all(self, node: Node, path: Path, found: list[str], order: list[str]) -> None:
+        """As it was: what lies outside of an expand is waited for at its entry, for all steps inside."""
+        found[:] = [self._how(key, path) for key in node.reads if self.nodes[key].scope == node.scope]
+        order[:] = [self._how(key, path) for key in node.after if self.nodes[key].scope == node.scope]
+        if node.kind is NodeKind.EXPAND:
             inside = [
                 n for n in self.definition.nodes if n.scope[: node.depth + 1] == (*node.scope, node.key)
             ]
             for inner in inside:
                 found += [self._how(key, path) for key in inner.reads if self.nodes[key].scope == node.scope]
                 order += [self._how(key, path) for key in inner.after if self.nodes[key].scope == node.scope]
+
+    def _told(self, node: Node, path: Path, found: list[str], order: list[str]) -> str:
         found += [how for how in order if how != PRUNED]
         if node.arm is not None and self.nodes[node.arm[0]].scope == node.scope:
             switch = self.end(node.arm[0], path)
@@ -129,6 +150,16 @@ class Reference:
         if PRUNED in found:
             return PRUNED
         return BLOCKED if BLOCKED in found else RAN
+
+    def _is_placed(self, node: Node) -> bool:
+        """Whether a nested expand says by its own words to which element around it it belongs."""
+        near = [key for key in (*node.reads, *node.after) if self.nodes[key].scope == node.scope]
+        return not node.scope or bool(near) or node.arm is not None
+
+    def _entry(self, expand: Node) -> Node:
+        scope = (*expand.scope, expand.key)
+        (entry,) = [node for node in self.definition.nodes if node.scope == scope and node.is_entry]
+        return entry
 
     def _how(self, key: str, path: Path) -> str:
         return self.end(key, path).how
@@ -138,11 +169,22 @@ class Reference:
         return node.arms.index(label) if label in node.arms else node.arms.index(None)
 
     def _expand(self, node: Node, path: Path) -> End:
-        elements = tags.raw_elements(self.value(node.args[0], path))
+        over = node.args[0]
+        if isinstance(over, Output) and self.end(over.node, path).missing:
+            return End(RAN, [])
+        elements = tags.raw_elements(self.value(over, path))
         if isinstance(elements, list):
-            return End(RAN, elements)
+            # Over nothing it is over at once; else its first step must be able to begin.
+            how = self._first_step(node, path) if elements and not self.together else RAN
+            return End(how, elements if how == RAN else None)
         ignored = node.options.on_failure in (Strategy.IGNORE, Strategy.OPTIONAL)
         return End(RAN if ignored else BLOCKED, [] if ignored else None, failed=True)
+
+    def _first_step(self, expand: Node, path: Path) -> str:
+        entry = self._entry(expand)
+        found = [self._how(key, path) for key in entry.reads]
+        order = [self._how(key, path) for key in entry.after]
+        return self._told(entry, path, found, order)
 
     def _step(self, node: Node, path: Path) -> End:
         element = None
@@ -157,7 +199,7 @@ class Reference:
         except Boom:
             strategy = node.options.on_failure or self.definition.on_failure
             ignored = strategy in (Strategy.IGNORE, Strategy.OPTIONAL)
-            return End(IGNORED if ignored else BLOCKED, failed=True)
+            return End(IGNORED if ignored else BLOCKED, failed=True, missing=ignored)
 
     def _collect(self, node: Node, path: Path) -> End:
         expand = self.nodes[node.reads[0]].scope[-1]
@@ -174,7 +216,7 @@ class Reference:
         if hows.count(RAN) + hows.count(IGNORED) < node.quorum:
             return End(BLOCKED if BLOCKED in hows else PRUNED)
         if len(good) < node.quorum:
-            return End(RAN)
+            return End(RAN, missing=True)
         told = [node.reads[int(number)] for number in (self.winner(node.key, path) or "").split(",")[1:]]
         assert set(told) <= set(good)
         # A halted run may never have got to decide it.
@@ -189,14 +231,15 @@ class Reference:
         if good:
             winner = self.winner(node.key, path) if len(ends) > 1 else good[0]
             # A halted run may never have got to decide it.
-            return End(RAN, ends[winner if winner in good else good[0]].value)
+            won = ends[winner if winner in good else good[0]]
+            return End(RAN, won.value, missing=won.missing)
         if any(end.how == IGNORED for end in ends.values()):
-            return End(RAN)
+            return End(RAN, missing=True)
         return End(BLOCKED if any(end.how == BLOCKED for end in ends.values()) else PRUNED)
 
     def _merge(self, node: Node, path: Path) -> End:
         ends = [self.end(key, path) for key in node.reads]
         for end in ends:
             if end.how in (RAN, IGNORED):
-                return End(RAN, end.value)
+                return End(RAN, end.value, missing=end.missing)
         return End(BLOCKED if any(end.how == BLOCKED for end in ends) else PRUNED)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.fluent import flow
-from penstock.pipelines.graph import switch
-from penstock.pipelines.paths import Path
+from penstock.pipelines.define.fluent import flow
+from penstock.pipelines.define.graph import switch
+from penstock.pipelines.model.definition import Definition
+from penstock.pipelines.model.expressions import Path
 from penstock.values.status import JobStatus, Reason, RunStatus
 from tests.pure.pipelines.fakes import app_flow, graph, task
 from tests.pure.pipelines.machine import Boom, Machine, Outcome

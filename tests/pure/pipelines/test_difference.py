@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.pipelines.difference import compare, shape_changes
-from penstock.pipelines.graph import first, switch, wait_for
+from penstock.pipelines.define.graph import first, switch, wait_for
+from penstock.pipelines.model.diff import compare, shape_changes
 from tests.pure.pipelines.fakes import graph, task
 
 A, B, C = (task(name, "*values") for name in "abc")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.ending import RunState, events_of, status_of
-from penstock.pipelines.plan import begin
+from penstock.pipelines.plan.plan import RunState, begin, events_of, status_of
 from penstock.values.status import Reason, RunStatus
 from tests.pure.pipelines.fakes import graph, task
 from tests.pure.pipelines.machine import Boom, Machine, Stop

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from penstock.pipelines.graph import barrier, first, switch, wait_for
-from penstock.pipelines.paths import Path
-from penstock.pipelines.plan import begin
+from penstock.pipelines.define.graph import barrier, first, switch, wait_for
+from penstock.pipelines.model.expressions import Path
+from penstock.pipelines.plan.plan import begin
 from penstock.values.status import JobStatus, RunStatus
 from tests.pure.pipelines.fakes import FakeTask, graph, task
 from tests.pure.pipelines.machine import Boom, Machine, Outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -9,11 +10,11 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.graph import barrier, first, switch, wait_for
-from penstock.pipelines.moving import Present, obstacles, stable_nodes, told_nodes
-from penstock.pipelines.plan import begin
-from penstock.pipelines.validate import check
+from penstock.pipelines.define.graph import barrier, first, switch, wait_for
+from penstock.pipelines.define.validation import check
+from penstock.pipelines.model.compatibility import StoredState, nodes_that_fired, obstacles, stable_nodes
+from penstock.pipelines.model.definition import Definition
+from penstock.pipelines.plan.plan import begin
 from penstock.values.status import RunStatus
 from tests.pure.pipelines.fakes import graph, task
 from tests.pure.pipelines.machine import Machine
@@ -25,7 +26,7 @@ A, B, C, D = (task(name, "*values") for name in "abcd")
 SEEDS = st.integers(0, 2**40)
 
 
-def present(machine: Machine) -> Present:
+def present(machine: Machine) -> StoredState:
     """What storage would have of this run."""
     steps: dict[str, bool] = {}
     for (node, _), step in machine.steps.items():
@@ -33,10 +34,12 @@ def present(machine: Machine) -> Present:
     joins: dict[str, bool] = {}
     for (node, _), row in machine.joins.items():
         joins[node] = joins.get(node, False) or row.fired
-    return Present(True, steps, joins)
+    for knock in machine.waiting:
+        joins.setdefault(knock.door, False)
+    return StoredState(True, steps, joins)
 
 
-def after(function: Any, *ended: str) -> tuple[Definition, Present]:
+def after(function: Any, *ended: str) -> tuple[Definition, StoredState]:
     """A definition, and a run of it in which these steps have ended."""
     definition = graph(function)
     machine = Machine(definition, lambda *_: ["x", "y"], {"p": 1})
@@ -46,7 +49,7 @@ def after(function: Any, *ended: str) -> tuple[Definition, Present]:
     return definition, present(machine)
 
 
-def in_the_way(old: tuple[Definition, Present], function: Any) -> list[str]:
+def in_the_way(old: tuple[Definition, StoredState], function: Any) -> list[str]:
     return obstacles(check(old[0]), check(graph(function)), old[1])
 
 
@@ -86,7 +89,7 @@ def test_nothing_can_start_with_a_run_that_has_begun() -> None:
     assert "step 'd' would have to start with the run, which has begun" in in_the_way(
         old, lambda p: [B(A(p)), D(p)]
     )
-    assert in_the_way((old[0], Present(begun=False)), lambda p: [B(A(p)), D(p)]) == []
+    assert in_the_way((old[0], StoredState(begun=False)), lambda p: [B(A(p)), D(p)]) == []
 
 
 def test_a_join_that_has_counted_keeps_its_count() -> None:
@@ -127,11 +130,40 @@ def test_an_expand_that_is_open_has_waited_for_all_it_will_ever_wait_for() -> No
         D(B.map(A(p)), late)
         return late
 
-    told = in_the_way(after(old, "a"), more)
+    definition, there = after(old, "a")
+    together = check(replace(graph(more), doors=False))
+    told = obstacles(check(definition), together, there)
     assert "@expand.b has begun and would have had to wait for step 'c' too" in told
+    assert in_the_way((definition, there), more) == [], "the step waits by itself, and has not begun"
     assert in_the_way(after(old), more) == [], "nobody has opened it yet"
     told = in_the_way(after(more, "a", "go", "c"), old)
-    assert "@expand.b has waited for step 'c', and would not have" in told
+    assert (
+        "step 'c' has ended and led to what step 'd' uses from outside of its expand, and would no longer"
+        in told
+    )
+
+
+def test_what_waits_at_a_door_is_in_the_run() -> None:
+    def old(p: Any) -> Any:
+        late = C(wait_for("go"))
+        D(B.map(A(p)), late)
+        return late
+
+    def less(p: Any) -> Any:
+        late = C(wait_for("go"))
+        D(B.map(A(p)))
+        return late
+
+    told = in_the_way(after(old, "a", "b[0]"), less)
+    door = "what step 'd' uses from outside of its expand"
+    assert f"{door} is in the run already, and is no longer there" in told
+
+
+def test_where_a_step_waits_changes_nothing_about_what_it_comes_to() -> None:
+    new = graph(lambda p: D(B.map(A(p)), C(p)).collect())
+    assert new.doors
+    old = check(replace(new, doors=False))
+    assert {"a", "b", "c", "d"} <= stable_nodes(old, check(new)) == stable_nodes(old, old)
 
 
 def test_a_parameter_is_not_a_step_of_the_same_name() -> None:
@@ -148,10 +180,10 @@ def test_options_may_change_for_what_is_there() -> None:
 
 def test_nodes_that_only_steer_count_as_decided_where_it_is_not_known() -> None:
     definition, there = after(lambda p: C.options(after=[barrier(A(p), B(p))])(p), "a")
-    assert told_nodes(check(definition), there) >= {"a"}
-    assert "@barrier.a" not in told_nodes(check(definition), there)
+    assert nodes_that_fired(check(definition), there) >= {"a"}
+    assert "@barrier.a" not in nodes_that_fired(check(definition), there)
     definition, there = after(lambda p: D(first(A(p), B(p))), "a")
-    assert "@first.a" in told_nodes(check(definition), there)
+    assert "@first.a" in nodes_that_fired(check(definition), there)
 
 
 @pytest.mark.parametrize("label", ["x", "y"])
@@ -208,11 +240,15 @@ def written(choose: Random, seed: int, failing: float) -> Program:
     order=SEEDS,
     begun=st.integers(0, 12),
     failing=st.sampled_from([0.0, 0.15]),
+    together=st.booleans(),
 )
 def test_a_moved_run_ends_as_if_it_had_begun_so(
-    seed: int, other: int, turn: int, order: int, begun: int, failing: float
+    seed: int, other: int, turn: int, order: int, begun: int, failing: float, together: bool
 ) -> None:
     before = written(Turning(seed, turn, seed + 1), seed, failing)
+    if together:
+        # A run from before steps inside expands waited by themselves.
+        before = replace(before, definition=replace(before.definition, doors=False))
     now = written(Turning(seed, turn, other), seed, failing)
     machine = Machine(before.definition, before.outcome, {"given": "hello"}, seed=order)
     machine.apply(begin(machine.wiring, machine.facts))

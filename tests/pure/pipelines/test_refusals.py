@@ -12,9 +12,9 @@ from pydantic import Field
 
 from penstock import Penstock
 from penstock.errors import DefinitionError
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.fluent import flow
-from penstock.pipelines.graph import barrier, first, switch, wait_for
+from penstock.pipelines.define.fluent import flow
+from penstock.pipelines.define.graph import barrier, first, switch, wait_for
+from penstock.pipelines.model.definition import Definition
 from tests.pure.pipelines.fakes import app_flow, graph, task
 
 A, B, C, D = (task(name) for name in "abcd")
@@ -172,6 +172,7 @@ FLOWS: list[tuple[Callable[[], Any], list[str]]] = [
         ["barrier()", "never closed", ".combine(task)"],
     ),
     (lambda: app_flow("p").start(START).divide(A, B).barrier().definition, ["barrier()", "no step comes"]),
+    (lambda: app_flow("p").start(START).barrier().definition, ["barrier()", "no step comes after"]),
     (lambda: app_flow("p").start(START).chain(TWO).definition, ["'two'", "'y'"]),
     (lambda: app_flow("p").start(START).on_halt(WRONG), ["'p'", "on_halt", "not 3"]),
     (lambda: app_flow("p", on_failure="stop"), ["'p'", "'stop'"]),

@@ -8,8 +8,7 @@ import pytest
 
 from penstock import Penstock, wait_for
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.wait import Wait
+from penstock.pipelines.model.definition import Definition, Wait
 
 SECRET = "a secret of sixteen and more"
 
@@ -124,7 +123,7 @@ def test_without_a_secret_a_reminder_with_a_token_is_refused_before_any_row(app:
     def unsigned() -> Any:
         return wait_for("approve", remind=app.tasks["signed"], remind_every=5)
 
-    with pytest.raises(ConfigurationError, match=r"'unsigned' reminds .* PENSTOCK_SECRET"):
+    with pytest.raises(ConfigurationError, match=r"reminder of .*'unsigned' takes a token.* PENSTOCK_SECRET"):
         unsigned.trigger()
     assert app.runs() == []
 
@@ -144,6 +143,6 @@ def test_a_secret_is_read_from_the_environment_and_never_shown(monkeypatch: pyte
     monkeypatch.setenv("PENSTOCK_SECRET", f"{SECRET}, {SECRET[::-1]}")
     app = Penstock("sqlite://")
     assert app.settings.secret == (SECRET, SECRET[::-1])
-    for shown in (repr(app), repr(app.settings), str(app.settings), f"{app.engine.desk!r}"):
+    for shown in (repr(app), repr(app.settings), str(app.settings), f"{app.engine.engine_state!r}"):
         assert SECRET not in shown
         assert SECRET[::-1] not in shown

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.pipelines.definition import Definition
-from penstock.pipelines.fluent import flow
-from penstock.pipelines.graph import barrier, switch, wait_for
+from penstock.pipelines.define.fluent import flow
+from penstock.pipelines.define.graph import barrier, switch, wait_for
+from penstock.pipelines.model.definition import Definition
 from tests.pure.pipelines.fakes import app_flow, graph, pipeline, task
 
 QUERY, LOAD, REPORT = task("query_users", "days"), task("load_user"), task("report")

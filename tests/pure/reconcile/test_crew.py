@@ -8,11 +8,12 @@ import pytest
 from sqlalchemy import Column, Integer, MetaData, Table
 
 from penstock.reconcile.columns import EPOCH, reconcilable_columns
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.ending import Ended, Kind
 from penstock.reconcile.item import Claimed, Item
-from penstock.runtime.row_crew import RowCrew
-from penstock.telemetry.events import Stream
+from penstock.reconcile.outcome import VisitKind, VisitOutcome
+from penstock.reconcile.reconciler import Reconciler
+from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.telemetry.events import PlaceFreed, Stream
+from tests.refused import no_threads
 from tests.waiting import until
 
 table = Table("things", MetaData(), Column("id", Integer, primary_key=True), *reconcilable_columns())
@@ -31,12 +32,12 @@ RECONCILER = Reconciler(hang, table, workers=4, prefetch=8, name="hang")
 
 
 @pytest.fixture
-def ended() -> list[Ended]:
+def ended() -> list[VisitOutcome]:
     return []
 
 
-async def crew_with(count: int, average: float, ended: list[Ended]) -> RowCrew:
-    crew = RowCrew(RECONCILER, ended.append, Stream())
+async def crew_with(count: int, average: float, ended: list[VisitOutcome]) -> RowDispatcher:
+    crew = RowDispatcher(RECONCILER, ended.append, Stream())
     crew._average = average
     crew.hand_over([item(number) for number in range(count)])
     await asyncio.sleep(0)
@@ -53,14 +54,14 @@ async def crew_with(count: int, average: float, ended: list[Ended]) -> RowCrew:
         (3, 1.0, 1),
     ],
 )
-def test_room(held: int, average: float, room: int, ended: list[Ended]) -> None:
+def test_room(held: int, average: float, room: int, ended: list[VisitOutcome]) -> None:
     async def look() -> int:
         return (await crew_with(held, average, ended)).room()
 
     assert asyncio.run(look()) == room
 
 
-def test_refilled_only_when_half_of_what_waits_is_gone(ended: list[Ended]) -> None:
+def test_refilled_only_when_half_of_what_waits_is_gone(ended: list[VisitOutcome]) -> None:
     async def look() -> list[int]:
         crew = await crew_with(12, 0.001, ended)
         for one in crew.active:
@@ -74,7 +75,7 @@ def test_refilled_only_when_half_of_what_waits_is_gone(ended: list[Ended]) -> No
     assert asyncio.run(look()) == [0, 0, 0, 0, 4, 5, 6, 7]
 
 
-def test_a_disabled_reconciler_has_no_room(ended: list[Ended]) -> None:
+def test_a_disabled_reconciler_has_no_room(ended: list[VisitOutcome]) -> None:
     async def look() -> int:
         RECONCILER.disable()
         try:
@@ -85,32 +86,32 @@ def test_a_disabled_reconciler_has_no_room(ended: list[Ended]) -> None:
     assert asyncio.run(look()) == 0
 
 
-def test_rows_that_would_wait_long_are_given_back(ended: list[Ended]) -> None:
+def test_rows_that_would_wait_long_are_given_back(ended: list[VisitOutcome]) -> None:
     async def look() -> None:
         crew = await crew_with(8, 0.001, ended)
         for one in crew.active:
             one.began -= 10
-        crew.shed()
+        crew.give_back_surplus()
         assert len(crew.waiting) == 0
-        assert [end.kind for end in ended] == [Kind.RELEASED] * 4
+        assert [end.kind for end in ended] == [VisitKind.RELEASED] * 4
 
     asyncio.run(look())
 
 
-def test_what_has_not_begun_can_be_given_back(ended: list[Ended]) -> None:
+def test_what_has_not_begun_can_be_given_back(ended: list[VisitOutcome]) -> None:
     async def look() -> None:
         crew = await crew_with(6, 0.001, ended)
         crew.give_back_waiting()
         assert (len(crew.active), len(crew.waiting)) == (4, 0)
-        assert [end.kind for end in ended] == [Kind.RELEASED] * 2
+        assert [end.kind for end in ended] == [VisitKind.RELEASED] * 2
 
     asyncio.run(look())
-    assert {end.kind for end in ended} == {Kind.RELEASED}, (
+    assert {end.kind for end in ended} == {VisitKind.RELEASED}, (
         "a handler that ends with its loop is no error of the row"
     )
 
 
-def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[Ended]) -> None:
+def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[VisitOutcome]) -> None:
     async def look() -> None:
         crew = await crew_with(0, 0.001, ended)
         crew.give_back_waiting()
@@ -120,12 +121,14 @@ def test_what_a_turn_under_way_still_brings_goes_back_too(ended: list[Ended]) ->
         assert (len(crew.active), len(crew.waiting), crew.busy) == (0, 0, 0)
 
     asyncio.run(look())
-    assert [end.kind for end in ended] == [Kind.RELEASED]
+    assert [end.kind for end in ended] == [VisitKind.RELEASED]
 
 
-def test_a_handler_that_is_stopped_before_its_first_step_gives_its_row_back(ended: list[Ended]) -> None:
+def test_a_handler_that_is_stopped_before_its_first_step_gives_its_row_back(
+    ended: list[VisitOutcome],
+) -> None:
     async def look() -> None:
-        crew = RowCrew(RECONCILER, ended.append, Stream())
+        crew = RowDispatcher(RECONCILER, ended.append, Stream())
         crew.coming.extend([item(1), item(2)])
         crew._accept()  # tasks are made, and have not run yet
         crew.give_back_running()
@@ -134,10 +137,10 @@ def test_a_handler_that_is_stopped_before_its_first_step_gives_its_row_back(ende
         assert crew.busy == 0
 
     asyncio.run(look())
-    assert [end.kind for end in ended] == [Kind.RELEASED]
+    assert [end.kind for end in ended] == [VisitKind.RELEASED]
 
 
-def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -> None:
+def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[VisitOutcome]) -> None:
     async def stubborn(item: Any) -> None:
         while True:
             try:
@@ -147,7 +150,7 @@ def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -
             return
 
     async def look() -> None:
-        crew = RowCrew(Reconciler(stubborn, table, name="stubborn"), ended.append, Stream())
+        crew = RowDispatcher(Reconciler(stubborn, table, name="stubborn"), ended.append, Stream())
         crew.coming.extend([item(1)])
         crew._accept()
         await asyncio.sleep(0)
@@ -158,10 +161,10 @@ def test_a_handler_that_will_not_end_does_not_keep_its_row(ended: list[Ended]) -
         await asyncio.sleep(0.1)
 
     asyncio.run(look())
-    assert [end.kind for end in ended] == [Kind.RELEASED], "and is not heard any more when it ends"
+    assert [end.kind for end in ended] == [VisitKind.RELEASED], "and is not heard any more when it ends"
 
 
-def test_a_row_that_is_lost_while_it_waits_never_begins(ended: list[Ended]) -> None:
+def test_a_row_that_is_lost_while_it_waits_never_begins(ended: list[VisitOutcome]) -> None:
     async def look() -> None:
         crew = await crew_with(6, 0.001, ended)
         first, second = crew.waiting
@@ -174,7 +177,7 @@ def test_a_row_that_is_lost_while_it_waits_never_begins(ended: list[Ended]) -> N
     asyncio.run(look())
 
 
-def test_a_row_whose_holders_keep_dying_is_not_begun(ended: list[Ended]) -> None:
+def test_a_row_whose_holders_keep_dying_is_not_begun(ended: list[VisitOutcome]) -> None:
     async def look() -> None:
         crew = await crew_with(0, 0.001, ended)
         often, once = item(1), item(2)
@@ -184,17 +187,17 @@ def test_a_row_whose_holders_keep_dying_is_not_begun(ended: list[Ended]) -> None
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert list(crew.active) == [once]
-        assert [(end.item, end.kind, end.crashes) for end in ended] == [(often, Kind.CRASHED, 11)]
+        assert [(end.item, end.kind, end.crashes) for end in ended] == [(often, VisitKind.CRASHED, 11)]
 
     asyncio.run(look())
 
 
 @pytest.mark.parametrize(
     ("why", "kinds"),
-    [("released", [Kind.RELEASED]), ("lost", []), ("timed out", [Kind.TIMED_OUT])],
+    [("released", [VisitKind.RELEASED]), ("lost", []), ("timed out", [VisitKind.TIMED_OUT])],
 )
 def test_what_a_handler_raises_while_it_is_stopped_is_no_error_of_the_row(
-    ended: list[Ended], why: str, kinds: list[Kind]
+    ended: list[VisitOutcome], why: str, kinds: list[VisitKind]
 ) -> None:
     async def clumsy(item: Any) -> None:
         try:
@@ -206,7 +209,7 @@ def test_what_a_handler_raises_while_it_is_stopped_is_no_error_of_the_row(
     reconciler = Reconciler(clumsy, table, name="clumsy", timeout=timeout)
 
     async def look() -> None:
-        crew = RowCrew(reconciler, ended.append, Stream())
+        crew = RowDispatcher(reconciler, ended.append, Stream())
         crew.coming.extend([item(1)])
         crew._accept()
         await asyncio.sleep(0)
@@ -218,3 +221,70 @@ def test_what_a_handler_raises_while_it_is_stopped_is_no_error_of_the_row(
 
     asyncio.run(look())
     assert [end.kind for end in ended] == kinds
+
+
+def test_a_place_of_a_row_that_is_taken_by_nothing_is_freed_and_named(ended: list[VisitOutcome]) -> None:
+    stream, freed = Stream(), list[PlaceFreed]()
+    stream.on(PlaceFreed, freed.append)
+
+    def nothing(item: Any) -> None: ...
+
+    async def look() -> None:
+        crew = RowDispatcher(Reconciler(nothing, table, name="nothing", workers=1), ended.append, stream)
+        crew._run_sync = lambda _: None  # type: ignore[method-assign, assignment]  # ends, and says nothing
+        crew.coming.extend([item(1)])
+        crew._accept()
+        await until(lambda: all(thread.done() for thread in crew._threads.values()))
+        crew.free_lost()
+        assert not freed
+        crew.free_lost()
+        assert (len(freed), crew.busy) == (1, 0)
+        crew.close()
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == [VisitKind.ERRORED]
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+def test_a_row_whose_every_way_out_raises_gets_an_end(ended: list[VisitOutcome], kind: str) -> None:
+    def give_up(_: Any) -> None:
+        raise SystemExit(3)
+
+    def in_thread(item: Any) -> None:
+        raise ValueError("no")
+
+    async def on_loop(item: Any) -> None:
+        raise ValueError("no")
+
+    handler = on_loop if kind == "async" else in_thread
+
+    async def look() -> None:
+        made = Reconciler(handler, table, name="hopeless", max_attempts=1, on_exhausted=give_up)
+        crew = RowDispatcher(made, ended.append, Stream())
+        crew.coming.extend([item(1)])
+        crew._accept()
+        await until(lambda: crew.busy == 0)
+        crew.close()
+
+    asyncio.run(look())
+    assert [(end.kind, end.failure.type if end.failure else None) for end in ended] == [
+        (VisitKind.ERRORED, "SystemExit")
+    ]
+
+
+def test_a_row_for_which_there_is_no_thread_is_given_back_and_no_other_is_fetched(
+    ended: list[VisitOutcome],
+) -> None:
+    def nothing(item: Any) -> None: ...
+
+    async def look() -> None:
+        crew = RowDispatcher(Reconciler(nothing, table, name="nothing"), ended.append, Stream())
+        assert crew.room() > 0
+        with no_threads("penstock-row", times=1):
+            crew.coming.extend([item(1)])
+            crew._accept()
+        assert (crew.busy, crew.room()) == (0, 0)
+        crew.close()
+
+    asyncio.run(look())
+    assert [end.kind for end in ended] == [VisitKind.RELEASED]

@@ -10,7 +10,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from penstock import Children, Penstock, Reconcilable, Shared
 from penstock.errors import DefinitionError
-from penstock.reconcile.definition import Reconciler
+from penstock.reconcile.reconciler import Reconciler
 
 
 class Base(DeclarativeBase):

@@ -8,13 +8,12 @@ from sqlalchemy import Column, Date, DateTime, Integer, MetaData, String, Table
 
 from penstock import NOW, Retry
 from penstock.errors import DefinitionError
-from penstock.reconcile.columns import EPOCH, Instant, as_utc, from_micros, reconcilable_columns
-from penstock.reconcile.definition import Reconciler
-from penstock.reconcile.due import GRAIN, DueTimes
-from penstock.reconcile.hints import ROWS, awaited, concerns, stirred
-from penstock.reconcile.now import Now, resolve
-from penstock.reconcile.policy import Policy
-from penstock.reconcile.target import recognize
+from penstock.reconcile.columns import EPOCH, Instant, Now, as_utc, from_micros, reconcilable_columns, resolve
+from penstock.reconcile.options import Policy
+from penstock.reconcile.reconciler import Reconciler
+from penstock.reconcile.source import GRAIN, DueTimes
+from penstock.reconcile.table import recognize
+from penstock.reconcile.wakeup_subjects import ROWS, awaited, concerns, stirred
 
 INSTANT = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.async_connection import AsyncConnection
-from penstock.effects import TransactionScope
+from penstock.async_bridge import AsyncConnection
+from penstock.job_transaction import TransactionScope
 from tests.simulation.mutants import Code, Mutant
 
 MUTANTS: dict[str, Mutant] = {

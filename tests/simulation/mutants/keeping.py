@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.pipelines import retention as run_retention
+from penstock.pipelines.maintenance import retention as run_retention
 from penstock.queue import retention
 from tests.simulation.mutants import Change, Code, Instead, Mutant, Sql
 from tests.simulation.mutants.tasks import LOCAL

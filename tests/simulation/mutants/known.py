@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, blocks, keeping, limits, rows, runs, tasks
+from tests.simulation.mutants import Mutant, blocks, boundaries, keeping, limits, rows, runs, tasks, ticks
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads import Workload
@@ -16,6 +16,7 @@ from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.shape_acts import retry_step, revive, revive_child_at_last, then
 from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
+from tests.simulation.workloads.ticks import Ticks
 from tests.simulation.world import World
 
 MOST_SEEDS = 300
@@ -26,6 +27,7 @@ STAGES: dict[str, tuple[Workload, ...]] = {
     "rows": (Rows(),),
     "limits": (Limits(),),
     "blocks": (Blocks(),),
+    "ticks": (Ticks(),),
 }
 VARIANTS: dict[str, tuple[str, Workload]] = {
     "steering": ("tasks", Tasks(steers=0.9)),
@@ -38,9 +40,9 @@ VARIANTS: dict[str, tuple[str, Workload]] = {
 }
 """Workloads with more of what shows some mutants, and the stage that knows their tasks."""
 KINDS = {
-    "tasks": tasks.MUTANTS | keeping.JOBS,
+    "tasks": tasks.MUTANTS | keeping.JOBS | boundaries.JOBS,
     "steering": tasks.STEERING,
-    "runs": runs.MUTANTS,
+    "runs": runs.MUTANTS | boundaries.RUNS,
     "children": runs.CHILDREN | keeping.RUNS,
     "signals": runs.SIGNALS,
     "revivals": keeping.KEPT,
@@ -50,6 +52,7 @@ KINDS = {
     "families": rows.FAMILIES,
     "limits": limits.MUTANTS,
     "blocks": blocks.MUTANTS | tasks.BLOCKS,
+    "ticks": ticks.MUTANTS,
 }
 MUTANTS: dict[tuple[str, str], Mutant] = {
     (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.database.statements import Statements
-from penstock.reconcile import apply, claim, related, renew, statements
+from penstock.database.user.statements import Statements
+from penstock.reconcile import apply, claim, leases, related_rows, statements
+from penstock.reconcile.row_lock import RowLock
 from penstock.reconcile.statements import Fetch
-from penstock.reconcile.writer import RowLock
-from penstock.runtime.row_crew import RowCrew
-from penstock.runtime.runner import Runner
+from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.runtime.reconcilers.runner import Runner
 from tests.simulation.mutants import Code, Instead, Mutant
 
 
@@ -26,7 +26,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "children not all or nothing": Mutant(
         2,
-        Code(related.take, "if all(_is_free(", "if not places or any(_is_free("),
+        Code(related_rows.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
     "lease renewed without the token": Mutant(
         9,
@@ -35,7 +35,7 @@ MUTANTS: dict[str, Mutant] = {
             'and_(target.among(keys), among(target["lock_token"], tokens))',
             "target.among(keys)",
         ),
-        Instead(renew.Holdings, "overdue", lambda *_: []),
+        Instead(leases.HeldRows, "overdue", lambda *_: []),
         stall=0.1,
         linger=0.3,
     ),
@@ -54,7 +54,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a row's handler that never began does not end": Mutant(
         2,
-        Instead(RowCrew, "_never_began", lambda *_: None),
+        Instead(RowDispatcher, "_never_began", lambda *_: None),
         home=1.0,
         stall=0.04,
         linger=0.1,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from penstock.pipelines import answers, callbacks, closing, inputs, joins
+from penstock.pipelines.advance import finish, join_rows
+from penstock.pipelines.lifecycle import signal_rows
+from penstock.pipelines.plan import inputs
 from penstock.pipelines.run import Run
 from penstock.queue import settle
 from tests.simulation import virtual
@@ -18,7 +20,7 @@ def advance_later(tx: Any, follow: Any, ended: Any) -> None:
     tx.after_commit(lambda: database.in_transaction(follow, ended))
 
 
-_ENQUEUE = callbacks.enqueue
+_ENQUEUE = finish.enqueue
 
 
 def tell_later(desk: Any, tx: Any, *end: Any) -> None:
@@ -35,7 +37,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "callbacks outside of the terminal transaction": Mutant(
         0,
-        Instead(callbacks, "enqueue", tell_later),
+        Instead(finish, "enqueue", tell_later),
     ),
     "a step held at once without a receipt": Mutant(
         1,
@@ -43,11 +45,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "join counted down twice": Mutant(
         0,
-        Code(joins._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"),
+        Code(
+            join_rows._added, "before.still_open - arrival.tokens", "before.still_open - 2 * arrival.tokens"
+        ),
     ),
-    "join counted down by nobody": Mutant(
+    "join never counted down": Mutant(
         0,
-        Code(joins._added, "before.still_open - arrival.tokens", "before.still_open"),
+        Code(join_rows._added, "before.still_open - arrival.tokens", "before.still_open"),
     ),
     "elements collected in another order": Mutant(
         6,
@@ -57,13 +61,13 @@ MUTANTS: dict[str, Mutant] = {
 CHILDREN: dict[str, Mutant] = {
     "an offer that outlives its receipt": Mutant(
         6,
-        Code(closing.follow, "trace.offer = None", "pass"),
+        Code(finish.follow, "trace.offer = None", "pass"),
     ),
 }
 SIGNALS: dict[str, Mutant] = {
     "signals delivered by their giver only": Mutant(
         0,
-        Code(answers.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
+        Code(signal_rows.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
         Instead(Run, "_deliver", lambda *_: None),
     ),
 }

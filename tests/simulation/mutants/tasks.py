@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.database import portable
-from penstock.database.portable import ByCursor
-from penstock.effects import TransactionScope
-from penstock.queue import claim, control, enqueue, markers, processes, reclaim, release, schedule, settle
-from penstock.queue.jobs import Attempt
-from penstock.runtime import job_source
-from penstock.runtime.contact import Contact
-from penstock.runtime.crew import Crew
-from penstock.runtime.executors.loop import LoopExecutor
-from penstock.runtime.housekeeping import Housekeeping
-from penstock.runtime.lanes import Lanes
-from penstock.runtime.pump import Pump
+from penstock.database import cursor_dialect
+from penstock.database.cursor_dialect import ByCursor
+from penstock.job_transaction import TransactionScope
+from penstock.queue import claim, control, enqueue, job_records, processes, reclaim, release, schedule, settle
+from penstock.queue.jobs import MOST_COUNTED, Attempt
+from penstock.runtime.executors.async_executor import LoopExecutor
+from penstock.runtime.executors.dispatcher import Dispatcher
+from penstock.runtime.liveness.housekeeping import Housekeeping
+from penstock.runtime.liveness.outage_guard import OutageGuard
+from penstock.runtime.pump import job_source
+from penstock.runtime.pump.lanes import Lanes
+from penstock.runtime.pump.pump import Pump
 from penstock.runtime.worker import Worker
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
 
+ONE_MORE = f"crash_count = crash_count + CASE WHEN crash_count < {MOST_COUNTED} THEN 1 ELSE 0 END"
 LOCAL = "sim_host_now()"
 """The clock of the host that asks, which may be an hour off."""
 
@@ -75,15 +76,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "claim ignores the status": Mutant(
         6,
-        Sql(portable, "HOLD", " AND status = 'available'", ""),
+        Sql(cursor_dialect, "HOLD", " AND status = 'available'", ""),
     ),
     "generation not incremented": Mutant(
         0,
-        Sql(portable, "HOLD", "generation = generation + 1, ", ""),
+        Sql(cursor_dialect, "HOLD", "generation = generation + 1, ", ""),
     ),
     "what arrives late is kept": Mutant(
         2,
-        Instead(job_source.Holdings, "knows", lambda *_: True),
+        Instead(job_source.HeldClaims, "knows", lambda *_: True),
         late=0.05,
     ),
     "tokens used again": Mutant(
@@ -110,8 +111,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "reaper by the local clock": Mutant(
         1,
-        Sql(reclaim, "SILENT", "{now}", LOCAL),
-        Sql(reclaim, "REMOVE_SILENT", "{now}", LOCAL),
+        Sql(reclaim, "SILENT", "< {now}", f"< {LOCAL}"),
+        Sql(reclaim, "REMOVE_SILENT", ":now", LOCAL),
     ),
     "reclaim from the living": Mutant(
         5,
@@ -123,11 +124,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "crash counted as a retry": Mutant(
         1,
-        Sql(reclaim, "CRASH", "crash_count = crash_count + 1", "retry_count = retry_count + 1"),
+        Sql(reclaim, "CRASH", ONE_MORE, "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
         1,
-        Sql(reclaim, "CRASH", "crash_count = crash_count + 1, ", ""),
+        Sql(reclaim, "CRASH", f"{ONE_MORE},", ""),
     ),
     "errors spend nothing": Mutant(
         0,
@@ -160,7 +161,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "once() forgets": Mutant(
         0,
-        Code(markers.find, "return None if row is None else str(row[0])", "return None"),
+        Code(job_records.find, "return None if row is None else str(row[0])", "return None"),
     ),
     "promotion leaves the schedule": Mutant(
         0,
@@ -181,31 +182,32 @@ MUTANTS: dict[str, Mutant] = {
     "signs of life by the local clock": Mutant(
         8,
         Sql(processes, "BEAT", "{now}", LOCAL),
+        Instead(reclaim, "bring_back", _nothing),  # which mends it, where the local clock is ahead
     ),
     "newcomers judge at once": Mutant(
         25,
-        Instead(Contact, "arrive", _nothing),
+        Instead(OutageGuard, "arrive", _nothing),
         delay=0.05,
         crash=0.02,
     ),
     "who was cut off judges at once": Mutant(
         5,
-        Code(Contact.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
+        Code(OutageGuard.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
-        Instead(Contact, "_was_stopped", lambda *_: False),
+        Instead(OutageGuard, "_was_stopped", lambda *_: False),
         outage=0.01,
         trouble=220,
     ),
     "who was stopped judges at once": Mutant(
         12,
-        Instead(Contact, "_was_stopped", lambda *_: False),
+        Instead(OutageGuard, "_was_stopped", lambda *_: False),
         delay=0.05,
         freeze=0.02,
         trouble=220,
     ),
     "key not looked up": Mutant(
         3,
-        Code(enqueue._claim_key, "str(holder[0]) if holder else job.id", "job.id"),
+        Code(enqueue._claim_key, "return holder", "return job.id"),
     ),
     "hints instead of polling": Mutant(
         11,
@@ -221,7 +223,7 @@ MUTANTS: dict[str, Mutant] = {
         6,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
-        Code(Crew._lose, "self.forget([work.claim])", "pass"),
+        Code(Dispatcher._lose, "self.forget([work.claim])", "pass"),
         loss=0.3,
         trouble=220,
     ),

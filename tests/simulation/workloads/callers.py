@@ -16,7 +16,7 @@ from tests.simulation.workloads import Act
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.reconcile.writer import RowLock
+    from penstock.reconcile.row_lock import RowLock
     from tests.simulation.story import Story
 
 PATIENCE = (None, None, 0.0, 0.002, 0.01, 0.5, 2.0)

@@ -12,7 +12,7 @@ from pydantic_core import from_json
 
 from penstock.context import current
 from penstock.errors import PenstockError
-from penstock.pipelines.graph import wait_for
+from penstock.pipelines.define.graph import wait_for
 from penstock.values.retry import Retry
 from tests.simulation import virtual
 from tests.simulation.workloads import Act

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json, to_json
 
-from penstock.pipelines.definition import Definition, Kind
-from penstock.pipelines.graph import wait_for
+from penstock.pipelines.define.graph import wait_for
+from penstock.pipelines.model.definition import Definition, NodeKind
 from tests.pure.pipelines.programs import Program, Writer
 from tests.simulation import virtual
 
@@ -64,7 +64,7 @@ def program(definition: Definition, seed: int) -> Program:
 
 
 def waits(definition: Definition) -> list[str]:
-    return [node.target for node in definition.nodes if node.kind is Kind.WAIT]
+    return [node.target for node in definition.nodes if node.kind is NodeKind.WAIT]
 
 
 def signalled(name: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from penstock.pipelines.definition import Definition, Kind
-from penstock.pipelines.paths import Path, path_of
+from penstock.pipelines.model.definition import Definition, NodeKind
+from penstock.pipelines.model.expressions import Path, path_of
 from tests.pure.pipelines.machine import Boom
 from tests.pure.pipelines.reference import BLOCKED, PRUNED, RAN, End, Reference
 from tests.simulation.story import Story
@@ -141,10 +141,10 @@ def _outcome(run: Ended, seed: int) -> Any:
         if (node, path) in run.kept:
             return run.kept[node, path]
         match kinds[node].kind:
-            case Kind.WAIT:
+            case NodeKind.WAIT:
                 late = run.steps.get((node, path), ("", None, None))[2] == LATE
                 return LATE if late else signalled(kinds[node].target)
-            case Kind.CHILD:
+            case NodeKind.CHILD:
                 if _breaks(run, seed, (node, path), args[0]):
                     raise Boom
                 return args[0]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.context import current
-from penstock.pipelines.paths import path_of
+from penstock.pipelines.model.expressions import path_of
 from penstock.values.limits import Concurrency
 from penstock.values.retry import Retry
 from tests.pure.pipelines.machine import Boom

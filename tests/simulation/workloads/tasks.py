@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import text
 
 from penstock.context import CurrentJob, current
-from penstock.telemetry.points import SimulatedCrash
+from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
 from tests.simulation import virtual

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from penstock.schema.types import identifier, micros, name, path, sequence, text, word
-from penstock.values.lengths import KEY_LENGTH
+from penstock.values.parse import KEY_LENGTH
 
 HOT_ROWS = {
     "fillfactor": "50",

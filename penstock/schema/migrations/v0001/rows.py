@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Float, Integer, MetaData, Table
 
 from penstock.schema.types import identifier, micros, name, text
-from penstock.values.lengths import KEY_LENGTH
+from penstock.values.parse import KEY_LENGTH
 
 
 def define(metadata: MetaData, prefix: str) -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, Index, Integer, MetaData, Table
 from sqlalchemy import text as sql
 
 from penstock.schema.types import identifier, micros, name, path, text, word
-from penstock.values.lengths import KEY_LENGTH
+from penstock.values.parse import KEY_LENGTH
 
 
 def define(metadata: MetaData, prefix: str) -> None:

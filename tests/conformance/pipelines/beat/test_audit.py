@@ -16,12 +16,12 @@ from penstock import Cancel, Penstock, wait_for
 from penstock.errors import ActionRefused, ConfigurationError
 from penstock.job import Job
 from penstock.operate import actions
-from penstock.operate.audits import Act
-from penstock.pipelines import retention
+from penstock.operate.audit import Act
+from penstock.pipelines.maintenance import retention
 from penstock.pipelines.run import Run
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, inline, travel
-from penstock.values.acting import this_process
+from penstock.values.actor import this_process
 from tests.conformance.tasks.looking import count, rows
 
 DAY = 86_400.0
@@ -217,7 +217,7 @@ def test_killed_anywhere_the_act_and_its_row_are_both_there_or_neither(yard: Yar
     app = yard.app
     reached: list[str] = []
     subject = deed.subject(yard)
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         deed.act(yard, subject)
     mine = list(dict.fromkeys([point for point in reached if point.startswith(f"{deed.stage}.")]))
     assert f"{deed.stage}.commit" in mine

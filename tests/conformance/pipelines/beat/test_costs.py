@@ -13,7 +13,7 @@ from penstock import Penstock
 from penstock.queue.jobs import Attempt
 from penstock.queue.settle import settle
 from penstock.runtime.worker import Worker
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import drain
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind, RunStatus
@@ -55,7 +55,7 @@ def fan_in(app: Penstock, folded: Any, width: int) -> int:
     statements: list[str] = []
     while claims := claim_all(worker):
         value = "1" if claims[0].node == "same" else str(width)
-        with points.watching(lambda point: statements.append(point) if point[-1].isdigit() else None):
+        with fault_points.watching(lambda point: statements.append(point) if point[-1].isdigit() else None):
             for start in range(0, len(claims), BATCH):
                 attempts = [
                     Attempt(claim, Outcome(OutcomeKind.SUCCEEDED, output=value))
@@ -102,7 +102,7 @@ def test_whoever_settles_a_step_holds_the_next_by_the_same_commit(app: Penstock)
     drain(app)
     run = chain.trigger(2)
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         drain(app)
     assert run.result(0) == 2
     commits = transactions(reached)

@@ -11,11 +11,12 @@ import pytest
 
 from penstock import Penstock, wait_for
 from penstock.errors import ActionRefused, DefinitionError, DefinitionsDiffer
-from penstock.pipelines import signals, waiting
+from penstock.pipelines.advance import waits
+from penstock.pipelines.lifecycle import signals
 from penstock.pipelines.run import Run
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.settle import settle
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import SimulatedCrash, crash_at, drain, travel
 from penstock.values.outcome import Outcome
 from penstock.values.status import OutcomeKind
@@ -183,8 +184,8 @@ def test_the_deadline_is_that_of_the_new_definition(versions: Versions) -> None:
     assert (first.status, second.status) == ("halted", "running")
 
 
-def test_an_open_expand_is_not_given_anything_more_to_wait_for(versions: Versions) -> None:
-    """Its elements would be told of what has not happened, and the run would end before it has."""
+def test_an_open_expand_is_given_steps_that_wait_by_themselves(versions: Versions) -> None:
+    """Its elements have not come to them. Where one has ended, it has told those behind it."""
 
     def described(t: Any, x: Any, more: bool) -> Any:
         late = t.b(wait_for("go"))
@@ -197,16 +198,19 @@ def test_an_open_expand_is_not_given_anything_more_to_wait_for(versions: Version
     new = versions(partial(described, more=True))
     run, fresh = old.trigger(2), old.trigger(2)
     assert seen_by(new, fresh).migrate() is True, "nothing is open yet"
-    drain(old.host, limit=2)
-    with pytest.raises(
-        DefinitionsDiffer, match="@expand.a has begun and would have had to wait for step 'b' too"
-    ):
-        seen_by(new, run).migrate()
-    for each in (run, fresh):
+    late = old.trigger(2)
+    drain(old.host, limit=3)
+    assert [step.key for step in run.steps()].count("a") == 2, "it is open"
+    assert seen_by(new, run).migrate() is True
+    drain(old.host)
+    with pytest.raises(DefinitionsDiffer, match="step 'a' has ended and would have to lead to step 'c' too"):
+        seen_by(new, late).migrate()
+    for each in (run, fresh, late):
         each.signal("go", 1)
     drain(new.host)
-    assert (run.result(1), fresh.result(1)) == ("b(1)", "b(1)")
-    assert [call for call in versions.calls if call[0] == "c"] == [("c", "a(0)"), ("c", "a(1)")]
+    assert [each.result(1) for each in (run, fresh, late)] == ["b(1)"] * 3
+    called = sorted(call for call in versions.calls if call[0] == "c")
+    assert called == [("c", "a(0)")] * 2 + [("c", "a(1)")] * 2
 
 
 @pytest.mark.parametrize("turns", [1, 2, 4])
@@ -236,7 +240,7 @@ def test_killed_at_any_statement_it_is_moved_completely_or_not_at_all(versions: 
     drain(old.host)
     seen_by(new, first).migrate()
     passed: list[str] = []
-    with points.watching(passed.append):
+    with fault_points.watching(passed.append):
         seen_by(new, run).migrate()
     assert any(point.startswith("migrate_run") for point in passed)
     for point in dict.fromkeys(passed):
@@ -308,7 +312,7 @@ def test_a_signal_that_is_just_delivered_looks_again_when_it_holds_the_step(
     old = versions(lambda t, _: t.b(wait_for("go")))
     new = versions(lambda t, _: t.c(wait_for("go")))
     run = old.trigger(1)
-    conclude = waiting.conclude
+    conclude = waits.finish_waiting
     moved: list[bool] = []
 
     def late(tx: Any, conclusions: Any) -> Any:
@@ -316,7 +320,7 @@ def test_a_signal_that_is_just_delivered_looks_again_when_it_holds_the_step(
             moved.append(seen_by(new, run).migrate())
         return conclude(tx, conclusions)
 
-    monkeypatch.setattr(signals, "conclude", late)
+    monkeypatch.setattr(signals, "finish_waiting", late)
     run.signal("go", 1)
     drain(old.host)
     drain(new.host)

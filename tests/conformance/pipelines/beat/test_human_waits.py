@@ -11,10 +11,10 @@ import pytest
 
 from penstock import Penstock, wait_for
 from penstock.operate.check import check_app
-from penstock.operate.doctor import Patient, timers
-from penstock.pipelines import signals
+from penstock.operate.doctor import CheckContext, timers
+from penstock.pipelines.lifecycle import signals
 from penstock.pipelines.run import Run
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
 from tests.conformance.tasks.looking import rows
 
@@ -186,7 +186,7 @@ def test_killed_anywhere_each_reminder_is_enqueued_once(office: Office) -> None:
     """Between the statements of taking the timer, enqueuing the task and setting the next timer."""
     reached: list[str] = []
     office.waits("patient")
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         assert office.at(610) == [1]
     mine = list(dict.fromkeys([p for p in reached if p.partition(".")[0] in ("remind", "timer")]))
     assert {"remind.1", "remind.commit", "remind.committed"} <= set(mine)
@@ -213,6 +213,7 @@ def test_many_who_look_at_the_same_time_tell_it_once(office: Office) -> None:
     assert len(office.told) == 1
 
 
+@pytest.mark.standard_profile
 @pytest.mark.parametrize("steer", ["signal", "cancel_run", "pause"])
 def test_who_steers_a_run_is_waited_for_before_anybody_is_reminded(
     office: Office, database_kind: str, steer: str
@@ -233,7 +234,7 @@ def test_who_steers_a_run_is_waited_for_before_anybody_is_reminded(
         elif threading.current_thread() is reminding and point == "remind.4":
             decided.set()  # the run's row is its own
 
-    with travel(app, 610), points.watching(watch):
+    with travel(app, 610), fault_points.watching(watch):
         try:
             steering.start()
             assert held.wait(60)
@@ -307,7 +308,7 @@ def test_a_process_without_the_secret_leaves_it_to_one_that_has_it(make_app: Cal
         assert drain(other) == 0
         assert other.engine.chores.turn() is False
         assert other.next_chore() not in (0, 0.0), "it does not look again and again for what is not its own"
-        (finding,) = timers(Patient(other.database, other.metadata, frozenset()))
+        (finding,) = timers(CheckContext(other.database, other.metadata, frozenset()))
         assert "remind_signed" in finding.message
         assert "PENSTOCK_SECRET" in finding.advice
         assert "signed" in [problem.subject for problem in check_app(other)]

@@ -9,12 +9,11 @@ import pytest
 
 import penstock
 from penstock import Penstock
-from penstock.pipelines.run import Run
-from penstock.pipelines.step import Step
-from penstock.queue import family, reclaim
+from penstock.pipelines.run import Run, Step
+from penstock.queue import processes, reclaim
 from penstock.queue.jobs import Claim
 from penstock.runtime.worker import Worker
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.conformance.pipelines.test_races import claim_all
@@ -70,7 +69,7 @@ def test_twenty_restarts_during_one_step_spend_nothing(app: Penstock) -> None:
     for _ in range(20):
         worker, claims = held(app)
         assert len(claims) == 1
-        app.database.in_transaction(family.leave, [worker.identity.id])
+        app.database.in_transaction(processes.leave, [worker.identity.id])
         app.database.in_transaction(reclaim.reclaim, app.follow)
     assert run.status == "running"
     drain(app)
@@ -108,7 +107,7 @@ def test_a_run_is_never_there_without_its_first_steps(app: Penstock) -> None:
     one_step(app)
     single = app.pipelines["single"]
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         single.trigger()
     windows = [point for point in reached if point.startswith("trigger.")]
     assert len(windows) > 3

@@ -20,9 +20,9 @@ from penstock.errors import (
     TokenForged,
     TokenSpent,
 )
-from penstock.pipelines.resuming import Use
+from penstock.pipelines.lifecycle.reminders import Use
 from penstock.pipelines.run import Run
-from penstock.telemetry import points
+from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
 from penstock.values.resume_token import fingerprint
 from tests.conformance.tasks.looking import rows
@@ -150,7 +150,7 @@ def test_a_token_for_a_run_that_has_ended_or_is_about_to_changes_nothing(app: Pe
     tokens = [each.token("approve") for each in (run, about_to)]
     run.cancel()
     drain(app)
-    refused(app, tokens[0], TokenSpent, "was answered before")
+    refused(app, tokens[0], RunOver, "is cancelled: nothing in it waits")
     unreached = app.pipelines["two"].options(delay=60).trigger()
     token = unreached.token("approve")
     unreached.cancel()
@@ -206,7 +206,7 @@ def test_of_many_who_use_it_at_once_one_does(app: Penstock) -> None:
 
 def test_a_lost_answer_is_not_taken_for_somebody_elses(app: Penstock) -> None:
     run = waits(app)
-    use = Use(app.engine.desk, run.token("approve"), '"yes"')
+    use = Use(app.engine.engine_state, run.token("approve"), '"yes"')
     app.database.in_transaction(use)
     app.database.in_transaction(use)
     assert len(app.audit(run)) == 1
@@ -216,7 +216,7 @@ def test_killed_anywhere_signal_and_trail_are_both_there_or_neither_and_it_is_de
     app: Penstock,
 ) -> None:
     reached: list[str] = []
-    with points.watching(reached.append):
+    with fault_points.watching(reached.append):
         app.resume(waits(app).token("approve"), 0)
     mine = [
         point for point in dict.fromkeys(reached) if point.partition(".")[0] in ("resume_token", "deliver")
@@ -258,7 +258,7 @@ def test_a_timeout_that_is_overtaken_by_a_token_takes_everything_back(
             held.set()
             go_on.wait(60)
 
-    with travel(app, 3700), points.watching(stop):
+    with travel(app, 3700), fault_points.watching(stop):
         user = threading.Thread(target=lambda: app.resume(token, "yes"))
         try:
             late.start()

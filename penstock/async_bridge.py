@@ -1,0 +1,229 @@
+"""The thin door for async callers: the same synchronous operation, in a thread of the app's own."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from penstock.errors import AppClosed
+from penstock.values.fork_safety import forget_after_fork, refuse_copy
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AsyncBridge:
+    """A few threads in which async callers' database work is done; the event loop never waits for it."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+        self.closings = 0
+        """How often the bridge was closed: a caller that waits for longer than one call can tell."""
+        forget_after_fork(self)
+
+    async def run(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = functools.partial(copy_context().run, work, *args, **kwargs)
+        return await asyncio.wrap_future(self._submitted(call))
+
+    def _submitted(self, call: Callable[[], R]) -> Future[R]:
+        """The future of this call. A close before the call has begun cancels no caller."""
+        promise: Future[R] = Future()
+        while True:
+            pool = self._opened()
+            try:
+                begun = pool.submit(_fulfil, promise, call)
+            except RuntimeError:
+                if pool is self._pool:  # not closed meanwhile: the interpreter ends
+                    raise
+            else:
+                begun.add_done_callback(functools.partial(_give_up, promise))
+                return promise
+
+    def _opened(self) -> ThreadPoolExecutor:
+        """Two loops that come first at the same time may make one each: the one too many ends by itself."""
+        pool = self._pool
+        if pool is None:
+            pool = self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="penstock-door")
+        return pool
+
+    def forget(self) -> None:
+        self._pool = None
+
+    async def run_apart(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
+        call = functools.partial(copy_context().run, work, *args, **kwargs)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-apart")
+        working = thread.submit(call)
+        thread.shutdown(wait=False)
+        return await ended(working)
+
+    def close(self) -> None:
+        """Refuse further calls: a call that has begun goes on to its end, the others are told that they never will."""
+        self.closings += 1
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _fulfil(promise: Future[R], call: Callable[[], R]) -> None:
+    if not promise.set_running_or_notify_cancel():
+        return  # the caller has been cancelled
+    try:
+        promise.set_result(call())
+    except BaseException as error:
+        promise.set_exception(error)
+        del promise  # which holds the error, which holds this frame
+
+
+def _give_up(promise: Future[R], begun: Future[None]) -> None:
+    if begun.cancelled() and promise.set_running_or_notify_cancel():
+        promise.set_exception(closed("before a call had begun"))
+
+
+def closed(when: str) -> AppClosed:
+    return AppClosed(
+        f"the app was closed {when}. This call has written nothing: make it again, which opens the app again, or call "
+        "close() when no code uses the app any more."
+    )
+
+
+async def ended(future: Future[R]) -> R:
+    """Wait for the future. A caller that is cancelled meanwhile does not cancel it, and need not hear how it went."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+
+    def tell(_future: object) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            loop.call_soon_threadsafe(over.set)
+
+    future.add_done_callback(tell)
+    await over.wait()
+    return future.result()
+
+
+# `async with` over a block that is synchronous: the same calls, in order, in a thread of its own.
+#
+# A caller that is cancelled on the way in or out has left the block all the same. The thread ends what it has begun: a
+# transaction without a caller inside would keep its locks.
+
+
+class Executing:
+    """A statement on its way. It runs whether or not it is awaited; awaiting gives its result."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self.future = future
+        self.awaited = False
+        """True if the caller awaited it: what it raises is then the caller's, who may go on without it."""
+
+    def __await__(self) -> Any:
+        self.awaited = True
+        return asyncio.wrap_future(self.future).__await__()
+
+
+class AsyncConnection:
+    """The connection of a block, for `async with`."""
+
+    def __init__(self, block: AbstractContextManager[Connection]) -> None:
+        self._block = block
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
+        self._entering: Future[Connection] | None = None
+        self._sent: list[Executing] = []
+        self._process = os.getpid()
+
+    def execute(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().execute(*args, **kwargs))
+
+    def scalar(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().scalar(*args, **kwargs))
+
+    def scalars(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().scalars(*args, **kwargs))
+
+    def exec_driver_sql(self, *args: Any, **kwargs: Any) -> Executing:
+        return self._send(lambda: self._connection().exec_driver_sql(*args, **kwargs))
+
+    def run_sync(self, function: Any, *args: Any, **kwargs: Any) -> Executing:
+        """Call a function with the synchronous connection."""
+        return self._send(lambda: function(self._connection(), *args, **kwargs))
+
+    @asynccontextmanager
+    async def begin_nested(self) -> AsyncIterator[None]:
+        """A savepoint: what is done inside is undone by an exception, and nothing else."""
+        savepoint = await self.run_sync(lambda connection: connection.begin_nested())
+        try:
+            yield
+        except BaseException:
+            self._send(savepoint.rollback)
+            raise
+        await self._send(savepoint.commit)
+
+    def _connection(self) -> Connection:
+        assert self._entering is not None
+        return self._entering.result()
+
+    def _send(self, work: Callable[[], Any]) -> Executing:
+        refuse_copy(self._process)
+        sent = Executing(self._pool.submit(work))
+        self._sent.append(sent)
+        return sent
+
+    async def enter(self) -> AsyncConnection:
+        """Enter the block."""
+        self._entering = self._pool.submit(self._block.__enter__)
+        try:
+            await ended(self._entering)
+        except BaseException as error:
+            self._end(error)
+            raise
+        return self
+
+    async def leave(self, error: BaseException | None) -> None:
+        """Leave the block: with the error, or with that of a statement which the caller did not await."""
+        if error is None:
+            refuse_copy(self._process)
+        elif os.getpid() != self._process:
+            return  # our thread is the parent's
+        problem = error if error is not None else await self._first_problem()
+        if problem is not None:
+            for sent in self._sent:
+                sent.future.cancel()
+        await ended(self._end(problem))
+        if problem is not None and error is None:
+            raise problem
+
+    async def _first_problem(self) -> BaseException | None:
+        """Wait for every statement that was not called off. Being cancelled meanwhile is a problem, too."""
+        for sent in self._sent:
+            if sent.future.cancelled() or (sent.awaited and sent.future.done()):
+                continue
+            try:
+                await asyncio.wrap_future(sent.future)
+            except BaseException as problem:
+                return problem
+        return None
+
+    def _end(self, problem: BaseException | None) -> Future[None]:
+        """End the block after everything else; no cancellation stops that. Then the thread ends."""
+        future = self._pool.submit(self._exit, problem)
+        self._pool.shutdown(wait=False)
+        return future
+
+    def _exit(self, problem: BaseException | None) -> None:
+        assert self._entering is not None
+        if self._entering.exception() is not None:
+            return  # it was never entered
+        if problem is None:
+            self._block.__exit__(None, None, None)
+        else:
+            self._block.__exit__(type(problem), problem, problem.__traceback__)

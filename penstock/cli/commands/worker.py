@@ -1,0 +1,109 @@
+"""`penstock worker`: run jobs until told to stop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock.app import Penstock
+from penstock.cli.exit_codes import BAD, UsageError, out
+from penstock.cli.load_app import load_app
+from penstock.cli.options import App, AsJson, DatabaseUrl, opened
+from penstock.cli.output import show_json, span
+from penstock.context import running
+from penstock.operate.processes import list_processes
+from penstock.runtime import os_signals
+from penstock.runtime.liveness.host_identity import host_name
+from penstock.runtime.supervisor.supervisor import Supervisor
+from penstock.runtime.supervisor.worker_process import serve_alone
+from penstock.runtime.worker import WorkerOptions, details
+from penstock.settings import Settings
+from penstock.telemetry import logs
+from penstock.values.parse import nearest
+
+
+def worker(
+    target: Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="default: $PENSTOCK_APP")] = None,
+    queues: Annotated[str | None, typer.Option(help='such as "mail:10,default"; default: all queues')] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=0, help="worker processes under a supervisor; 0: all in one")
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="most jobs one process runs at a time")
+    ] = None,
+    role: Annotated[str | None, typer.Option(help="all, worker, advancer or reconciler")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json")] = None,
+) -> None:
+    """Run jobs until told to stop.
+
+    SIGTERM or SIGINT: finish what is running, give back the rest. A second one: stop at once. SIGUSR1: show all
+    stacks.
+    """
+    app = load_app(target)
+    wanted = Settings.load(
+        database_url=app.settings.database_url,
+        queues=queues or app.settings.queues,
+        processes=app.settings.processes if processes is None else processes,
+        concurrency=concurrency or app.settings.concurrency,
+        role=role or app.settings.role,
+        log_level=log_level or app.settings.log_level,
+        log_format=log_format or app.settings.log_format,
+    )
+    logs.configure(wanted.log_level, wanted.log_format, _around)
+    logs.attach(app.events)
+    os_signals.show_where_it_dies()
+    raise typer.Exit(_run(app, wanted))
+
+
+def _run(app: Penstock, wanted: Settings) -> int:
+    told = details(wanted.queues, wanted.concurrency)
+    options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
+    if wanted.processes == 0:
+        return serve_alone(app, options)
+    return Supervisor(app, options, wanted.processes).run()
+
+
+def _around() -> dict[str, object]:
+    """Lines that a handler logs say which job it runs."""
+    job = running.get()
+    return {} if job is None else {"job": job.id, "task": job.task}
+
+
+# The command for probes: is this host's part of the installation alive?
+
+ROLES = ("all", "worker", "advancer", "reconciler")
+SUPERVISOR = "supervisor"
+
+
+def health(
+    role: Annotated[str | None, typer.Option(help="only processes with this role, such as worker")] = None,
+    everywhere: Annotated[bool, typer.Option("--everywhere", help="on any host, not only this one")] = False,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a worker of this host is alive. As the database sees it; exit code 1: none is."""
+    if role is not None and role not in ROLES:
+        raise UsageError(f"there is no role {role!r}{nearest(role, ROLES)}")
+    with opened(app, database) as found:
+        rows = found.database.read(list_processes)
+        patience = found.settings.reap_after
+    here = host_name()
+    asked = [
+        row
+        for row in rows
+        if row.role != SUPERVISOR and role in (None, row.role) and (everywhere or row.host == here)
+    ]
+    alive = [row for row in asked if not row.is_silent(patience)]
+    if as_json:
+        show_json({"healthy": bool(alive), "alive": alive})
+    else:
+        what = f"{role or 'worker'} process {'anywhere' if everywhere else f'on {here}'}"
+        heard = min([row.silence for row in asked], default=None)
+        last = "" if heard is None else f"; one was heard of {span(heard)} ago"
+        told = f"{len(alive)} alive" if alive else f"no {what} is alive{last}"
+        out.print(told, markup=False)
+    if not alive:
+        raise typer.Exit(BAD)

@@ -1,0 +1,136 @@
+"""How every command ends. Errors are one line that says what to do; exit codes mean something.
+
+0   done
+1   the answer is bad: doctor or check found something, a run did not succeed, nothing could be changed
+    because of where it stands
+2   wrong usage: arguments, settings, an id that is not there, the app, a schema that does not fit this version
+3   the database cannot be used: unreachable, read-only, full
+70  an error in Penstock itself
+128 + n  ended at once by signal n (a worker's second SIGINT or SIGTERM)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.segment import Segment
+from typer.core import TyperGroup
+
+from penstock.errors import ActionRefused, DatabaseUnavailable, PenstockError
+from penstock.values.escape import in_text
+
+DONE, BAD, WRONG, UNAVAILABLE, BROKEN = 0, 1, 2, 3, 70
+NOWHERE_TO_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF, errno.EFBIG)
+
+
+class PipeSafeConsole(Console):
+    """A console that escapes what it prints. A reader that closes the pipe early, such as `head`, is no failure."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*[in_text(each) if isinstance(each, str) else each for each in objects], **how)
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        """The one way to the terminal: whatever is drawn, no text in it steers the terminal."""
+        return super()._render_buffer(
+            [seen if seen.control else Segment(in_text(seen.text), seen.style) for seen in buffer]
+        )
+
+    def on_broken_pipe(self) -> None:
+        os._exit(DONE)
+
+
+def _open_missing_streams() -> None:
+    """Started with one of them closed (`2>&-`, some daemons), its number would be the next file's: the database's."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
+
+
+_open_missing_streams()
+# Into a file or a pipe, lines are as long as they must be.
+out = PipeSafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 500)
+err = PipeSafeConsole(stderr=True, highlight=False, soft_wrap=True)
+_wishes = {"debug": False}
+
+
+class UsageError(PenstockError):
+    """A command cannot go on, and what to do about it."""
+
+    def __init__(self, message: str, code: int = WRONG) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class CommandGroup(TyperGroup):
+    """Runs a command and turns what goes wrong into one line and a code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PenstockError as error:
+            fail(error, exit_code(error))
+        except BrokenPipeError:
+            out.on_broken_pipe()
+        except OSError as error:
+            _fail_to_write(error)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if not _is_sqlalchemys(error):
+                raise
+            fail(error, UNAVAILABLE)
+
+
+def _is_sqlalchemys(error: Exception) -> bool:
+    """One of its errors; it need not be there."""
+    return any(kind.__module__ == "sqlalchemy.exc" for kind in type(error).__mro__)
+
+
+def exit_code(error: PenstockError) -> int:
+    match error:
+        case UsageError(code=code):
+            return code
+        case DatabaseUnavailable():
+            return UNAVAILABLE
+        case ActionRefused():
+            return BAD
+        case _:
+            return WRONG
+
+
+def fail(error: Exception, code: int) -> None:
+    """Say what is wrong, in one line (with --debug: all of it), and end."""
+    if debugging():
+        err.print(traceback.format_exc(), markup=False)
+    err.print(f"penstock: {one_line(error)}", markup=False, style="red")
+    raise typer.Exit(code)
+
+
+def _fail_to_write(error: OSError) -> None:
+    """Where our output goes there is no room, or nothing any more. What is still to be flushed would fail as well."""
+    if error.errno not in NOWHERE_TO_WRITE:
+        raise error
+    err.print(f"penstock: the output cannot be written: {one_line(error)}", markup=False, style="red")
+    os._exit(BAD)
+
+
+def one_line(error: BaseException) -> str:
+    """The message without the background links and statements that drivers append."""
+    cause = getattr(error, "orig", None) or error
+    return " ".join(line.strip() for line in str(cause).splitlines() if line.strip()) or type(cause).__name__
+
+
+def debugging() -> bool:
+    """Whether tracebacks are wanted; the root command's --debug says so."""
+    return _wishes["debug"]
+
+
+def wish_debugging(on: bool) -> None:
+    _wishes["debug"] = on

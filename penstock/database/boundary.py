@@ -1,0 +1,181 @@
+"""A boundary around every row: one that cannot be handled stands alone, and nothing else waits for it. Invariant 14.
+
+A batch is tried whole first, so the ordinary case costs nothing. If it fails, and not because the database is away, it
+is split until the row stands alone that cannot be handled. That row is set aside in memory: it is named once, left out
+of the next batches, and tried again at growing intervals. Nothing rests on this memory: each process has its own, the
+row itself stays where it was, and `penstock doctor` finds it there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from penstock.errors import AdvancementFailed
+from penstock.telemetry.events import RowHandled, RowSetAside, Stream
+
+if TYPE_CHECKING:
+    from penstock.database.database import Database
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 600.0
+MOST_ROWS = 10_000
+"""So many are remembered; what is forgotten is found again by its next failure."""
+
+
+class SetAside(NamedTuple):
+    """A row that is left alone until its time: how often it has failed, and at which moment it is tried again."""
+
+    tries: int
+    again: float
+
+
+class Boundary(Generic[K]):
+    """Handles rows of one kind, each by its key."""
+
+    def __init__(self, database: Database, stream: Stream, what: str) -> None:
+        self.database = database
+        self.stream = stream
+        self.what = what
+        """The kind of row, as the log names it."""
+        self._aside: OrderedDict[K, SetAside] = OrderedDict()
+        self._tries: OrderedDict[K, int] = OrderedDict()
+        """How often rows have failed that are not waited for any more: should one fail again, it goes on from there."""
+
+    @property
+    def left(self) -> list[K]:
+        """The rows that are to be left out for now."""
+        if not self._aside:
+            return []
+        now = time.monotonic()
+        return [key for key, row in self._aside.items() if row.again > now]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is set aside, or was."""
+        return not (self._aside or self._tries)
+
+    @property
+    def next_due(self) -> float | None:
+        """Seconds until a row that was set aside is tried again; None: there is none."""
+        again = min((row.again for row in self._aside.values()), default=None)
+        return None if again is None else max(0.0, again - time.monotonic())
+
+    def handle(self, keys: Sequence[K], work: Callable[[Sequence[K]], R]) -> list[R]:
+        """Do `work`, which has a transaction of its own, for all of these rows; the result of each part that was done.
+
+        Raises only what is wrong with the database, not with a row.
+        """
+        try:
+            done = [work(keys)]
+        except Exception as error:
+            return self.handle_apart(keys, work, error)
+        self.handled(keys)
+        return done
+
+    def handle_apart(self, keys: Sequence[K], work: Callable[[Sequence[K]], R], error: Exception) -> list[R]:
+        """The same for rows of which it is known that together they fail, with this error."""
+        if not keys or self.database.is_passing(error):
+            raise error
+        done: list[R] = []
+        if self.database.is_outage(error):
+            # So it sounds; but if others go through it is a row all the same.
+            keys = self._probed(keys, work, done)
+            if not done:
+                raise error
+        elif len(keys) == 1:
+            self.set_aside(keys[0], error)
+            return done
+        self._split(keys, work, done)
+        return done
+
+    def _probed(self, keys: Sequence[K], work: Callable[[Sequence[K]], R], done: list[R]) -> Sequence[K]:
+        """Try the first and the last by themselves; what is left to be tried."""
+        for key in (keys[0], keys[-1]) if len(keys) > 1 else ():
+            with suppress(Exception):
+                done.append(work([key]))
+                self.handled([key])
+                keys = [other for other in keys if other != key]
+        return keys
+
+    def _split(self, keys: Sequence[K], work: Callable[[Sequence[K]], R], done: list[R]) -> None:
+        for half in _halves(keys):
+            try:
+                done.append(work(half))
+            except Exception as problem:
+                if self.database.is_passing(problem):
+                    raise
+                if len(half) == 1:
+                    self.set_aside(half[0], problem)
+                else:
+                    self._split(half, work, done)
+            else:
+                self.handled(half)
+
+    def set_aside(self, key: K, error: Exception) -> float:
+        """Leave this row alone for a while, and say so; for how many seconds."""
+        if isinstance(error, AdvancementFailed):
+            error.spend()
+        before = self._aside.pop(key, None)
+        tries = 1 + (self._tries.pop(key, 0) if before is None else before.tries)
+        pause = self.pause_after(tries)
+        self._aside[key] = SetAside(tries, time.monotonic() + pause)
+        while len(self._aside) > MOST_ROWS:
+            self._aside.popitem(last=False)
+        while len(self._tries) > MOST_ROWS:
+            self._tries.popitem(last=False)
+        self.stream.emit(RowSetAside(self.what, _name(key), f"{type(error).__name__}: {error}", tries, pause))
+        return pause
+
+    def lapse(self) -> None:
+        """Wait for no row any more whose time has come: it was tried just now, or is gone."""
+        now = time.monotonic()
+        for key in [key for key, row in self._aside.items() if row.again <= now]:
+            self._tries[key] = self._aside.pop(key).tries
+
+    def pause_after(self, tries: int) -> float:
+        """Seconds until a row that has failed so often is tried again."""
+        return min(FIRST_PAUSE * 2.0 ** min(tries - 1, 30), LONGEST_PAUSE)
+
+    def handled(self, keys: Sequence[K]) -> None:
+        """These went through: what was set aside of them is no longer."""
+        if not (self._aside or self._tries):
+            return
+        for key in keys:
+            if self._tries.pop(key, None) is not None or self._aside.pop(key, None) is not None:
+                self.stream.emit(RowHandled(self.what, _name(key)))
+
+
+def do_all(database: Database, chores: Iterable[Callable[[], bool]]) -> bool:
+    """Do each of these, also if one before it raises; True if one had something to do.
+
+    The first error is raised when all are done; at once, if the database is away: then all of them would wait for it.
+    """
+    worked, wrong = False, None
+    for chore in chores:
+        try:
+            worked |= chore()
+        except Exception as error:
+            if database.is_passing(error):
+                raise
+            wrong = wrong or error
+    if wrong is not None:
+        raise wrong
+    return worked
+
+
+def _name(key: object) -> str:
+    return " ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+
+
+def _halves(keys: Sequence[K]) -> list[Sequence[K]]:
+    if len(keys) == 1:
+        return [keys]
+    middle = len(keys) // 2
+    return [keys[:middle], keys[middle:]]

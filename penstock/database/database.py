@@ -1,0 +1,303 @@
+"""The database an app works on: connections, transactions, retries.
+
+Only the database decides: whatever fails for a passing reason is tried again here, in one place, and every statement
+has a timeout. A transaction that is tried again must be repeatable: ids are made before it starts, and writes that
+may already have been committed (the answer was lost with the connection) find themselves there.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from penstock.database import error_advice
+from penstock.database.connections import ConnectionHandle, IdleConnections, OwnConnection
+from penstock.database.dialect import Dialect
+from penstock.database.sqlite_forks import ForkGate
+from penstock.database.templates import ParamStyle, Renderer
+from penstock.database.transaction import ReadTransaction, Transaction, WriteTransaction
+from penstock.database.url import dialect_for, parse
+from penstock.errors import DatabaseUnavailable
+from penstock.lazy_import import Lazy
+from penstock.settings import Settings
+from penstock.values.fork_safety import forget_after_fork
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+    from penstock.database.user import engine, transactions
+else:
+    transactions = Lazy("penstock.database.user.transactions")
+    engine = Lazy("penstock.database.user.engine")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+TRIES = 12
+
+
+class Database:
+    """Connections, clock and statements of one app."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = parse(settings.database_url)
+        self._where = settings.shown_url
+        self.dialect: Dialect = dialect_for(self.url, settings)
+        qualifies = self.dialect.name == "postgresql"
+        self.schema = settings.schema if qualifies else None
+        self.prefix = settings.table_prefix
+        if settings.schema and not qualifies:
+            self.prefix = f"{settings.schema}_{settings.table_prefix}"
+        self.tables: list[str] = []
+        self.column_types: dict[str, dict[str, str]] = {}
+        self._clock = self.dialect.now
+        self.clock_shift = 0
+        self.call_housekeeping: Callable[[Transaction], None] | None = None
+        """Told of transactions that leave chores."""
+        self._renderers: dict[ParamStyle, Renderer] = {}
+        self._engine: Engine | None = None
+        self._bare = True
+        """True until the first use of SQLAlchemy."""
+        self._spares = IdleConnections(0 if self.dialect.in_memory else settings.pool_size // 2)
+        self.idle_dedicated = IdleConnections(1)
+        """A dedicated connection that is not in use."""
+        self.kept: WeakSet[ConnectionHandle] = WeakSet()
+        """The links of loops, each of which keeps its connection."""
+        file = self.dialect.one_writer and not self.dialect.in_memory
+        self.crossing = ForkGate(self._close_all) if file else None
+        self.era = 0
+        """How often this was closed."""
+        self._lock = threading.Lock()
+        forget_after_fork(self)
+
+    # transactions
+
+    def in_transaction(
+        self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Run `work` in a transaction of its own; try again after what passes by itself."""
+
+        def attempt() -> R:
+            with self.transaction() as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.with_retries(attempt)
+
+    def in_statement(
+        self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Likewise, for work that is one statement: it needs no transaction around it where the database says so."""
+
+        def attempt() -> R:
+            with self.transaction(single=True) as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.with_retries(attempt)
+
+    def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `work`, which only reads."""
+
+        def attempt() -> R:
+            with self.reading() as tx:
+                return work(tx, *args, **kwargs)
+
+        return self.with_retries(attempt)
+
+    def with_retries(self, attempt: Callable[[], R]) -> R:
+        """Try again what may pass by itself; what took all its time, only once."""
+        delay = 0.005
+        enough = time.monotonic() + self.settings.statement_timeout * 3
+        for tries in range(1, TRIES + 1):
+            try:
+                return attempt()
+            except Exception as error:
+                late = tries > 1 and (error_advice.took_too_long(error) or time.monotonic() > enough)
+                if late or tries == TRIES or not self.is_passing(error):
+                    error_advice.raise_as(self.explained(error), error)
+                time.sleep(delay * random.uniform(0.5, 1.5))
+                delay = min(delay * 2, 0.5)
+        raise AssertionError("unreachable")
+
+    def is_passing(self, error: BaseException) -> bool:
+        cause = error_advice.cause_of(error)
+        return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
+
+    def is_outage(self, error: BaseException, *, own_tables: bool = True) -> bool:
+        """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow.
+
+        `own_tables`: all that was said to it is ours. What users say may be a mistake of theirs.
+        """
+        if self.is_passing(error):
+            return True
+        return error_advice.is_to_blame(error) and (own_tables or not error_advice.is_of_the_statement(error))
+
+    def explained(self, error: Exception) -> Exception:
+        """The error as a user should see it."""
+        ours = [f"{self.prefix}{table}" for table in self.tables]
+        if (lacking := error_advice.lacking(error, self._where, ours)) is not None:
+            return lacking
+        return error_advice.explained(
+            error, self._where, passing=self.is_passing(error), hide=self.settings.hidden
+        )
+
+    def is_unavailable(self, error: BaseException) -> bool:
+        """The error says so, about this very database; or all those do that a task group has gathered."""
+        if isinstance(error, BaseExceptionGroup):
+            return all(map(self.is_unavailable, error.exceptions))
+        return isinstance(error, DatabaseUnavailable) and error.where == self._where
+
+    def may_return(self, error: DatabaseUnavailable) -> bool:
+        """True if the outage may end by itself, without an operator."""
+        cause = error.__cause__
+        return (
+            cause is not None
+            and self.is_passing(cause)
+            and error_advice.advice(cause) in error_advice.MAY_PASS
+        )
+
+    def transaction(self, link: ConnectionHandle | None = None, *, single: bool = False) -> WriteTransaction:
+        """An open transaction: committed at the end, rolled back by an exception.
+
+        `single`: each statement may just as well stand alone, if that is cheaper.
+        """
+        return WriteTransaction(self, link, single)
+
+    def reading(self, link: ConnectionHandle | None = None) -> ReadTransaction:
+        """Statements that only read, each by itself up to date."""
+        return ReadTransaction(self, link)
+
+    def sqlalchemy(
+        self, patience: float | None = None
+    ) -> AbstractContextManager[tuple[Connection, Transaction]]:
+        """A SQLAlchemy connection in a transaction, and our own view of the same transaction.
+
+        `patience`: where there is one writer, its turn is waited for no longer than so.
+        """
+        return transactions.use_driver_cursors(self, patience)
+
+    def on(self, driver: Any, *, own: bool = False) -> Transaction:
+        style = self.dialect.own_style if own else self.dialect.style
+        renderer = self._renderers.get(style) or self.renderer(style)
+        return Transaction(driver, self.dialect, renderer, self.column_types, self.call_housekeeping)
+
+    # statements
+
+    def renderer(self, style: ParamStyle) -> Renderer:
+        found = self._renderers.get(style)
+        if found is None:
+            found = self._renderers[style] = Renderer(style, self._words(), self.dialect.among)
+        return found
+
+    def set_clock(self, sql: str | None) -> None:
+        """Let `{now}` be this expression instead of the server's clock. For tests."""
+        self._clock = sql or self.dialect.now
+        self._renderers.clear()
+
+    def shift_clock(self, micros: int) -> None:
+        """Let `{now}` be so far from the server's clock. For tests."""
+        self.clock_shift = micros
+        self.set_clock(f"({self.dialect.now} + {micros})" if micros else None)
+
+    def move_clock(self, micros: int) -> None:
+        """Shift the clock by so much more."""
+        with self._lock:
+            self.shift_clock(self.clock_shift + micros)
+
+    def _words(self) -> dict[str, str]:
+        names = {table: self.qualified(table) for table in self.tables}
+        hints = {word: getattr(self.dialect, word) for word in ("lock", "lock_skip", "by_key")}
+        return names | {"now": self._clock} | hints
+
+    def qualified(self, table: str) -> str:
+        name = f"{self.prefix}{table}"
+        if self.dialect.name == "postgresql" and name != name.lower():
+            name = f'"{name}"'  # it would be taken for small letters
+        return f'"{self.schema}".{name}' if self.schema else name
+
+    @property
+    def known_as(self) -> str:
+        """The same for all processes that use these tables, whatever URL they use; other databases may share it."""
+        return f"{PurePath(self.url.database or '').name} {self.qualified('')}"
+
+    # connections
+
+    @property
+    def engine(self) -> Engine:
+        with self._lock:
+            if self._engine is None:
+                self._engine = engine.make_engine(self, self.settings.pool_size - self._spares.most)
+                self.go_through_sqlalchemy()
+            return self._engine
+
+    def go_through_sqlalchemy(self) -> None:
+        """Have all further connections from its pool: they are told what the columns of users' tables need."""
+        self._bare = False
+        self._spares.close()
+
+    def borrow(self) -> Any:
+        """An idle connection of ours, or a new one; the caller returns it with `give_back`."""
+        spare = self._spares.take()
+        if spare is None:
+            return self._opened() or self.engine.raw_connection()
+        self.dialect.on_checkout(spare.driver_connection)
+        return spare
+
+    def _opened(self) -> OwnConnection | None:
+        """Open a connection without SQLAlchemy, if that is not in use yet and the URL needs none of its features."""
+        driver = self.dialect.open(self.url, self.settings) if self._bare else None
+        if driver is None:
+            return None
+        opened = OwnConnection(self.dialect, driver)
+        try:
+            self.dialect.connected(driver)
+        except BaseException:
+            error_advice.ignore_errors(opened.close)
+            raise
+        return opened
+
+    def give_back(self, fairy: Any, era: int | None = None) -> None:
+        """Return a working connection without an open transaction. One from before a `close()` is closed for good."""
+        if era is not None and era != self.era:
+            error_advice.ignore_errors(fairy.invalidate)
+            return
+        outdated = not self._bare and isinstance(fairy, OwnConnection)
+        if outdated or not self._spares.keep(fairy):
+            fairy.close()
+
+    def drop_connections(self) -> None:
+        """After a lost connection the others are suspect too."""
+        self._spares.close()
+        self.idle_dedicated.close()
+        if self._engine is not None and not self.dialect.in_memory:
+            self._engine.dispose()
+
+    def _close_all(self) -> None:
+        """Close all connections, at a time when none is in use."""
+        for link in list(self.kept):
+            link.close()
+        self.drop_connections()
+
+    def close(self) -> None:
+        self.era += 1
+        self._spares.close()
+        self.idle_dedicated.close()
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.dispose()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's connections are not ours to use or to close."""
+        self._lock = threading.Lock()
+        self._spares.forget()
+        self.idle_dedicated.forget()
+        if self._engine is not None:
+            self._engine.dispose(close=False)
+            self._engine = None

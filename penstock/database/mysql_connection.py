@@ -1,0 +1,66 @@
+"""PyMySQL's connection, which does not wait on a server that is not at work any more.
+
+PyMySQL waits for an answer for as long as a statement may take, and a little more. A server that is frozen is left
+sooner: see `penstock.database.server_probe`.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any
+
+from pymysql.connections import Connection
+from pymysql.constants import CR
+from pymysql.err import OperationalError
+
+from penstock.database.server_probe import SILENCE, Probe
+
+if TYPE_CHECKING:
+    Base = Connection[Any]
+else:
+    Base = Connection
+
+
+class Attentive(Base):
+    """Asks, before it reads, whether there will be something to read."""
+
+    # PyMySQL has no other names for these, and its stubs none at all.
+    _read_timeout: float | None
+    _write_timeout: float | None
+    _sock: Any
+    _force_close: Callable[[], None]
+
+    probe: Probe | None = None
+    session: Hashable = None
+    """The server's number for this connection, and where; None behind a proxy, which has numbers of its own."""
+
+    def reach(self, seconds: float) -> None:
+        """Connect. A server that takes the connection and then says nothing is given up after so long."""
+        usual = self._read_timeout, self._write_timeout
+        self._read_timeout = self._write_timeout = seconds
+        self.connect()
+        self._read_timeout, self._write_timeout = usual
+
+    def _read_query_result(self, unbuffered: bool = False) -> Any:
+        self._await_answer()
+        return super()._read_query_result(unbuffered)  # type: ignore[misc]  # no stub
+
+    def _read_ok_packet(self) -> Any:
+        self._await_answer()
+        return super()._read_ok_packet()  # type: ignore[misc]  # no stub
+
+    def _await_answer(self) -> None:
+        if self.probe is None or self._sock is None or getattr(self._sock, "pending", int)():
+            return
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        began, patience = time.monotonic(), self._read_timeout or math.inf
+        while not poll.poll(min(patience, SILENCE) * 1000):
+            waited = time.monotonic() - began
+            if (waited >= patience or not self.probe.is_at_work(self.session)) and not poll.poll(0):
+                self._force_close()
+                words = f"no answer from the database for {round(waited, 1):g} s"
+                raise OperationalError(CR.CR_SERVER_LOST, words)

@@ -1,0 +1,1 @@
+"""PostgreSQL: its dialect, its one-statement claims and settles, and libpq's pipeline mode."""

@@ -1,0 +1,88 @@
+"""No process is forked while it has a SQLite file open, as far as that is in our hands.
+
+SQLite notes in the memory of a process which of its connections hold which locks, and a child has that memory without
+the locks. Its own connections rely on those notes: they take no lock of their own. When the parent then closes its last
+one it finds no other user, removes the write-ahead log, and whatever the child commits from then on is lost. And
+while a write was under way in the parent, the child waits for its end for ever.
+
+So before a fork every connection is closed; those in use are waited for, and no write begins meanwhile. Who forks
+inside a block of its own, or beside one that takes too long, has a child that is not let in: what was said above
+would come true for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from penstock.errors import DatabaseError
+from penstock.values.fork_safety import forget_after_fork, make_way_for_forks
+
+LONGEST = 5.0
+BARRED = (
+    "this process was forked while a transaction on the SQLite file was open in its parent: what it wrote there could "
+    "be lost. Fork before such a block or behind it, or start another program (subprocess)"
+)
+
+
+class ForkGate:
+    """Transactions pass here; while the process is forked, none is under way."""
+
+    def __init__(self, close_all: Callable[[], None]) -> None:
+        self._close_all = close_all
+        self._in_use = False
+        """Something was open when the fork under way began, or when this process was forked."""
+        self._barred = False
+        self.forget()
+        forget_after_fork(self)
+        make_way_for_forks(self)
+
+    def forget(self) -> None:
+        self._changed = threading.Condition()
+        self._inside: Counter[int] = Counter()
+        self._forks = 0
+        """How many threads are about to fork."""
+        self._barred = self._in_use
+
+    def enter(self) -> None:
+        if self._barred:
+            raise DatabaseError(BARRED)
+        me = threading.get_ident()
+        with self._changed:
+            if self._forks and me not in self._inside:
+                self._changed.wait_for(lambda: not self._forks, LONGEST)
+            self._inside[me] += 1
+
+    def leave(self) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            self._inside[me] -= 1
+            if self._inside[me] <= 0:
+                del self._inside[me]
+            if self._forks:
+                self._changed.notify_all()
+
+    __enter__ = enter
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def wait_for_writers(self) -> None:
+        """Wait for writers before a fork. A thread that forks inside a write would wait for itself: it is refused."""
+        with self._changed:
+            self._forks += 1
+            free = not self._inside or (
+                threading.get_ident() not in self._inside
+                and self._changed.wait_for(lambda: not self._inside, LONGEST)
+            )
+            self._in_use = self._barred or not free
+        if free:
+            self._close_all()
+
+    def go_on(self) -> None:
+        """After it, in the parent."""
+        with self._changed:
+            self._forks -= 1
+            self._in_use = self._barred
+            self._changed.notify_all()

@@ -1,0 +1,36 @@
+"""The environment of a running handler: its worker's database and identity, and the flags that others set for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.database.database import Database
+from penstock.queue.jobs import Claim, Follow
+
+
+@dataclass(slots=True)
+class HandlerFlags:
+    """Flags that others set for a running handler. Each only ever goes from false to true."""
+
+    lost: bool = False
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class HandlerEnvironment:
+    """Everything that a handler's job needs of the worker it runs in."""
+
+    database: Database
+    process: str
+    follow: Follow
+    payload_limit: int
+    expand_limit: int
+    report: Callable[[str, float, str], None]
+    """Takes (job id, fraction, message); the worker writes it when convenient."""
+    ending: Callable[[], bool] = lambda: False
+    """The event loop ends, and with it all that runs there."""
+
+    def limit_for(self, claim: Claim) -> int:
+        """How large the result may be, in bytes."""
+        return self.expand_limit if claim.is_expanded else self.payload_limit

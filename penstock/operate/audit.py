@@ -1,0 +1,86 @@
+"""Looking at what people did: who, when, why, to what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
+from penstock.errors import ConfigurationError
+from penstock.job import instant
+from penstock.values import parse
+from penstock.values.parse import parse_seconds
+from penstock.values.typed_json.json_text import loads
+
+LIST = "SELECT id, acted_at, actor, why, act, subject_kind, subject_id, run_id, detail FROM {audits}"
+CONDITIONS = {
+    "subject": "(subject_id = :subject OR run_id = :subject)",
+    "actor": "actor = :actor",
+    "age": "acted_at >= {now} - :age",
+    "at": "acted_at >= :at",
+}
+ORDER = " ORDER BY acted_at DESC, id DESC LIMIT :limit"
+
+Since = datetime | timedelta | float | str | None
+"""From this instant on, or this long ago: seconds, or text such as "2h"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """One act of a person or a program, at an instant of the database's clock.
+
+    `kind` is what the subject is: a run, a job, or the installation, which has no id. `run`: of a step's job, its run.
+    """
+
+    id: str
+    at: datetime
+    by: str
+    why: str
+    act: str
+    kind: str
+    subject: str | None
+    run: str | None
+    detail: dict[str, object] = field(default_factory=dict)
+
+
+def acts(
+    tx: Transaction, subject: str | None, by: str | None, since: dict[str, int], limit: int
+) -> list[Act]:
+    """The latest first. Of a run: also what was done to its steps."""
+    named = {"subject": subject, "actor": by, **since}
+    given = {name: value for name, value in named.items() if value is not None}
+    where = " AND ".join([CONDITIONS[name] for name in given])
+    template = LIST + (f" WHERE {where}" if where else "") + ORDER
+    return _acts(tx.rows(template, limit=limit, **given))
+
+
+def since_when(given: Since) -> dict[str, int]:
+    """The time that `since` names, as a parameter of the query."""
+    if given is None:
+        return {}
+    if isinstance(given, datetime):
+        return {"at": _micros(given)}
+    try:
+        return {"age": int(parse.seconds(parse_seconds(given)) * 1_000_000)}
+    except (ValueError, TypeError) as error:
+        try:
+            return {"at": _micros(datetime.fromisoformat(str(given)))}
+        except ValueError:
+            raise ConfigurationError(f"since={given!r}: {error}; or an instant in ISO 8601") from None
+
+
+def _micros(at: datetime) -> int:
+    if at.tzinfo is None:
+        raise ConfigurationError(f"since={at}: an instant needs its time zone, such as {at.isoformat()}Z")
+    return int(at.timestamp() * 1_000_000)
+
+
+def _acts(rows: Sequence[Row]) -> list[Act]:
+    found = []
+    for id, at, by, why, act, kind, subject, run, detail in rows:
+        known = loads(detail)
+        assert isinstance(known, dict)
+        found.append(Act(str(id), instant(at), by, why, act, kind, subject, run, known))
+    return found

@@ -1,0 +1,368 @@
+"""Rows that nothing will move any more, because a hand, a restore or a fault has changed them: found, named, mended.
+
+What must hold between rows (docs/internals/tables.md) is looked at from outside. A repair only puts that back; the
+ordinary work then goes on from there. Each repair is done by itself, and looks again before it writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.database.database import Database
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
+from penstock.pipelines.advance import timers
+from penstock.pipelines.plan.changes import RunMode
+from penstock.queue import audit
+from penstock.queue.jobs import MOST_COUNTED, jobs_of_receipt, tier_of
+from penstock.queue.retention import REMOVALS
+from penstock.values.ids import FIRST_ID, LAST_ID, new_id, new_token
+from penstock.values.status import JobStatus, Reason, RunStatus
+from penstock.values.typed_json.json_text import dumps
+
+STRIDE = 5_000
+MOST_WALKED = 200_000
+"""So many of the newest jobs are looked at, unless all of them are to be."""
+MOST_PLACES = 100_000
+"""With more in the queue, it is not looked who has lost its place there: that would take too long."""
+LAST_GENERATION = 2**62
+
+BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
+STATES_BOUNDARY = (
+    "SELECT job_id FROM {job_states} WHERE job_id < :before ORDER BY job_id DESC LIMIT 1 OFFSET :stride"
+)
+ENDED = ", ".join(f"'{status.value}'" for status in JobStatus if status.terminal)
+SUSPECTS = f"""
+SELECT s.job_id, s.status, s.token, s.process_id, s.generation, s.retry_count, s.crash_count, j.id, j.run_id
+FROM {{job_states}} s LEFT JOIN {{jobs}} j ON j.id = s.job_id
+WHERE s.job_id < :before AND s.job_id >= :low AND (s.status NOT IN ({ENDED}) OR j.id IS NULL
+  OR s.generation < 0 OR s.generation > {LAST_GENERATION} OR s.retry_count < 0 OR s.retry_count > {MOST_COUNTED}
+  OR s.crash_count < 0 OR s.crash_count > {MOST_COUNTED})
+"""
+STATELESS = """
+SELECT j.id, j.task, j.queue FROM {jobs} j LEFT JOIN {job_states} s ON s.job_id = j.id
+WHERE j.id < :before AND j.id >= :low AND s.job_id IS NULL
+"""
+CLAIMS = "SELECT token, process_id, job_ids FROM {claims}"
+PROCESSES = "SELECT id FROM {processes}"
+STILL_RUNNING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
+PLACES = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} LIMIT :limit) counted"
+PLACED = (
+    "SELECT job_id FROM {availabilities} WHERE job_id {among:ids:uuid}",
+    "SELECT job_id FROM {parked} WHERE job_id {among:ids:uuid}",
+)
+TIMED = "SELECT job_id FROM {scheduled} WHERE job_id {among:ids:uuid}"
+STATUS = "SELECT status, token, process_id FROM {job_states} WHERE job_id = :id {lock}"
+DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id = :id"
+GIVE_UP = """
+UPDATE {job_states} SET status = 'failed', reason = :reason, token = NULL, process_id = NULL, finished_at = {now}
+WHERE job_id = :id
+"""
+HOLD = "UPDATE {job_states} SET token = :token, process_id = :process WHERE job_id = :id"
+FORGET_RECEIPT = "DELETE FROM {claims} WHERE token = :token"
+CLAMP = f"""
+UPDATE {{job_states}} SET
+  generation = CASE WHEN generation BETWEEN 0 AND {LAST_GENERATION} THEN generation ELSE :generation END,
+  retry_count = CASE WHEN retry_count BETWEEN 0 AND {MOST_COUNTED} THEN retry_count ELSE 0 END,
+  crash_count = CASE WHEN crash_count BETWEEN 0 AND {MOST_COUNTED} THEN crash_count ELSE 0 END
+WHERE job_id = :id
+"""
+LAST_ATTEMPT = (
+    f"SELECT MAX(generation) FROM {{executions}} WHERE job_id = :id AND generation <= {LAST_GENERATION}"
+)
+STRANGE_RUNS = f"""
+SELECT id, status, mode, ended_at FROM {{runs}}
+WHERE status NOT IN ({", ".join(f"'{status.value}'" for status in RunStatus)})
+  OR mode NOT IN ({", ".join(f"'{mode.value}'" for mode in RunMode)}) LIMIT 1000
+"""
+MEND_RUN = "UPDATE {runs} SET status = :status, mode = :mode WHERE id = :id"
+HALT = "UPDATE {runs} SET failed = failed + 1, halted = true, reasons = :reasons WHERE id = :id"
+RUNLESS_TIMERS = """
+SELECT t.due_at, t.id, t.kind, t.run_id FROM {timers} t LEFT JOIN {runs} r ON r.id = t.run_id
+WHERE r.id IS NULL LIMIT 1000
+"""
+FAILING_EXPANDS = "SELECT id, run_id, problem FROM {advancements} WHERE problem IS NOT NULL LIMIT 1000"
+
+Mend = Callable[[Transaction], bool]
+"""Puts it right; False: there is nothing to put right any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that does not hold: what, and what can be done. Without `mend`, only the advice helps."""
+
+    subject: str
+    message: str
+    mend: Mend | None = None
+    advice: str = "Mend it: penstock doctor --repair"
+
+
+def find(database: Database, *, everything: bool = False) -> list[Damage]:
+    """All that is damaged; of very many jobs, among the newest, unless everything is to be looked at."""
+    found = [damage for look in (_receipts, _runs, _pieces) for damage in database.read(_all, look)]
+    for before, low in _ranges(database, BOUNDARY, everything):
+        found += database.read(_stateless, before, low)
+    for before, low in _ranges(database, STATES_BOUNDARY, everything):
+        found += database.read(_states, before, low)
+    return found
+
+
+def repair(database: Database) -> list[tuple[Damage, bool]]:
+    """Mend what can be mended, each by itself; whether it was. May be repeated."""
+    done = [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
+    # A receipt that could not be read stood for jobs, which are found only now that it is gone.
+    if any(mended and damage.subject.startswith("claim ") for damage, mended in done):
+        done += [(damage, _mended(database, damage)) for damage in find(database, everything=True)]
+    return done
+
+
+def _all(tx: Transaction, look: Callable[[Transaction], Iterable[Damage]]) -> list[Damage]:
+    return list(look(tx))
+
+
+def _mended(database: Database, damage: Damage) -> bool:
+    mend = damage.mend
+    if mend is None:
+        return False
+
+    def work(tx: Transaction) -> bool:
+        tx.stage("mend")
+        done = mend(tx)
+        kind, _, id = damage.subject.partition(" ")
+        if done and kind == "job":
+            audit.of_jobs(tx, "repair", [id], found=damage.message)
+        return done
+
+    try:
+        return database.in_transaction(work)
+    except Exception as error:
+        if database.is_passing(error):
+            raise
+        return False
+
+
+def _ranges(database: Database, boundary: str, everything: bool) -> Iterator[tuple[str, str]]:
+    """The ids from the newest on, as ranges: below the first of each, and not below the second."""
+    before, walked = LAST_ID, 0
+    while everything or walked < MOST_WALKED:
+        row = database.read(_boundary, boundary, before)
+        low = str(row[0]) if row is not None else FIRST_ID
+        yield before, low
+        if row is None:
+            return
+        before, walked = low, walked + STRIDE
+
+
+def _boundary(tx: Transaction, template: str, before: str) -> Row | None:
+    return tx.row(template, before=before, stride=STRIDE)
+
+
+# claims and states
+
+
+def _receipts(tx: Transaction) -> Iterable[Damage]:
+    for token, _, job_ids in tx.rows(CLAIMS):
+        if jobs_of_receipt(job_ids) is None:
+            message = f"the receipt of claim {token} cannot be read"
+            yield Damage(f"claim {token}", message, partial(_forget_receipt, token))
+
+
+def _forget_receipt(token: int, tx: Transaction) -> bool:
+    return tx.count(FORGET_RECEIPT, token=token) > 0
+
+
+def _states(tx: Transaction, before: str, low: str) -> list[Damage]:
+    suspects = tx.rows(SUSPECTS, before=before, low=low)
+    if not suspects:
+        return []
+    found = [damage for row in suspects for damage in _of_state(row)]
+    sound = [row for row in suspects if row[7] is not None]
+    return found + _unheld(tx, sound) + _placeless(tx, sound)
+
+
+def _of_state(row: Row) -> Iterator[Damage]:
+    id, status, _, _, generation, retries, crashes, job, _ = row
+    if job is None:
+        yield Damage(
+            f"job {id}", f"the state of job {id} is there, but the job is gone", partial(_remove, str(id))
+        )
+        return
+    if status not in list(JobStatus):
+        message = f"job {id} has the status {status!r}, which means nothing"
+        yield Damage(f"job {id}", message, partial(_give_up_strange, str(id)))
+    counts = (generation, LAST_GENERATION), (retries, MOST_COUNTED), (crashes, MOST_COUNTED)
+    if any(not 0 <= value <= most for value, most in counts):
+        message = (
+            f"job {id} has counts that cannot be: {generation} attempts, {retries} retries, {crashes} crashes"
+        )
+        yield Damage(f"job {id}", message, partial(_clamp, str(id)))
+
+
+def _unheld(tx: Transaction, rows: Sequence[Row]) -> list[Damage]:
+    """Jobs that run without a receipt, in a process that is gone: no reaper will find them."""
+    running = {str(row[0]): row for row in rows if row[1] == JobStatus.RUNNING.value}
+    if not running:
+        return []
+    receipts = {token: jobs_of_receipt(job_ids) for token, _, job_ids in tx.rows(CLAIMS)}
+    living = {str(id) for (id,) in tx.rows(PROCESSES)}
+    held = {
+        id: (token, str(process))
+        for id, (_, _, token, process, *_) in running.items()
+        if str(process) not in living and (jobs := receipts.get(token, [])) is not None and id not in jobs
+    }
+    # What was settled since the first look is none of these.
+    still = {(str(id), token) for id, token in tx.rows(STILL_RUNNING, ids=sorted(held))} if held else set()
+    return [
+        Damage(f"job {id}", _unheld_words(id, process), partial(_hold_again, id))
+        for id, (token, process) in held.items()
+        if (id, token) in still
+    ]
+
+
+def _unheld_words(id: str, process: str) -> str:
+    return f"job {id} runs in process {process}, which is gone, and no receipt tells of it"
+
+
+def _placeless(tx: Transaction, rows: Sequence[Row]) -> list[Damage]:
+    """Jobs outside of runs that wait for their turn or their time, and have no place there."""
+    alone = [row for row in rows if row[8] is None]
+    ready = sorted([str(row[0]) for row in alone if row[1] == JobStatus.AVAILABLE.value])
+    later = sorted([str(row[0]) for row in alone if row[1] == JobStatus.SCHEDULED.value])
+    found: list[Damage] = []
+    count = tx.row(PLACES, limit=MOST_PLACES) if ready else None
+    if count is not None and count[0] < MOST_PLACES:
+        placed = {str(id) for template in PLACED for (id,) in tx.rows(template, ids=ready)}
+        found += [_lost(id, "is ready, but has no place in the queue") for id in ready if id not in placed]
+    timed = {str(id) for (id,) in tx.rows(TIMED, ids=later)} if later else set()
+    found += [_lost(id, "waits for its time, which is not set") for id in later if id not in timed]
+    return found
+
+
+def _lost(id: str, words: str) -> Damage:
+    return Damage(f"job {id}", f"job {id} {words}", partial(_give_place, id))
+
+
+def _stateless(tx: Transaction, before: str, low: str) -> list[Damage]:
+    return [
+        Damage(f"job {id}", f"job {id} ({task}) has no state", partial(_give_up_stateless, str(id)))
+        for id, task, _ in tx.rows(STATELESS, before=before, low=low)
+    ]
+
+
+# repairs
+
+
+def _remove(id: str, tx: Transaction) -> bool:
+    if tx.row(DESCRIBE, id=id) is not None:
+        return False
+    for removal in REMOVALS:
+        tx.run(removal, ids=[id])
+    return True
+
+
+def _give_up_strange(id: str, tx: Transaction) -> bool:
+    """A person is to decide: it is a dead letter, from where it can be retried."""
+    state, job = tx.row(STATUS, id=id), tx.row(DESCRIBE, id=id)
+    if state is None or job is None or state[0] in list(JobStatus):
+        return False
+    tx.run(GIVE_UP, id=id, reason=Reason.ROW_DAMAGED.value)
+    _dead_letter(tx, job)
+    return True
+
+
+def _give_up_stateless(id: str, tx: Transaction) -> bool:
+    job = tx.row(DESCRIBE, id=id)
+    if job is None or tx.row(STATUS, id=id) is not None:
+        return False
+    state = {
+        "job_id": id,
+        "status": JobStatus.FAILED.value,
+        "generation": 0,
+        "retry_count": 0,
+        "crash_count": 0,
+        "cancel_requested": False,
+        "reason": Reason.ROW_DAMAGED.value,
+    }
+    tx.insert("job_states", [state], ignore_duplicates=True, finished_at="{now}")
+    _dead_letter(tx, job)
+    return True
+
+
+def _dead_letter(tx: Transaction, job: Row) -> None:
+    id, task, queue, _ = job
+    row = {"job_id": str(id), "task": task, "queue": queue, "reason": Reason.ROW_DAMAGED.value}
+    tx.insert("dead_letters", [row], ignore_duplicates=True, failed_at="{now}")
+
+
+def _clamp(id: str, tx: Transaction) -> bool:
+    row = tx.row(LAST_ATTEMPT, id=id)
+    return tx.count(CLAMP, id=id, generation=int(row[0]) if row and row[0] is not None else 0) > 0
+
+
+def _hold_again(id: str, tx: Transaction) -> bool:
+    """A receipt for it, in the name of the process that is gone: the next reaper takes it back as a crash."""
+    state = tx.row(STATUS, id=id)
+    if state is None or state[0] != JobStatus.RUNNING.value:
+        return False
+    token = new_token()
+    process = str(state[2]) if state[2] is not None else new_id()
+    tx.run(HOLD, id=id, token=token, process=process)
+    row = {"token": token, "process_id": process, "job_ids": dumps([id])}
+    tx.insert("claims", [row], claimed_at="{now}")
+    return True
+
+
+def _give_place(id: str, tx: Transaction) -> bool:
+    state, job = tx.row(STATUS, id=id), tx.row(DESCRIBE, id=id)
+    if state is None or job is None:
+        return False
+    _, task, queue, priority = job
+    place = {"job_id": id, "task": task, "queue": queue, "tier": tier_of(int(priority)), "wait": 0}
+    if state[0] == JobStatus.AVAILABLE.value:
+        if any(tx.rows(template, ids=[id]) for template in PLACED):
+            return False
+        tx.insert("availabilities", [place])
+    elif state[0] == JobStatus.SCHEDULED.value and not tx.rows(TIMED, ids=[id]):
+        tx.insert("scheduled", [place], due_at="{now} + :wait")
+    else:
+        return False
+    return True
+
+
+# runs
+
+
+def _runs(tx: Transaction) -> Iterable[Damage]:
+    for id, status, mode, ended in tx.rows(STRANGE_RUNS):
+        message = f"run {id} has the status {status!r} and the mode {mode!r}, one of which means nothing"
+        yield Damage(
+            f"run {id}", message, partial(_mend_run, str(id), str(status), str(mode), ended is not None)
+        )
+
+
+def _mend_run(id: str, status: str, mode: str, ended: bool, tx: Transaction) -> bool:
+    """Repair a run's status and mode. A run of unknown mode is halted: it starts nothing more."""
+    known = status if status in list(RunStatus) else (RunStatus.HALTED if ended else RunStatus.RUNNING).value
+    lasting = mode if mode in list(RunMode) else RunMode.HALTED.value
+    tx.run(MEND_RUN, id=id, status=known, mode=lasting)
+    if lasting != mode and not ended:
+        tx.run(HALT, id=id, reasons=dumps([Reason.ROW_DAMAGED.value]))
+        timers.set(tx, timers.SWEEP, id)
+    audit.of_run(tx, "repair", id, repair=f"status {known}, mode {lasting}")
+    return True
+
+
+def _pieces(tx: Transaction) -> Iterable[Damage]:
+    for due, id, kind, run in tx.rows(RUNLESS_TIMERS):
+        message = f"a timer of kind {kind!r} is for run {run}, which is gone"
+        yield Damage(f"timer {id}", message, partial(_forget_timer, int(due), str(id)))
+    for id, run, problem in tx.rows(FAILING_EXPANDS):
+        advice = f"It is tried again by itself; if that does not help: penstock cancel {run}"
+        yield Damage(f"expand {id}", f"an expand of run {run} cannot go on: {problem}", None, advice)
+
+
+def _forget_timer(due: int, id: str, tx: Transaction) -> bool:
+    timers.forget(tx, due, id)
+    return True

@@ -1,0 +1,47 @@
+"""Finds schedules that are late, cannot be fired, are not declared any more, or will never fire again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.database.transaction import Transaction
+
+LATE = (
+    "SELECT name, ({now} - due_at) FROM {schedules} WHERE due_at < {now} - :age ORDER BY due_at LIMIT :limit"
+)
+IN_TROUBLE = "SELECT name, trouble FROM {schedules} WHERE trouble IS NOT NULL ORDER BY name LIMIT :limit"
+ORPHANED = "SELECT name FROM {schedules} WHERE orphaned_at IS NOT NULL ORDER BY name LIMIT :limit"
+# One that was never to end, and has no next time.
+NEVER = """
+SELECT name FROM {schedules} WHERE next_at IS NULL AND (end_at IS NULL OR end_at > {now}) ORDER BY name LIMIT :limit
+"""
+COUNT = "SELECT COUNT(*), COUNT(paused_at) FROM {schedules}"
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ailing:
+    """Schedules that do not do what they should, by name."""
+
+    count: int
+    paused: int
+    late: dict[str, float]
+    """Seconds since a worker should have looked at it."""
+    troubled: dict[str, str]
+    orphaned: list[str]
+    never: list[str]
+
+
+def ailing(tx: Transaction, age: float) -> Ailing:
+    """At most a few of each kind."""
+    row = tx.row(COUNT)
+    assert row is not None
+    late = tx.rows(LATE, age=int(age * 1_000_000), limit=MOST)
+    return Ailing(
+        int(row[0]),
+        int(row[1]),
+        {str(name): float(micros) / 1_000_000 for name, micros in late},
+        {str(name): str(trouble) for name, trouble in tx.rows(IN_TROUBLE, limit=MOST)},
+        [str(name) for (name,) in tx.rows(ORPHANED, limit=MOST)],
+        [str(name) for (name,) in tx.rows(NEVER, limit=MOST)],
+    )

@@ -1,0 +1,1 @@
+"""A plan applied to rows, in the transaction that settled the step."""

@@ -1,0 +1,255 @@
+"""The rows of runs, as planning needs them. Reading locks nothing: a mode just changed is noticed by the claim.
+
+A definition changes only while every step of the run that has not ended is locked (see `migrate`). So a caller that
+holds one of them, and reads the definition after that, has the one that counts until the transaction ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from penstock.database.dialect import Row
+from penstock.database.transaction import Transaction
+from penstock.errors import ArgumentError, ConfigurationError, PenstockError
+from penstock.pipelines.advance.state import EngineState, Mode, RunHeader, TransactionState
+from penstock.pipelines.model.wiring import Wiring, wiring_of
+from penstock.pipelines.plan.changes import Fan, RunMode
+from penstock.pipelines.plan.plan import RunFacts
+from penstock.values import parse
+from penstock.values.parse import NAME_LENGTH
+from penstock.values.typed_json.json_text import loads
+
+MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
+COLUMNS = "id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined, parent_job_id"
+COLUMNS += ", scheduled_for"
+ORIGINS = f"SELECT {COLUMNS} FROM {{runs}} WHERE id {{among:ids:uuid}}"
+# By the receipt of the claim, which is written by the statement before this one. For PostgreSQL, which has claims that
+# are one statement. By lists, not by joins: those look up each one in an index, whatever the planner believes.
+OF_CLAIM = f"""
+SELECT {COLUMNS} FROM {{runs}} WHERE id = ANY(ARRAY(SELECT run_id FROM {{jobs}} WHERE id = ANY(ARRAY(
+  SELECT CAST(held.id AS uuid) FROM {{claims}} c
+  CROSS JOIN LATERAL json_array_elements_text(CAST(c.job_ids AS json)) AS held(id) WHERE c.token = :token))))
+"""
+CERTIFY = "UPDATE {runs} {by_key} SET lock_count = COALESCE(lock_count, 0) + 1 WHERE id {among:ids:uuid}"
+"""For `Transaction.certify`: of runs that are locked, and whose own columns need not change."""
+DEFINITION = "SELECT text FROM {definitions} WHERE hash = :hash"
+
+
+class Unreadable(PenstockError):
+    """A stored definition that is gone, or that this version does not understand."""
+
+
+@dataclass(slots=True)
+class RunView:
+    """A run, as this transaction sees it; `mode` follows what the transaction itself decides."""
+
+    id: str
+    pipeline: str
+    definition: str
+    wiring: Wiring
+    args: str
+    mode: RunMode = RunMode.RUNNING
+    paused: bool = False
+    max_fanout: int | None = None
+    revived_from: str | None = None
+    only: str | None = None
+    redefined: bool = False
+    is_child: bool = False
+    scheduled_for: int | None = None
+    reserved: int | None = None
+    """Steps that expands have been granted; known once it was asked for (see `budget`)."""
+    _params: Mapping[str, object] | None = None
+
+    @property
+    def facts(self) -> RunFacts:
+        most = self.wiring.definition.max_steps
+        left = None if most is None else most - self.wiring.inside(None) - (self.reserved or 0)
+        return RunFacts(self.mode, self.max_fanout, left)
+
+    def param(self, name: str) -> object:
+        if self._params is None:
+            self._params = cast("dict[str, object]", loads(self.args))
+        if name not in self._params:
+            # Never None instead: the run would go on with an argument that no caller gave.
+            raise ArgumentError(
+                self.pipeline, "nothing is stored for this parameter. Revive the run with args=", name
+            )
+        return self._params[name]
+
+
+def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:
+    """The runs with these ids, at most two queries for all of them; those that are gone are left out."""
+    trace = engine_state.trace(tx)
+    if trace.foreseen is not None:
+        foreseen, trace.foreseen = trace.foreseen(), None
+        for row in foreseen:
+            _learn(engine_state, trace, row)
+    known = {id: origin for id in ids if (origin := engine_state.origin(id)) is not None}
+    wanted = sorted([id for id in known if id not in trace.modes])
+    if wanted:
+        rows = tx.rows(MODES, ids=wanted)
+        trace.modes.update({id: Mode(mode, paused is not None, now) for id, mode, paused, now in rows})
+    origins = {id: known[id] for id in known if id in trace.modes and _fits(known[id], trace.modes[id])}
+    unknown = sorted(set(ids) - origins.keys())
+    if unknown:
+        for row in tx.rows(ORIGINS, ids=unknown):
+            origins[row[0]] = _learn(engine_state, trace, row)
+    return {id: _seen(engine_state, tx, id, origins[id], trace.modes[id]) for id in ids if id in origins}
+
+
+def prefetch_runs(engine_state: EngineState, tx: Transaction, token: int) -> None:
+    """Ask for the runs of the claim that was sent just before."""
+    engine_state.trace(tx).foreseen = tx.early(OF_CLAIM, token=token)
+
+
+def _learn(engine_state: EngineState, trace: TransactionState, row: Row) -> RunHeader:
+    id, mode, paused, *lasting = row
+    origin = RunHeader(*lasting)
+    seen = trace.modes.get(id) or Mode(mode, paused is not None, "")
+    trace.modes[id] = seen._replace(definition=origin.definition)
+    engine_state.remember(id, origin)
+    return origin
+
+
+def _fits(origin: RunHeader, now: Mode) -> bool:
+    """True if the remembered header has the definition that the run has now."""
+    return origin.definition == now.definition
+
+
+def _seen(engine_state: EngineState, tx: Transaction, id: str, origin: RunHeader, now: Mode) -> RunView:
+    return view(engine_state, tx, id, origin, mode_of(engine_state, id, now.mode), now.paused)
+
+
+def mode_of(engine_state: EngineState, id: str, text: str) -> RunMode:
+    """The mode of a run; one that this version does not know is an error of that run alone."""
+    try:
+        return RunMode(text)
+    except ValueError:
+        raise engine_state.troubles.of(
+            id, Unreadable(f"its mode is {text!r}, which means nothing here")
+        ) from None
+
+
+def view(
+    engine_state: EngineState,
+    tx: Transaction,
+    id: str,
+    origin: RunHeader,
+    mode: RunMode = RunMode.RUNNING,
+    paused: bool = False,
+) -> RunView:
+    try:
+        wiring = wiring_for(engine_state, tx, origin.definition)
+    except Unreadable as error:
+        raise engine_state.troubles.of(id, error) from error
+    limit = engine_state.host.settings.max_fanout
+    return RunView(
+        id,
+        origin.pipeline,
+        origin.definition,
+        wiring,
+        origin.args,
+        mode,
+        paused,
+        limit,
+        origin.revived_from,
+        origin.only,
+        bool(origin.redefined),
+        origin.parent_job is not None,
+        origin.scheduled_for,
+    )
+
+
+def wiring_for(engine_state: EngineState, tx: Transaction, definition: str) -> Wiring:
+    """A stored definition, read once per process."""
+    found = engine_state.wirings.get(definition)
+    if found is None:
+        row = tx.row(DEFINITION, hash=definition)
+        if row is None:
+            raise Unreadable(f"definition {definition} is missing")
+        try:
+            found = engine_state.wirings[definition] = wiring_of(row[0])
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unreadable(f"definition {definition} cannot be read ({error})") from error
+    return found
+
+
+# How many steps a run may have in all (`max_steps`). Only expands make more than the definition shows.
+#
+# When an expand begins, all steps that its elements will have are reserved, on the run's row. Planning reads that
+# number
+# without a lock and refuses what is too much; the row, locked last as ever, decides: expands at the same moment
+# may each
+# have seen room for themselves, and then the run is halted. Runs without the limit are not concerned.
+
+RESERVED = "SELECT id, reserved FROM {runs} WHERE id {among:ids:uuid}"
+
+
+class BudgetChange(Protocol):
+    """Changes of a run's budget of steps, to be written to its row."""
+
+    reserved: int
+
+
+def read_reserved(tx: Transaction, runs: Sequence[RunView]) -> None:
+    """Read what was reserved by those of these runs that have a limit, once a transaction."""
+    limited = {run.id: run for run in runs if _limit(run) is not None and run.reserved is None}
+    if limited:
+        for id, reserved in tx.rows(RESERVED, ids=sorted(limited)):
+            limited[str(id)].reserved = int(reserved or 0)
+
+
+def reserve(run: RunView, change: Callable[[RunView], BudgetChange], fan: Fan) -> None:
+    """An expand begins: its steps are spoken for."""
+    if _limit(run) is not None:
+        steps = fan.width * run.wiring.inside(fan.node)
+        run.reserved = (run.reserved or 0) + steps
+        change(run).reserved += steps
+
+
+def is_exceeded(run: RunView, reserved: int | None) -> bool:
+    most = _limit(run)
+    return most is not None and (reserved or 0) + run.wiring.inside(None) > most
+
+
+def _limit(run: RunView) -> int | None:
+    return run.wiring.definition.max_steps
+
+
+# Labels of runs: words by which people find them again. Given at the trigger; a revival and a re-run have them too.
+
+MOST = 50
+
+OF_RUN = "SELECT label FROM {run_labels} WHERE run_id = :run ORDER BY label"
+COPY = "INSERT INTO {run_labels} (label, run_id) SELECT label, :new FROM {run_labels} WHERE run_id = :old"
+
+
+def read_labels(pipeline: str, given: object) -> tuple[str, ...]:
+    """Labels as a trigger is given them: a text, or several."""
+    if given is None:
+        return ()
+    several = [given] if isinstance(given, str) else given
+    if not isinstance(several, list | tuple | set | frozenset):
+        raise ConfigurationError(f"{pipeline}: labels={given!r}: give texts, such as labels=['tenant:7']")
+    for label in several:
+        try:
+            parse.text(label, NAME_LENGTH)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{pipeline}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters: {error}"
+            ) from None
+    if len(several) > MOST:
+        raise ConfigurationError(f"{pipeline}: {len(several)} labels; a run may have {MOST}")
+    return tuple(sorted(set(several)))
+
+
+def of_run(tx: Transaction, run: str) -> list[str]:
+    """In the order of the alphabet."""
+    return sorted(str(label) for (label,) in tx.rows(OF_RUN, run=run))
+
+
+def copy_labels(tx: Transaction, old: str, new: str) -> None:
+    """A run that goes on from another, or repeats it, is found by the same words."""
+    tx.run(COPY, new=new, old=old)

@@ -1,0 +1,1 @@
+"""Two spellings of a pipeline, compiled to one definition. No database."""

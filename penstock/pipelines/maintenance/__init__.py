@@ -1,0 +1,1 @@
+"""Work on runs between the transactions: timers, large expands, repair, retention."""

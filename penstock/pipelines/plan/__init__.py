@@ -1,0 +1,1 @@
+"""Decides what follows from an ended step: values in, changes out. Pure."""

@@ -1,0 +1,197 @@
+"""Declaring pipelines: the part of an app that knows them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
+
+from penstock.errors import DefinitionError
+from penstock.lazy_import import Lazy
+from penstock.pipelines.advance import read
+from penstock.pipelines.define.other_apps import check_reach
+from penstock.pipelines.engine import Engine
+from penstock.pipelines.engine import StorageServices as EngineHost
+from penstock.task import Task
+from penstock.values import parse
+from penstock.values.function_identity import both_written, qualified_name, same
+from penstock.values.ids import checked_id
+from penstock.values.parse import NAME_LENGTH, checked
+from penstock.values.typed_json.json_text import encode
+
+if TYPE_CHECKING:
+    from penstock.pipelines import pipeline as pipes
+    from penstock.pipelines import run
+    from penstock.pipelines.define import pipeline_options
+    from penstock.pipelines.lifecycle import reminders
+    from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
+    from penstock.pipelines.run import Run
+else:
+    pipes, pipeline_options = (
+        Lazy("penstock.pipelines.pipeline"),
+        Lazy("penstock.pipelines.define.pipeline_options"),
+    )
+    run, reminders = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.lifecycle.reminders")
+
+
+class Pipelines:
+    """An app's pipelines."""
+
+    tasks: dict[str, Any]
+
+    @property
+    def _host(self) -> PipelineServices:
+        """The whole app, of which this is a part."""
+        return cast("PipelineServices", self)
+
+    def _open_pipelines(self) -> None:
+        self.pipelines: dict[str, Pipeline] = {}
+        self.engine = Engine(self._host)
+
+    @overload
+    def pipeline(self, function: Callable[..., Any], /) -> GraphPipeline: ...
+
+    @overload
+    def pipeline(self, /, **given: Any) -> Callable[[Callable[..., Any]], GraphPipeline]: ...
+
+    def pipeline(self, function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
+        """Declare a pipeline by a function that describes it: `@app.pipeline`, `@app.pipeline(max_fanout=100)`."""
+
+        def declare(function: Callable[..., Any]) -> GraphPipeline:
+            options = dict(given)
+            check_reach(self, list(options.values()))
+            own = options.pop("name", None)
+            name = qualified_name(function) if own is None else own
+            check_name(name)
+            made = pipes.GraphPipeline(
+                self._host, function, name, pipeline_options.pipeline_settings(name, options)
+            )
+            self.declare_pipeline(made)
+            return made
+
+        return declare if function is None else declare(function)
+
+    def flow(self, name: str, /, **given: Any) -> FlowPipeline:
+        """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
+        check_name(name)
+        check_reach(self, list(given.values()))
+        made = pipes.FlowPipeline(self._host, name, pipeline_options.pipeline_settings(name, given))
+        self.declare_pipeline(made)
+        return made
+
+    def declare_pipeline(self, pipeline: Pipeline) -> None:
+        """Know it by its name: child runs name their pipelines. Of a flow, the last verb said counts."""
+        known = self.pipelines.get(pipeline.name)
+        if pipeline.name in self.tasks:
+            raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")
+        if known is not None and not _may_replace(pipeline, known):
+            raise DefinitionError(
+                f"there are two pipelines named {pipeline.name!r}; give one of them another name="
+            )
+        self.pipelines[pipeline.name] = pipeline
+
+    def as_pipeline(self, target: Any) -> Pipeline:
+        """A pipeline; a task by itself is one of a single step."""
+        if isinstance(target, pipes.Pipeline):
+            check_reach(self, target)
+            return target
+        if isinstance(target, Task):
+            name = f"then.{target.name}"
+            known = self.pipelines.get(name)
+            first = known.first_step if isinstance(known, pipes.FlowPipeline) else None
+            if known is not None and first is not None and first.overrides == target.overrides:
+                return known
+            return self.flow(name).start(target)
+        raise DefinitionError(f"{target!r} is neither a pipeline nor a task")
+
+    def run(self, id: str) -> Run:
+        """The run with this id."""
+        return run.Run(self._host, checked_id(id))
+
+    async def run_async(self, id: str) -> Run:
+        return self.run(id)
+
+    def runs(
+        self,
+        pipeline: Any = None,
+        status: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        label: str | None = None,
+    ) -> list[Run]:
+        """Runs, the newest first."""
+        host, name = self._host, getattr(pipeline, "name", pipeline)
+        parse.words(pipeline=name, key=key, label=label)
+        checked("limit", limit, lambda given: parse.whole(given, 0))
+        host.prepare()
+        found = host.database.read(read.ids_of_runs, name, status, key, limit, label)
+        return [run.Run(host, id) for id in found]
+
+    async def runs_async(
+        self,
+        pipeline: Any = None,
+        status: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        label: str | None = None,
+    ) -> list[Run]:
+        return await self._host.bridge.run(self.runs, pipeline, status, key, limit, label)
+
+    def resume(self, token: str, value: object = None) -> Run:
+        """Give the signal that a token allows (see `run.token`), in the name of the actor (see `acting`); its run.
+
+        Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
+        """
+        host = self._host
+        text = encode(value, limit=host.settings.payload_limit, name="the value given to resume()")
+        use = reminders.Use(self.engine.engine_state, token, text)
+        host.prepare()
+        host.database.in_transaction(use)
+        resumed = run.Run(host, use.ticket.run)
+        resumed.delivered(use.ticket.signal, use.ticket.path)
+        return resumed
+
+    async def resume_async(self, token: str, value: object = None) -> Run:
+        return await self._host.bridge.run(self.resume, token, value)
+
+    def next_chore(self) -> float | None:
+        """Seconds until there is something to look after for a run, as far as is known."""
+        return self.engine.chores.next_due
+
+    def find_pipeline(self, name: str) -> Pipeline | None:
+        return self.pipelines.get(name)
+
+
+def check_name(name: object) -> None:
+    """Refuse a name that cannot be stored."""
+    try:
+        if not parse.text(name, NAME_LENGTH).strip():
+            raise ValueError("give it a text")
+    except ValueError as error:
+        raise DefinitionError(f"{name!r} is no name for a pipeline: {error}") from None
+
+
+def _may_replace(new: Pipeline, known: Pipeline) -> bool:
+    """A flow grows verb by verb; a function may be defined anew, as by a reload of its module."""
+    if isinstance(new, pipes.GraphPipeline) and isinstance(known, pipes.GraphPipeline):
+        return same(known.function, new.function) and not both_written(known.function, new.function)
+    return isinstance(new, pipes.FlowPipeline) and isinstance(known, pipes.FlowPipeline)
+
+
+# What pipelines and their runs need of the app that they belong to.
+
+
+class PipelineServices(EngineHost, Protocol):
+    """An app, seen from a pipeline or a run."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    def declare_pipeline(self, pipeline: Pipeline) -> None: ...
+
+    def find_pipeline(self, name: str) -> Pipeline | None: ...
+
+    def as_pipeline(self, target: Any) -> Pipeline: ...
+
+    def run(self, id: str) -> Run: ...
+
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...

@@ -1,0 +1,102 @@
+"""Looking at one job: where it stands, what it returned, what its attempts were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.database.transaction import Transaction
+from penstock.values.status import JobStatus, Reason
+
+STANDING = "SELECT status, reason, generation FROM {job_states} WHERE job_id = :id"
+OUTPUT = """
+SELECT output FROM {executions} WHERE job_id = :id AND outcome = 'succeeded' ORDER BY generation DESC LIMIT 1
+"""
+LAST_ERROR = """
+SELECT error_type, error FROM {executions} WHERE job_id = :id AND error_type IS NOT NULL
+ORDER BY generation DESC LIMIT 1
+"""
+ATTEMPTS = """
+SELECT generation, process_id, started_at, finished_at, outcome, error_type, error, traceback
+FROM {executions} WHERE job_id = :id ORDER BY generation
+"""
+DESCRIPTION = """
+SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
+"""
+JOBS_OF = """
+SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.task = :task ORDER BY j.id
+"""
+PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Where a job stands and, if it is over, how that came."""
+
+    status: JobStatus
+    reason: Reason | None
+    output: str | None = None
+    error: str = ""
+
+
+def standing(tx: Transaction, id: str) -> JobState | None:
+    """The job's status; once it is terminal, with its output or its last error."""
+    row = tx.row(STANDING, id=id)
+    if row is None:
+        return None
+    status = JobStatus.stored(row[0])
+    reason = Reason.stored(row[1]) if row[1] else None
+    if status is JobStatus.SUCCEEDED:
+        output = tx.row(OUTPUT, id=id)
+        return JobState(status, reason, output[0] if output else None)
+    if status.terminal:
+        error = tx.row(LAST_ERROR, id=id)
+        return JobState(status, reason, error=f"{error[0]}: {error[1]}" if error else "")
+    return JobState(status, reason)
+
+
+def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
+    """Every job of a task, oldest first: id, queue, status, payload. For tests: it walks the table."""
+    return [(str(id), queue, status, payload) for id, queue, status, payload in tx.rows(JOBS_OF, task=task)]
+
+
+# How far running jobs say they are.
+
+UPDATE = (
+    "UPDATE {progress} SET fraction = :fraction, message = :message, updated_at = {now} WHERE job_id = :id"
+)
+
+
+def record(tx: Transaction, reports: Mapping[str, tuple[float, str]]) -> None:
+    tx.stage("progress")
+    for job_id, (fraction, message) in sorted(reports.items()):
+        if tx.count(UPDATE, id=job_id, fraction=fraction, message=message) == 0:
+            row = {"job_id": job_id, "fraction": fraction, "message": message}
+            tx.insert("progress", [row], ignore_duplicates=True, updated_at="{now}")
+
+
+def plainly(reports: Mapping[str, tuple[float, str]]) -> dict[str, tuple[float, str]]:
+    """The same, in letters that every database can store."""
+    return {
+        job_id: (fraction, message.encode("ascii", "backslashreplace").decode())
+        for job_id, (fraction, message) in reports.items()
+    }
+
+
+# Markers: what `once()` has done before, kept under the job's idempotency key.
+
+FIND = "SELECT value FROM {markers} WHERE idempotency_key = :key AND name = :name"
+
+
+def find(tx: Transaction, key: str, name: str) -> str | None:
+    row = tx.row(FIND, key=key, name=name)
+    return None if row is None else str(row[0])
+
+
+def remember(tx: Transaction, key: str, name: str, value: str) -> str:
+    """Keep the value unless there is one already; the value that stands."""
+    tx.stage("marker")
+    row = {"idempotency_key": key, "name": name, "value": value}
+    tx.insert("markers", [row], ignore_duplicates=True, created_at="{now}")
+    return find(tx, key, name) or value

@@ -1,0 +1,139 @@
+"""Jobs whose task no live process knows. They wait for a process that does; after a long time in vain, they fail.
+
+Every worker writes down, in its process row, which tasks it knows. Work is given up only if it has waited for so long,
+no live process knows its task, and all of them have said what they know. The state's row decides: a job that a worker
+has claimed meanwhile is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from penstock.database.transaction import Transaction
+from penstock.queue import processes
+from penstock.queue.claim import LEAVE, discover
+from penstock.queue.jobs import EndedStep, Follow
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+KNOWS = "knows"
+"""Where a process row says it: marks of the names, which may be many and long."""
+HEAD = 200
+"""So many jobs at the head of each lane are looked at: they have waited longest."""
+
+TOLD = "SELECT id, details FROM {processes}"
+PROCESSES = "SELECT details FROM {processes} WHERE role <> 'supervisor'"
+OLDEST = """
+SELECT a.job_id, a.task, a.seq FROM
+  (SELECT job_id, task, seq FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT :limit) a
+JOIN {jobs} j ON j.id = a.job_id JOIN {job_states} s ON s.job_id = a.job_id
+WHERE j.created_at < {now} - :age AND COALESCE(s.due_at, 0) < {now} - :age
+"""
+LOCK = """
+SELECT job_id, generation FROM {job_states} {by_key}
+WHERE job_id {among:ids:uuid} AND status = 'available' ORDER BY job_id {lock}
+"""
+DESCRIBE = "SELECT id, task, queue, run_id, node, path, created_at FROM {jobs} WHERE id {among:ids:uuid}"
+FAIL = """
+UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, generation = generation + 1, finished_at = {now}
+WHERE job_id {among:ids:uuid}
+"""
+
+
+class QueuePosition(NamedTuple):
+    """A job, and its place in the queue."""
+
+    job_id: str
+    queue: str
+    tier: int
+    seq: int
+
+
+class GivenUp(NamedTuple):
+    """A job that was given up."""
+
+    job_id: str
+    task: str
+    queue: str
+    generation: int
+    error: str
+
+
+def marks(names: Iterable[str]) -> list[str]:
+    """The names as a process row keeps them."""
+    return sorted({f"{crc32(name.encode()):08x}" for name in names})
+
+
+def look(tx: Transaction, age: float) -> list[QueuePosition]:
+    """Find jobs that have been ready for `age` seconds and whose task no live process knows."""
+    known = _known(tx)
+    if known is None:
+        return []
+    found: list[QueuePosition] = []
+    for queue, tier in discover(tx, None):
+        rows = tx.rows(OLDEST, queue=queue, tier=tier, limit=HEAD, age=int(age * 1_000_000))
+        strange = [row for row in rows if marks([row[1]])[0] not in known]
+        found += [QueuePosition(str(job), queue, tier, int(seq)) for job, _, seq in strange]
+    return found
+
+
+def give_up(tx: Transaction, places: Sequence[QueuePosition], follow: Follow) -> list[GivenUp]:
+    """Fail the jobs that `look` found, except those that a worker has claimed meanwhile."""
+    tx.stage("give_up_unknown")
+    lanes: dict[tuple[str, int], list[int]] = {}
+    for place in places:
+        lanes.setdefault((place.queue, place.tier), []).append(place.seq)
+    # In the order of a claim: first the places in the queue, then the states; runs come last.
+    for (queue, tier), seqs in sorted(lanes.items()):
+        tx.run(LEAVE, queue=queue, tier=tier, seqs=sorted(seqs))
+    return _fail(tx, sorted([place.job_id for place in places]), follow)
+
+
+def knowing(tx: Transaction) -> Callable[[str, str], bool]:
+    """Whether a process knows a task. Of one that has not said what it knows, it is assumed."""
+    told = {str(id): processes.told(details) for id, details in tx.rows(TOLD)}
+    said = {id: known for id, details in told.items() if isinstance(known := details.get(KNOWS), list)}
+    return lambda process, task: process not in said or marks([task])[0] in said[process]
+
+
+def _known(tx: Transaction) -> set[str] | None:
+    """The tasks that live processes know; None: there is no process, or one has not said what it knows."""
+    told = [processes.told(details).get(KNOWS) for (details,) in tx.rows(PROCESSES)]
+    lists = [known for known in told if isinstance(known, list)]
+    if not told or len(lists) < len(told):
+        return None
+    return {str(mark) for known in lists for mark in known}
+
+
+def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
+    generations = {str(job): int(generation) for job, generation in tx.rows(LOCK, ids=ids)}
+    if not generations:
+        return []
+    reason = Reason.UNKNOWN_TASK
+    given, ended, attempts, letters = [], [], [], []
+    for job, task, queue, run, node, path, created in tx.rows(DESCRIBE, ids=sorted(generations)):
+        one = GivenUp(
+            str(job), task, queue, generations[str(job)] + 1, f"no process knows a task named {task!r}"
+        )
+        given.append(one)
+        attempts.append(
+            {
+                "job_id": one.job_id,
+                "generation": one.generation,
+                "started_at": created,
+                "outcome": OutcomeKind.ERRORED.value,
+                "error_type": "penstock.errors.UnknownTask",
+                "error": one.error,
+            }
+        )
+        letters.append({"job_id": one.job_id, "task": task, "queue": queue, "reason": reason.value})
+        if run is not None:
+            place = (one.job_id, str(run), node, path or "")
+            ended.append(EndedStep(*place, JobStatus.FAILED, reason, None, one.error))
+    tx.insert("executions", attempts, finished_at="{now}")
+    tx.run(FAIL, reason=reason.value, ids=sorted(generations))
+    tx.insert("dead_letters", letters, ignore_duplicates=True, failed_at="{now}")
+    if ended:
+        follow(tx, ended)
+    return given

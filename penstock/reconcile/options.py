@@ -1,0 +1,161 @@
+"""How a reconciler treats its rows: how often, how long, how many, and what becomes of those that fail. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+from penstock.errors import DefinitionError
+from penstock.values.parse import parse_seconds
+from penstock.values.retry import Retry
+
+Seconds = float | int | str | timedelta
+Every = Seconds | Mapping[Any, Seconds] | Callable[[Any], Seconds]
+Exhausted = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+
+LONGEST_BACKOFF = 3600.0
+LONGEST = 100 * 365 * 86_400.0
+"""Further away there may be no time that could be written down."""
+BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
+STATE_NAMES = ("status", "state")
+OTHERS = frozenset({"name", "where", "locks", "on_lost", "index"})
+"""Options that say which rows and whose, not how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The options of a reconciler that say how, checked once."""
+
+    workers: int = 10
+    """Handlers at a time, in one process."""
+    every: Every = 15.0
+    """Seconds until the next visit; or a mapping from state to seconds; or a function of the row."""
+    by: str | None = None
+    """The attribute that `every={...}` looks at; `status` or `state` if the row has it."""
+    lease: Seconds = 30.0
+    """How long a silent process keeps its rows."""
+    timeout: Seconds | None = None
+    backoff: Retry = BACKOFF
+    """How long a row that fails waits, by the number of its failures in a row."""
+    max_attempts: int | None = None
+    max_crashes: int | None = 10
+    """How often in a row its process may die over a row; after that `on_exhausted`, or a long rest. None: no cap."""
+    on_exhausted: Exhausted | None = None
+    """Written when the last attempt has failed: an update map, or a function of the item."""
+    prefetch: int | None = None
+    """Most rows that wait in the process for a free handler, however short handlers are; twenty times the workers."""
+    overwrite: bool | tuple[str, ...] = ()
+    """Columns that an apply may overwrite although other code has written them meanwhile."""
+
+    def __post_init__(self) -> None:
+        _whole("workers", self.workers, 1)
+        object.__setattr__(self, "every", _intervals(self.every))
+        object.__setattr__(self, "lease", at_least("lease", self.lease, least=0.1))
+        if self.timeout is not None:
+            object.__setattr__(self, "timeout", at_least("timeout", self.timeout, least=0.001))
+        if not isinstance(self.backoff, Retry):
+            raise DefinitionError(f"backoff={self.backoff!r}: give a Retry(delay=5, factor=2)")
+        object.__setattr__(self, "overwrite", _names("overwrite", self.overwrite))
+        if self.max_attempts is not None:
+            _whole("max_attempts", self.max_attempts, 1)
+        if self.max_crashes is not None:
+            _whole("max_crashes", self.max_crashes, 0)
+        never = self.max_attempts is None and self.max_crashes is None
+        if never if self.on_exhausted is not None else self.max_attempts is not None:
+            raise DefinitionError(
+                "max_attempts= and on_exhausted= belong together: say what a row becomes after its last attempt, "
+                'such as max_attempts=5, on_exhausted={"status": "failed"}'
+            )
+        if not (
+            self.on_exhausted is None or isinstance(self.on_exhausted, Mapping) or callable(self.on_exhausted)
+        ):
+            raise DefinitionError(
+                f"on_exhausted={self.on_exhausted!r}: give a dict, or a function of the item"
+            )
+        if self.prefetch is not None:
+            _whole("prefetch", self.prefetch, 0)
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Policy:
+        known = {field.name for field in fields(cls)}
+        for name in options:
+            if name not in known:
+                every = sorted(known | OTHERS)
+                near = difflib.get_close_matches(name, every, 1)
+                advice = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(every)}"
+                raise DefinitionError(f"app.reconciler has no option {name!r}. {advice}")
+        return cls(**options)
+
+    @property
+    def lease_seconds(self) -> float:
+        return parse_seconds(self.lease)
+
+    @property
+    def timeout_seconds(self) -> float | None:
+        return None if self.timeout is None else parse_seconds(self.timeout)
+
+    @property
+    def most_waiting(self) -> int:
+        return 20 * self.workers if self.prefetch is None else self.prefetch
+
+    def interval(self, values: Mapping[str, Any], row: Any) -> float:
+        """Seconds until the next visit of a row with these values."""
+        every = self.every
+        if isinstance(every, Mapping):
+            return parse_seconds(every.get(self._state(values), every.get(None, 15.0)))
+        return at_least("every", every(row)) if callable(every) else parse_seconds(every)
+
+    def _state(self, values: Mapping[str, Any]) -> Any:
+        names = (self.by,) if self.by is not None else STATE_NAMES
+        return next((values[name] for name in names if name in values), None)
+
+    def pause_after(self, attempts: int, random: float) -> float:
+        """Seconds until a row is tried again that has failed so many times in a row."""
+        longest = min(max(LONGEST_BACKOFF, self.backoff.delay), LONGEST)
+        return min(self.backoff.delay_for(attempts, random), longest)
+
+    def may_overwrite(self, name: str) -> bool:
+        return self.overwrite if isinstance(self.overwrite, bool) else name in self.overwrite
+
+
+def at_least(name: str, value: Any, least: float = 0.0) -> float:
+    """Seconds, as people write them."""
+    try:
+        seconds = parse_seconds(value)
+    except (TypeError, AttributeError):
+        raise DefinitionError(f"{name}={value!r}: give a number of seconds") from None
+    except ValueError as error:
+        raise DefinitionError(f"{name}={value!r}: {error}") from None
+    if not math.isfinite(seconds) or seconds < least:
+        raise DefinitionError(f"{name}={value!r}: give at least {least:g} seconds")
+    if seconds > LONGEST:
+        raise DefinitionError(f"{name}={value!r}: give at most a hundred years")
+    return seconds
+
+
+def _intervals(every: Any) -> Every:
+    if callable(every):
+        return every  # type: ignore[no-any-return]  # what it gives is seen when it is called
+    if not isinstance(every, Mapping):
+        return at_least("every", every)
+    if not every:
+        raise DefinitionError('every={}: give seconds by state, such as {"active": 300, None: 15}')
+    return {state: at_least(f"every[{state!r}]", seconds) for state, seconds in every.items()}
+
+
+def _names(option: str, given: Any) -> bool | tuple[str, ...]:
+    if isinstance(given, bool):
+        return given
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, tuple | list | set | frozenset):
+        raise DefinitionError(f"{option}={given!r}: give names of columns, or True for all")
+    return tuple(names)
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise DefinitionError(f"{name}={value!r}: give a whole number, at least {least}")

@@ -1,0 +1,224 @@
+"""How a handler's work on a row ended, and what that means for the row. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import ClauseElement
+
+from penstock.errors import DefinitionError
+from penstock.reconcile.columns import OURS, Now
+from penstock.reconcile.item import Item
+from penstock.reconcile.options import LONGEST, LONGEST_BACKOFF, Policy
+from penstock.reconcile.table import attributes_set, is_plain
+from penstock.values.failure import Failure
+from penstock.values.outcome import SHORTEST_SNOOZE, Snooze, decide_crash
+from penstock.values.status import JobStatus
+
+KEPT_BY_US = OURS - {"next_process_at"}
+"""Columns that no handler may set; when the next visit is due is for handlers to say, too."""
+
+INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
+CANNOT_SET = "can't set attribute"
+CRASHED = "Crashed"
+"""The type of the failure that is noted for a row whose holders died."""
+
+
+class VisitKind(StrEnum):
+    """How a visit of a row ended."""
+
+    APPLIED = "applied"
+    SNOOZED = "snoozed"
+    ERRORED = "errored"
+    TIMED_OUT = "timed_out"
+    CRASHED = "crashed"
+    EXHAUSTED = "exhausted"
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VisitOutcome:
+    """A handler's end, ready to be applied."""
+
+    item: Item
+    kind: VisitKind
+    values: Mapping[str, Any]
+    """The update map for the row itself."""
+    attempts: int
+    delay: float
+    """Until the next visit, unless a caller has asked for an earlier one."""
+    failure: Failure | None = None
+    seconds: float = 0.0
+    crashes: int = 0
+
+    @property
+    def failed(self) -> bool:
+        return self.failure is not None
+
+    @property
+    def with_changes(self) -> bool:
+        """Whether what the handler collected on its item counts."""
+        return self.kind in (VisitKind.APPLIED, VisitKind.SNOOZED)
+
+
+def returned(policy: Policy, item: Item, value: object) -> VisitOutcome:
+    """The handler returned: an update map, nothing, or a snooze."""
+    if names := _set_by_hand(item):
+        raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
+    if isinstance(value, Snooze):
+        values = checked_values(item, item.changes.main)
+        delay = min(max(float(value.seconds), SHORTEST_SNOOZE), LONGEST)
+        return _ended(item, VisitKind.SNOOZED, values, item.attempts, delay)
+    if value is not None and not isinstance(value, Mapping):
+        raise DefinitionError(
+            f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"
+        )
+    values = checked_values(item, {**item.changes.main, **(value or {})})
+    return _ended(item, VisitKind.APPLIED, values, 0, _interval(policy, item, values))
+
+
+def _set_by_hand(item: Item) -> list[str]:
+    """The attributes that were set on the rows of an item, each with its table."""
+    rows = [(item.target, item.row), *((held.target, held.row) for held in item.held)]
+    return [f"{target.name}.{name}" for target, row in rows for name in attributes_set(row)]
+
+
+def raised(item: Item, error: BaseException) -> Failure:
+    """The failure of a handler that raised; if it tried to set a column of a Core row, with advice."""
+    failure = Failure.of(error)
+    rows = [item.row, *(held.row for held in item.held)]
+    if isinstance(error, AttributeError) and CANNOT_SET in failure.message and any(map(is_plain, rows)):
+        return replace(failure, message=f"{failure.message}: rows are not written like this. {INSTEAD}")
+    return failure
+
+
+def failed(policy: Policy, item: Item, failure: Failure, kind: VisitKind, random: float) -> VisitOutcome:
+    """The outcome of a visit that raised or took too long: back off by the row's own count, or give up on it."""
+    attempts = item.attempts + 1
+    if policy.max_attempts is not None and attempts >= policy.max_attempts:
+        return _given_up(policy, item, failure)
+    return _ended(item, kind, {}, attempts, policy.pause_after(attempts, random), failure)
+
+
+def errored(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
+    """The row failed and goes on, asking nothing of the user's own code: for what cannot be told in any other way."""
+    attempts = item.attempts + 1
+    return _ended(item, VisitKind.ERRORED, {}, attempts, policy.pause_after(attempts, 0.0), failure)
+
+
+def beforehand(policy: Policy, item: Item, random: float = 0.0) -> VisitOutcome | None:
+    """How it ends without the handler. None: it is worth a try."""
+    if item.problem is not None:
+        return failed(policy, item, item.problem, VisitKind.ERRORED, random)
+    return crashed(policy, item)
+
+
+def crashed(policy: Policy, item: Item) -> VisitOutcome | None:
+    """The outcome for a row whose last holder died, perhaps because of it. None if the row is worth another try now.
+
+    The first crashes are most likely not its fault. Then it waits, longer each time, and in the end it is given up.
+    """
+    if not item.claim.taken_over:
+        return None
+    status, delay, _ = decide_crash(item.crashes, policy.max_crashes)
+    spent = status is JobStatus.FAILED
+    if not spent and delay <= 0:
+        return None
+    times = "once" if item.crashes == 1 else f"{item.crashes} times in a row"
+    failure = Failure.note(CRASHED, f"the process died {times} while this row was in its hands")
+    if spent and policy.on_exhausted is not None:
+        return _given_up(policy, item, failure)
+    return _rested(item, LONGEST_BACKOFF if spent else delay, failure)
+
+
+def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome | None:
+    """The database refuses what was to be written: the row's own error. None: there is nothing left to try."""
+    match end.kind:
+        case VisitKind.RELEASED:
+            return None
+        case VisitKind.EXHAUSTED:
+            return _not_given_up(policy, end.item, failure)
+        case VisitKind.APPLIED | VisitKind.SNOOZED:
+            return failed(policy, end.item, failure, VisitKind.ERRORED, 0.0)
+        case _:
+            return released(end.item)
+
+
+def released(item: Item) -> VisitOutcome:
+    """Given back untouched: nothing happened."""
+    return _ended(item, VisitKind.RELEASED, {}, item.attempts, 0.0, crashes=item.crashes)
+
+
+def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in values.items():
+        column = item.target.column(name).name
+        if column in KEPT_BY_US:
+            raise DefinitionError(f"{name} is kept by Penstock; a handler does not write it")
+        if column == "next_process_at" and not isinstance(value, datetime | Now | ClauseElement):
+            raise DefinitionError(f"{name}={value!r}: give a time, a datetime or NOW")
+    return values
+
+
+def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
+    """Until the next visit of a row as it will be."""
+    if isinstance(policy.every, float):
+        return policy.every
+    known = {} if item.row is None else item.target.values_of(item.row)
+    return policy.interval({**known, **values}, After(item.row, values))
+
+
+def _given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
+    given = policy.on_exhausted
+    try:
+        values = checked_values(item, (_asked(given, item) if callable(given) else given) or {})
+        return _ended(item, VisitKind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
+    except Exception as error:
+        return _not_given_up(policy, item, Failure.of(error))
+
+
+def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
+    before = _set_by_hand(item)  # by the handler, perhaps, which has failed since
+    values = given(item)
+    if names := [name for name in _set_by_hand(item) if name not in before]:
+        raise DefinitionError(f"on_exhausted has set {', '.join(names)} on a row. {INSTEAD}")
+    return values
+
+
+def _not_given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
+    """The outcome if `on_exhausted` raised or its values cannot be written: the row goes on failing, and says why."""
+    if item.claim.taken_over:
+        return _rested(item, LONGEST_BACKOFF, failure)
+    return errored(policy, item, failure)
+
+
+def _rested(item: Item, delay: float, failure: Failure) -> VisitOutcome:
+    """Not worked on, because its last holders died; its counts stay as they are."""
+    return _ended(item, VisitKind.CRASHED, {}, item.attempts, delay, failure, item.crashes)
+
+
+def _ended(
+    item: Item,
+    kind: VisitKind,
+    values: Mapping[str, Any],
+    attempts: int,
+    delay: float,
+    failure: Failure | None = None,
+    crashes: int = 0,
+) -> VisitOutcome:
+    return VisitOutcome(item, kind, values, attempts, delay, failure, time.monotonic() - item.began, crashes)
+
+
+class After:
+    """A row as it will be: what is written over what was read."""
+
+    def __init__(self, row: Any, values: Mapping[str, Any]) -> None:
+        self._row = row
+        self._values = values
+
+    def __getattr__(self, name: str) -> Any:
+        return self._values[name] if name in self._values else getattr(self._row, name)

@@ -1,0 +1,227 @@
+"""A reconciler: a function, the rows it is for, and how they are treated."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import Boolean, Column, ColumnElement, Enum, Index, Integer, String, and_
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import visitors
+
+from penstock.errors import DefinitionError
+from penstock.reconcile import locks as related
+from penstock.reconcile.conditions import (
+    check_tables,
+    condition,
+    conjuncts,
+    is_constant,
+    is_in_words,
+    written_out,
+)
+from penstock.reconcile.options import Policy
+from penstock.reconcile.table import Entity, target_of
+from penstock.values.fork_safety import cached_property
+from penstock.values.function_identity import qualified_name
+from penstock.values.typed_json.annotations import is_async
+
+Handler = Callable[..., Any]
+NAME = re.compile(r"[^:\s]{1,150}")
+SHORT_TEXT = 190
+
+
+class Reconciler:
+    """A function declared by `@app.reconciler(...)`. Calling it is calling the function."""
+
+    def __init__(
+        self,
+        function: Handler,
+        entity: Entity,
+        *,
+        name: str | None = None,
+        where: ColumnElement[bool] | None = None,
+        locks: object = (),
+        on_lost: Callable[..., Any] | None = None,
+        index: bool = True,
+        **options: Any,
+    ) -> None:
+        self.function = function
+        _check_function(function)
+        self.name = name or qualified_name(function)
+        if not NAME.fullmatch(self.name):
+            raise DefinitionError(
+                f"{self.name!r} is not a name for a reconciler: no spaces, no colons, at most 150"
+            )
+        self.target = target_of(entity)
+        self.where = self._condition(where)
+        self.locks = related.checked(locks)
+        self._check_locks()
+        if on_lost is not None and not callable(on_lost):
+            raise DefinitionError(
+                f"{self.name}: on_lost={on_lost!r} must be a function of the item and its values"
+            )
+        self.on_lost = on_lost
+        self.policy = Policy.of(options)
+        self.is_async = is_async(function) or is_async(inspect.unwrap(function))
+        self.enabled = True
+        """False: this process leaves its rows to others."""
+        self._check_names()
+        if index:
+            self._add_index()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def enable(self) -> None:
+        self.enabled = True
+
+    def disable(self) -> None:
+        """From now on this process takes no more rows; what it has, it finishes."""
+        self.enabled = False
+
+    def _condition(self, where: object) -> ColumnElement[bool] | None:
+        """Which rows: those of the model, if others are in its table too, of which the condition is true."""
+        only = self.target.only
+        if where is None:
+            return only
+        model = getattr(self.target.entity, "__name__", self.target.name)
+        found = condition(f"{self.name}: where", where, model)
+        check_tables(f"{self.name}: where=", found, [self.target.table])
+        return found if only is None else and_(only, found)
+
+    def _check_locks(self) -> None:
+        for lock in self.locks:
+            table = lock.target().table
+            if table is self.target.table:
+                raise DefinitionError(
+                    f"{self.name} locks related rows of its own table {self.target.name}; "
+                    "only other tables can be locked"
+                )
+            check_tables(f"{self.name}: locks=[{lock.said}]", lock.on, [self.target.table, table])
+
+    @cached_property
+    def watched(self) -> frozenset[str]:
+        """The columns that decide whether a row is for this reconciler."""
+        if self.where is None:
+            return frozenset()
+        if is_in_words(self.where):
+            return frozenset(column.name for column in self.target.table.c)
+        elements = visitors.iterate(self.where)
+        return frozenset(e.name for e in elements if isinstance(e, Column) and self._is_own(e))
+
+    def _is_own(self, column: Column[Any]) -> bool:
+        return getattr(column.table, "fullname", None) == self.target.table.fullname
+
+    def _check_names(self) -> None:
+        if self.policy.by is not None:
+            self.target.column(self.policy.by)
+        exhausted = self.policy.on_exhausted
+        if isinstance(exhausted, Mapping):
+            for name in exhausted:
+                self.target.column(name)
+        if not isinstance(self.policy.overwrite, bool):
+            for name in self.policy.overwrite:
+                self.target.column(name)
+
+    # the index
+
+    @property
+    def index_name(self) -> str:
+        """Readable, and one's own: names that end alike, or are too long for a database, differ in the digest."""
+        short = re.sub(r"\W+", "_", self.name.rpartition(".")[2])
+        digest = hashlib.sha256(f"{self.target.name} {self.name}".encode()).hexdigest()[:8]
+        return f"ix_{self.target.table.name[:22]}_{short[:22]}_{digest}"
+
+    @property
+    def index_names(self) -> tuple[str, str]:
+        """For databases with partial indexes, and for those without."""
+        return self.index_name, f"{self.index_name}2"
+
+    def _add_index(self) -> None:
+        """Beside the table, so that `create_all` and migration tools find it there."""
+        table = self.target.table
+        if any(index.name in self.index_names for index in table.indexes):
+            return
+        due = table.c.next_process_at
+        only = self._lasting()
+        partial = Index(
+            self.index_name,
+            due,
+            postgresql_where=_if_written(only, postgresql.dialect()),  # type: ignore[no-untyped-call]
+            sqlite_where=_if_written(only, sqlite.dialect()),
+        )
+        partial.ddl_if(dialect=("postgresql", "sqlite"))  # type: ignore[arg-type]  # a tuple is fine
+        leading = self._leading_columns() if only else []
+        whole = Index(self.index_names[1], *leading, due)
+        whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
+
+    def _lasting(self) -> list[ColumnElement[bool]]:
+        """The parts of the condition that a partial index takes: those over columns of the table and constants only."""
+        conditions = [] if self.where is None else conjuncts(self.where)
+        return [each for each in conditions if is_constant(each) and self._is_about_own(each)]
+
+    def _is_about_own(self, condition: ColumnElement[bool]) -> bool:
+        return all(self._is_own(each) for each in visitors.iterate(condition) if isinstance(each, Column))
+
+    def _leading_columns(self) -> list[Column[Any]]:
+        """For a database without partial indexes: columns by which most rows are left out."""
+        found = [column for column in self.target.table.c if column.name in self.watched]
+        return [column for column in sorted(found, key=lambda each: each.name) if _is_short(column)][:2]
+
+    def __repr__(self) -> str:
+        return f"<reconciler {self.name} of {self.target.name}>"
+
+
+def declaration(
+    known: dict[str, Reconciler], model: Any, options: Mapping[str, Any]
+) -> Callable[[Handler], Reconciler]:
+    """The decorator: makes a reconciler of a function and adds it to those that are known."""
+    if inspect.isfunction(model):
+        raise DefinitionError("say which rows it is for: @app.reconciler(Model, where=...)")
+    target_of(model)
+
+    def declare(function: Handler) -> Reconciler:
+        made = Reconciler(function, model, **options)
+        other = known.get(made.name)
+        if other is not None and _name(other.function) != _name(function):
+            raise DefinitionError(
+                f"there are two reconcilers named {made.name!r}; give one of them another name="
+            )
+        known[made.name] = made
+        return made
+
+    return declare
+
+
+def _name(function: Handler) -> object:
+    return getattr(function, "__qualname__", function)
+
+
+def _check_function(function: object) -> None:
+    if not callable(function):
+        raise DefinitionError(f"a reconciler is a function that takes an item, not {function!r}")
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", function)
+        raise DefinitionError(
+            f"{name} must take one argument, the item: def {name}(item) ({error})"
+        ) from None
+    except ValueError:
+        pass  # it has no signature that could be looked at
+
+
+def _if_written(lasting: list[ColumnElement[bool]], dialect: Dialect) -> ColumnElement[bool] | None:
+    written = [each for each in lasting if written_out(each, dialect) is not None]
+    return and_(*written) if written else None
+
+
+def _is_short(column: Column[Any]) -> bool:
+    kind = column.type
+    if isinstance(kind, String) and not isinstance(kind, Enum):
+        return kind.length is not None and kind.length <= SHORT_TEXT
+    return isinstance(kind, Integer | Boolean | Enum)

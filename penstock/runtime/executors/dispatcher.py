@@ -1,0 +1,347 @@
+"""The dispatcher takes claims from the pump, runs each in the executor of its task, and reports the outcomes.
+
+No more than `limit` handlers run at a time. A few claims more wait here when handlers are so short that they would
+otherwise starve between two turns of the pump; claims that have not begun can always be given back. Nothing begins
+while too many outcomes are not on record: they would be lost with the process, and their bodies run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+from penstock.handler_environment import HandlerEnvironment
+from penstock.queue.jobs import Attempt, Claim
+from penstock.runtime.executors import Executor, event_for
+from penstock.runtime.executors.async_executor import LoopExecutor
+from penstock.runtime.executors.process_executor import ProcessExecutor
+from penstock.runtime.executors.start_pause import Hindrance
+from penstock.runtime.executors.thread_executor import ThreadExecutor
+from penstock.runtime.executors.work import Died, Interruption, Key, Work, unfit
+from penstock.runtime.service import call_on_loop
+from penstock.telemetry.events import ClaimLost, PlaceFreed, Stream
+from penstock.values.failure import Failure
+from penstock.values.outcome import Event, Rejected, Released, raised
+
+TURN = 0.02
+"""About what a turn of the pump takes: so much work may wait here as is done in that time."""
+
+
+BREATH = 32
+"""After so many short handlers the loop's thread lets others have the interpreter. The pump, back from the database,
+would else wait five milliseconds for it, several times a turn."""
+
+
+class PlaceLost(RuntimeError):
+    """The error of a job whose place was found to be taken by nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("the worker lost sight of this job's handler, and freed its place; see its log")
+
+
+class Unrecorded:
+    """Bounds the outcomes that are not recorded yet: when there are too many, no handler begins.
+
+    If the process dies, at most `most` handlers that never wait run again. Handlers that do wait may all end at once,
+    and the next ones should begin at once: their number is added to `most`.
+    """
+
+    def __init__(self, count: Callable[[], int], most: int) -> None:
+        self.count = count
+        self.most = most
+        self.begun = 0
+        """Not yet known to go on after their first step."""
+        self.is_waited_for = False
+        """Claims wait for outcomes to be recorded."""
+        self._marked = 0
+        """So many of them have had their first step when the loop comes to what was said to it after they began."""
+        self._lasting = 0
+        """How many are at work at a time that do go on."""
+
+    def has_room(self) -> bool:
+        if self._is_full():
+            self.is_waited_for = True
+            # Ask again: the pump may have recorded outcomes before it saw `is_waited_for`.
+            if self._is_full():
+                return False
+            self.is_waited_for = False
+        return True
+
+    def _is_full(self) -> bool:
+        return self.begun + self.count() >= self.most + self._lasting
+
+    def marks(self) -> bool:
+        """True: say so when the loop comes round, for those that have begun."""
+        if self._marked or not self.begun:
+            return False
+        self._marked = self.begun
+        return True
+
+    def came_round(self, active: int) -> None:
+        """The loop has come round: handlers that never wait have ended and count as outcomes; the others still run."""
+        self.begun -= self._marked
+        self._marked = 0
+        self._lasting = max(active - self.begun, self._lasting // 2)
+
+
+class Dispatcher:
+    """Everything that runs handlers in this process. Runs on one event loop."""
+
+    def __init__(
+        self,
+        around: HandlerEnvironment,
+        find_task: Callable[[str], Any],
+        finished: Callable[[Attempt], None],
+        forget: Callable[[Sequence[Claim]], None],
+        stream: Stream,
+        limit: int,
+        most_waiting: int,
+        processes: int | None,
+        unrecorded: Unrecorded | None = None,
+    ) -> None:
+        self.around = around
+        self.find_task = find_task
+        self.finished = finished
+        self.forget = forget
+        """Told of claims that are lost: they will never be finished, and are not held here any more."""
+        self.stream = stream
+        self.limit = limit
+        self.most_waiting = most_waiting
+        self.unrecorded = unrecorded or Unrecorded(lambda: 0, 100)
+        self.loop = asyncio.get_running_loop()
+        self.active: dict[Key, Work] = {}
+        self.waiting: deque[Work] = deque()
+        self.late: dict[Key, Work] = {}
+        """Settled, and still in their places."""
+        self.leaving = False
+        self._handed = 0
+        self._arrived = 0
+        self._missed: set[Key] = set()
+        self._average = 0.05
+        self._breathless = 0
+        self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
+        self.executors: dict[str, Executor] = {
+            "async": LoopExecutor(around, self._done, self._done_elsewhere, self._vacated, stream),
+            "thread": ThreadExecutor(around, self._done_elsewhere, self._vacated, stream),
+            "process": self.processes,
+        }
+        self._hindrances = {name: Hindrance() for name in self.executors}
+
+    def room(self) -> int:
+        """How many claims the pump may bring: free places, and what will be done within a turn."""
+        if self._is_hindered() or self.loop.is_closed():
+            return 0
+        ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
+        if ahead > self.limit and len(self.waiting) + self._accepted > ahead // 2:
+            return 0  # a few large claims cost less than many small ones
+        return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - len(self.late)
+
+    def _is_hindered(self) -> bool:
+        return self.processes.hindrance.is_fresh or any(each.is_fresh for each in self._hindrances.values())
+
+    def hand_over(self, claims: Sequence[Claim]) -> None:
+        """Pass claims from the pump's thread to the loop's, with one call.
+
+        Without claims: outcomes were recorded, so claims that wait for that may begin.
+        """
+        if not claims and not self.unrecorded.is_waited_for:
+            return
+        self._handed += len(claims)
+        if not call_on_loop(self.loop, self._accept, claims):
+            self.leaving = True
+            self._accept(claims)
+
+    def _accept(self, claims: Sequence[Claim]) -> None:
+        for claim in claims:
+            task = None
+            try:
+                task = self.find_task(claim.task)
+                self.waiting.append(Work.of(claim, task))
+            except Exception as error:
+                # The error is this claim's alone; and a claim that is held must get an outcome.
+                self.finished(unfit(claim, task, error, random.random))
+        self._arrived += len(claims)
+        if self.leaving:
+            self.give_back_waiting()
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        self.unrecorded.is_waited_for = False
+        while self.waiting and len(self.active) + len(self.late) < self.limit and self.unrecorded.has_room():
+            self._start(self.waiting.popleft())
+        if self.unrecorded.marks():
+            self.loop.call_soon(self._have_begun)
+
+    def _start(self, work: Work) -> None:
+        self.active[work.key] = work
+        try:
+            self.executors[work.executor].start(work)
+        except Exception as error:
+            self._reject(work, error)
+        else:
+            self._hindrances[work.executor].end()
+            self.unrecorded.begun += 1
+
+    def _have_begun(self) -> None:
+        """A pass of the loop later."""
+        self.unrecorded.came_round(len(self.active))
+        self._start_waiting()
+
+    def _reject(self, work: Work, error: Exception) -> None:
+        """There is not even a thread for it. That is no fault of the job's, so it is given back and spends nothing.
+
+        It comes back in a moment, perhaps to another process; and until then nothing is claimed here, or we would do
+        the same to all that is in the queue, and again from the start. As long as that goes on, moments get longer.
+        """
+        self.active.pop(work.key, None)
+        pause = self._hindrances[work.executor].refresh()
+        work.begin_once()  # an attempt, though a short one: operators look for the error there
+        work.end_once()
+        self._tell(work, Rejected(Failure.of(error), pause))
+
+    def _done(self, work: Work, event: Event | Died | None) -> None:
+        self.active.pop(work.key, None)
+        if event is None:
+            self._lose(work)
+        else:
+            attempt = work.attempt(event, random.random)
+            self._average += (attempt.began_ago / 1_000_000 - self._average) * 0.05
+            self.finished(attempt)
+            work.told = True
+            self._breathless += 1
+            if self._breathless >= BREATH:
+                self._breathless = 0
+                time.sleep(0)
+        if self.waiting:
+            self._start_waiting()
+
+    def _done_elsewhere(self, work: Work, event: Event | Died | None) -> None:
+        """From a thread: settle at once, but have the loop tidy up first, or the job may be back before."""
+        call_on_loop(self.loop, self._tidy, work, event is None)
+        if event is not None:
+            self._tell(work, event)
+
+    def _tell(self, work: Work, event: Event | Died) -> None:
+        self.finished(work.attempt(event, random.random))
+        work.told = True
+
+    def _tidy(self, work: Work, lost: bool) -> None:
+        if self.active.pop(work.key, None) is not None and not work.vacated:
+            self.late[work.key] = work
+        if lost:
+            self._lose(work)
+
+    def _lose(self, work: Work) -> None:
+        self.forget([work.claim])
+        work.told = True
+        self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
+
+    def _vacated(self, work: Work) -> None:
+        call_on_loop(self.loop, self._free, work)
+
+    def _free(self, work: Work) -> None:
+        work.vacated = True  # which may be heard before it is heard that its time was up
+        self.late.pop(work.key, None)
+        self._start_waiting()
+
+    # watching
+
+    def free_lost(self) -> None:
+        """Find places that are taken by nothing, twice in a row, and free them.
+
+        By design there are none: every outcome is told, whatever it is. But a place that was lost all the same would
+        be lost for good, and its job would run for ever.
+        """
+        taken = {**self.active, **self.late}
+        missing = {key for key, work in taken.items() if not self.executors[work.executor].has(work)}
+        for key in missing & self._missed:
+            self._free_place(taken[key])
+        self._missed = missing
+
+    def _free_place(self, work: Work) -> None:
+        self.stream.emit(PlaceFreed(work.claim.job_id, work.claim.task))
+        self.active.pop(work.key, None)
+        work.end_once()
+        if not work.told:
+            event = event_for(work.interrupted) if work.interrupted is not None else raised(PlaceLost())
+            if event is None:
+                self._lose(work)
+            else:
+                self._tell(work, event)
+        self._free(work)
+
+    # from outside, on the loop's thread
+
+    def interrupt(self, claims: Set[Key], why: Interruption) -> None:
+        """Tell handlers that they were cancelled or have lost their claims, and stop those that can be stopped."""
+        for work in [work for work in self.waiting if work.key in claims]:
+            self._drop_waiting(work, why)
+        self._stop([work for key, work in self.active.items() if key in claims], why)
+
+    def _stop(self, works: Sequence[Work], why: Interruption) -> None:
+        if why is Interruption.CANCELLED:  # who knows already may be cleaning up
+            works = [work for work in works if not work.signals.cancelled]
+        for work in works:
+            # All of them before the first is stopped: the place that this frees is not for one of the others.
+            work.interrupted = why
+        for work in works:
+            work.signals.cancelled |= why is Interruption.CANCELLED
+            work.signals.lost |= why is Interruption.LOST
+            self.executors[work.executor].interrupt(work, why)
+
+    def _drop_waiting(self, work: Work, why: Interruption) -> None:
+        self.waiting.remove(work)
+        event = event_for(why)
+        if event is None:
+            self._lose(work)
+        else:
+            self._tell(work, event)
+
+    def abandon_all(self) -> None:
+        """Every claim is lost: drop what waits, stop what runs, write nothing."""
+        while self.waiting:
+            self._lose(self.waiting.popleft())
+        self._stop(list(self.active.values()), Interruption.LOST)
+
+    def give_back_waiting(self) -> None:
+        """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""
+        self.leaving = True
+        while self.waiting:
+            self._tell(self.waiting.popleft(), Released())
+        self.processes.give_back_waiting()
+
+    def give_back_running(self) -> None:
+        """Time is up: stop the handlers and give their claims back. What waits in an executor does not begin."""
+        self._stop(list(self.active.values()), Interruption.RELEASED)
+
+    def give_back_deserted(self) -> None:
+        """Give back everything after the event loop was closed. Called from another thread: the loop runs nothing."""
+        self.give_back_waiting()
+        for work in list(self.active.values()):
+            if work.executor != "async":
+                self.executors[work.executor].interrupt(work, Interruption.RELEASED)
+            elif work.end_once():
+                self._tell(work, Released())
+        self.active.clear()
+
+    @property
+    def overdue(self) -> int:
+        """How many are settled, and still in their places."""
+        return len(self.late)
+
+    @property
+    def _accepted(self) -> int:
+        """On their way from the pump's thread to the loop's. Each of them counts for itself: that needs no lock."""
+        return self._handed - self._arrived
+
+    @property
+    def busy(self) -> int:
+        return len(self.active) + len(self.waiting) + self._accepted
+
+    def close(self) -> None:
+        for executor in self.executors.values():
+            executor.close()

@@ -1,0 +1,150 @@
+"""Inside a handler process: import the task, run one job after the other, answer over the pipe."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.errors import DefinitionError
+from penstock.handler_environment import HandlerEnvironment
+from penstock.lazy_import import Lazy
+from penstock.queue.jobs import Claim
+from penstock.runtime import os_signals
+from penstock.runtime.executors.call import call_sync
+from penstock.runtime.executors.work import Work
+from penstock.settings import Settings
+from penstock.task import Task
+from penstock.values.outcome import raised
+
+if TYPE_CHECKING:
+    from multiprocessing import connection
+    from multiprocessing.connection import Connection
+else:
+    connection = Lazy("multiprocessing.connection")
+
+
+class Message(Enum):
+    BEGUN = 0
+    PROGRESS = 1
+    ENDED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AppRecipe:
+    """Makes an app in the child process, for a function that its own module does not register as a task."""
+
+    app: type
+    settings: Settings
+
+    def adopt(self, function: Any, name: str) -> Any:
+        app = self.app(**{field.name: getattr(self.settings, field.name) for field in fields(self.settings)})
+        return app.task(name=name)(function)
+
+
+def serve(pipe: Connection, home: AppRecipe) -> None:
+    """Serve until the pipe closes. Stop signals are the parent's business, which may want the work finished."""
+    busy = threading.Event()
+    _stand_alone(pipe)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: None if busy.is_set() or pipe.poll() else os._exit(0))
+    os_signals.show_where_it_dies()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    threading.Thread(
+        target=_end_with, args=(os.getppid(),), name="penstock-orphan-watch", daemon=True
+    ).start()
+    while True:
+        busy.clear()
+        try:
+            claim, address, process = pipe.recv()
+        except EOFError:
+            return
+        busy.set()
+        pipe.send((Message.ENDED, _run(pipe, home, claim, address, process)))
+
+
+def _stand_alone(pipe: Connection) -> None:
+    """Whatever a handler starts is of our group, and is killed with us; it has nothing to say to our parent."""
+    with suppress(PermissionError):  # we lead a session, and so a group
+        os.setpgid(0, 0)
+    os.set_inheritable(pipe.fileno(), False)
+    os.register_at_fork(after_in_child=pipe.close)
+
+
+def _end_with(parent: int) -> None:
+    """Kill this child when its parent dies: other workers take the parent's claims, so the handler must not go on."""
+    with suppress(AttributeError, OSError):  # where the system does not tell, it is asked every second
+        death = os.pidfd_open(parent)
+        if os.getppid() == parent:
+            connection.wait([death])
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+class FunctionAddress(NamedTuple):
+    """Where a fresh process finds a task: it is imported there, never pickled."""
+
+    module: str
+    name: str
+    is_more: bool
+    """True if the task is a decorated or bound version of the importable function."""
+
+    @classmethod
+    def of(cls, function: Any) -> FunctionAddress:
+        name = getattr(function, "__qualname__", f"<{type(function).__name__}>")
+        return cls(function.__module__, name, _is_more(function))
+
+
+def _run(pipe: Connection, home: AppRecipe, claim: Claim, address: FunctionAddress, process: str) -> Any:
+    try:
+        task = _find(home, claim.task, address)
+    except BaseException as error:
+        return raised(error)
+    pipe.send((Message.BEGUN, None))
+
+    def report(job_id: str, fraction: float, message: str) -> None:
+        pipe.send((Message.PROGRESS, (job_id, fraction, message)))
+
+    host = task.host
+    limits = (host.settings.payload_limit, host.settings.expand_limit)
+    around = HandlerEnvironment(host.database, process, host.follow, *limits, report)
+    return call_sync(Work.of(claim, task), around)
+
+
+@lru_cache
+def _find(home: AppRecipe, task: str, address: FunctionAddress) -> Any:
+    module: Any = sys.modules.get(address.module) or importlib.import_module(address.module)
+    for each in vars(module).values():
+        if isinstance(each, Task) and each.name == task:
+            return each
+    found = None if "<" in address.name else module
+    for part in address.name.split("."):
+        found = getattr(found, part, None)
+    whole = found.function if isinstance(found, Task) else found
+    if found is None or (address.is_more and not _is_more(whole)):
+        without = "" if found is None else " with its decorators, or bound to its object,"
+        raise DefinitionError(
+            f'{task}: a task with executor="process" is imported by a fresh process, and {address.module} has no '
+            f"{address.name}{without} that could be imported. Put the function at the top of a module, as a task."
+        )
+    return found if isinstance(found, Task) else home.adopt(found, task)
+
+
+def _is_more(function: Any) -> bool:
+    bound = inspect.ismethod(function) and not isinstance(function.__self__, type)
+    return bound or hasattr(function, "__wrapped__")

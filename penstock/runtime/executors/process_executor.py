@@ -1,0 +1,346 @@
+"""`executor="process"`: handlers in processes of their own, which can be killed when their time is up.
+
+That one is dead is learned from the operating system. Its pipe says nothing about it: whatever the handler has started
+in the background has inherited that, and may hold it open for hours. What is killed is killed with all that it has
+started: each is the leader of a process group of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import DefinitionError
+from penstock.handler_environment import HandlerEnvironment
+from penstock.lazy_import import Lazy
+from penstock.runtime.executors import Done, event_for
+from penstock.runtime.executors.process_child import AppRecipe, FunctionAddress, Message, serve
+from penstock.runtime.executors.start_pause import Hindrance
+from penstock.runtime.executors.work import Died, Interruption, Key, Work
+from penstock.values.failure import Failure
+from penstock.values.fork_safety import cached_property
+from penstock.values.outcome import Event, Rejected, TimedOut, raised
+
+if TYPE_CHECKING:
+    import multiprocessing
+    from multiprocessing import connection
+    from multiprocessing.connection import Connection
+else:
+    multiprocessing, connection = Lazy("multiprocessing"), Lazy("multiprocessing.connection")
+
+
+# A handler's process is a fresh one. It first imports the main program again, so the program must allow that.
+
+
+def refuse_program_without_file() -> None:
+    """Refuse a main program without a file, for instance from stdin: a child process cannot import it."""
+    file = getattr(sys.modules["__main__"], "__file__", None) or ""
+    if file.startswith("<"):
+        raise DefinitionError(
+            f'a task with executor="process" runs in a fresh process, which imports this program first, and {file} '
+            "cannot be imported. Put the program into a file."
+        )
+
+
+def refuse_while_imported() -> None:
+    """A program that starts its worker wherever it is imported starts another in every process of a handler."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and getattr(processes.current_process(), "_inheriting", False):
+        raise DefinitionError(
+            'this program is only being imported, by a process for tasks with executor="process", and starts a worker '
+            'all the same. What it does when it is run belongs under if __name__ == "__main__":'
+        )
+
+
+LONGEST_START = 60.0
+"""A fresh process first imports the application: that time is not the handler's."""
+LONGEST_SILENCE = 10.0
+"""Seconds without a byte in the middle of a message: the rest of it never comes."""
+LOOK_INTERVAL = 0.25
+"""Where the operating system does not tell of a death by itself, it is asked so often."""
+NOT_STARTED = "no process could be started for this handler"
+
+log = logging.getLogger("penstock")
+
+
+class ProcessExecutor:
+    """A few child processes, each led by a thread that waits for it."""
+
+    def __init__(
+        self, around: HandlerEnvironment, done: Done, vacated: Callable[[Work], None], size: int | None
+    ) -> None:
+        self.around = around
+        self.done = done
+        self.vacated = vacated
+        self._size = size
+        self.hindrance = Hindrance()
+        """Of starting processes."""
+        self._inbox: OrderedDict[Key, Work] = OrderedDict()
+        """Works that wait for a child process, and have not begun."""
+        self._leaders: list[ChildHandle] = []
+        self._running: dict[Key, ChildHandle] = {}
+        self._closing = False
+        self._changed = threading.Condition()
+        """A work is in the inbox, or led by a leader, or over; a thread that moves or interrupts it holds this."""
+
+    @cached_property
+    def size(self) -> int:
+        """How many children at most. Asked when the first is needed: counting processors takes a while."""
+        return self._size or os.cpu_count() or 1
+
+    def start(self, work: Work) -> None:
+        with self._changed:
+            self._leaders = [leader for leader in self._leaders if leader.is_alive()]
+            if len(self._running) + len(self._inbox) >= len(self._leaders) < self.size:
+                self._add_leader()
+            self._inbox[work.key] = work
+            self._changed.notify()
+
+    def _add_leader(self) -> None:
+        """If the system has no more threads, those that there are will come to what waits; raises if there are none."""
+        leader = ChildHandle(self)
+        try:
+            leader.start()
+        except RuntimeError:
+            if not self._leaders:
+                raise
+        else:
+            self._leaders.append(leader)
+
+    def take(self, leader: ChildHandle) -> Work | None:
+        """The next work for this leader, once there is one. None: no more is to be begun."""
+        with self._changed:
+            while (key := self._next()) is None and not self._closing:
+                self._changed.wait()
+            if key is None or self._closing:
+                return None
+            self._running[key] = leader
+            leader.why = None
+            return self._inbox.pop(key)
+
+    def _next(self) -> Key | None:
+        """The first work that is not interrupted; `interrupt` will remove the others in a moment."""
+        return next((key for key, work in self._inbox.items() if work.interrupted is None), None)
+
+    def finish(self, work: Work, event: Event | Died | None) -> None:
+        with self._changed:
+            self._running.pop(work.key, None)
+        if work.end_once():
+            self.done(work, event)
+        self.vacated(work)
+
+    def interrupt(self, work: Work, why: Interruption) -> None:
+        work.interrupted = why
+        with self._changed:
+            waited = self._inbox.pop(work.key, None) is not None
+            if work.key in self._running:
+                self._running[work.key].interrupt(why)
+        if waited:
+            # Its turn may be hours away, and it must not run when it comes: it is over now.
+            self.finish(work, event_for(why))
+
+    def give_back_waiting(self) -> None:
+        with self._changed:
+            waiting = list(self._inbox.values())
+            self._inbox.clear()
+        for work in waiting:
+            self.finish(work, event_for(Interruption.RELEASED))
+
+    def has(self, work: Work) -> bool:
+        with self._changed:
+            leader = self._running.get(work.key)
+            return work.key in self._inbox or (leader is not None and leader.is_alive())
+
+    def dump_stacks(self) -> None:
+        for leader in self._leaders:
+            leader.dump_stacks()
+
+    def close(self) -> None:
+        """Nothing is begun any more. What is still held here goes back when the process takes its leave."""
+        with self._changed:
+            self._closing = True
+            self._inbox.clear()
+            for leader in self._running.values():
+                leader.interrupt(Interruption.RELEASED)
+            self._changed.notify_all()
+        for leader in self._leaders:
+            leader.end_child()
+
+
+class ChildHandle(threading.Thread):
+    """Leads one child: gives it work, waits for its answer, kills it when it must be."""
+
+    def __init__(self, executor: ProcessExecutor) -> None:
+        super().__init__(name="penstock-process-leader", daemon=True)
+        self.executor = executor
+        self.child: Any = None
+        self.pipe: Connection | None = None
+        self.death: int | None = None
+        """A handle of the operating system's that can be read once the child is dead, where there are such."""
+        self.why: Interruption | None = None
+        self._ending = threading.Lock()
+        """Held to kill the child: until it is waited for, its number belongs to no other process."""
+
+    def run(self) -> None:
+        # The child inherits the mask: SIGUSR1 (dump stacks) stays pending until the child has installed its handler.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+        while (work := self.executor.take(self)) is not None:
+            event = self._led(work)
+            try:
+                self.executor.finish(work, event)
+            except Exception:
+                log.exception("what came of job %s could not be told", work.claim.job_id)
+            if self.why is not None:
+                self.end_child()  # it was told to end, even if it was quicker than that: the next needs another
+        self.end_child()
+
+    def _led(self, work: Work) -> Event | Died | None:
+        try:
+            return self._lead(work)
+        except (EOFError, OSError):
+            return self._lost_child()
+        except BaseException as error:
+            # Whatever it is, this job gets an end, and the leader goes on with the next.
+            self.end_child()
+            return raised(error)
+
+    def _lead(self, work: Work) -> Event | Died | None:
+        around = self.executor.around
+        work.begin(around)
+        if self.child is None or self._is_dead():
+            self.end_child()
+            refuse_program_without_file()
+            try:
+                self._spawn(type(work.task.host))
+            except (OSError, MemoryError) as error:
+                return self._not_started(error)
+            except Exception as error:
+                return self._died(f"{NOT_STARTED}: {error}")
+        if self.why is not None:
+            return event_for(self.why)  # while there was no process yet that could have been killed
+        assert self.pipe is not None
+        self.pipe.send((work.claim, FunctionAddress.of(work.task.function), around.process))
+        deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
+        while self._hears(deadline):
+            kind, content = self.pipe.recv()
+            if kind is Message.BEGUN:
+                work.began = time.monotonic()
+                deadline = None if work.timeout is None else work.began + work.timeout
+            elif kind is Message.PROGRESS:
+                around.report(*content)
+            elif kind is Message.ENDED:
+                return content  # type: ignore[no-any-return]
+        self.end_child()
+        return TimedOut(work.timeout or 0.0)
+
+    def _not_started(self, error: Exception) -> Event | None:
+        """The system has no room for another process: an outage of our own, which spends nothing. Invariant 11."""
+        self.end_child()
+        failure = replace(Failure.of(error), message=f"{NOT_STARTED}: {error}")
+        pause = self.executor.hindrance.refresh()
+        return Rejected(failure, pause) if self.why is None else event_for(self.why)
+
+    def _hears(self, deadline: float | None) -> bool:
+        """Wait until the child has said something. False: its time is up. EOFError: it is dead."""
+        assert self.pipe is not None
+        deaths = [] if self.death is None else [self.death]
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            pause = left if self.death is not None else min(LOOK_INTERVAL, left or LOOK_INTERVAL)
+            if self.pipe in connection.wait([self.pipe, *deaths], pause):
+                return True
+            if self._is_dead():
+                if self.pipe.poll():
+                    return True  # its last words
+                raise EOFError
+            if left is not None and left <= 0:
+                return False
+
+    def _is_dead(self, seconds: float = 0.0) -> bool:
+        """Ask the operating system, waiting so long at most. Its number stays taken, as long as that can be had."""
+        if self.death is not None:
+            return bool(connection.wait([self.death], seconds))
+        self.child.join(seconds)
+        return not self.child.is_alive()
+
+    def _lost_child(self) -> Event | Died | None:
+        """The child is gone: because we ended it, or by itself, which is a crash and spends a crash."""
+        child = self.child
+        known = child is not None and self._is_dead(1)  # its pipe may be gone a moment before itself
+        self.end_child()
+        code = child.exitcode if known else None
+        return self._died(f"the process of this handler ended by itself (exit code {code})")
+
+    def _died(self, message: str) -> Event | Died | None:
+        return Died(message) if self.why is None else event_for(self.why)
+
+    def interrupt(self, why: Interruption) -> None:
+        """Kill the child, of which its leader hears; one that is only being made, the leader does not let begin."""
+        self.why = why
+        with self._ending:
+            if self.child is not None:
+                _kill(self.child)
+
+    def dump_stacks(self) -> None:
+        with self._ending:
+            if self.child is not None and not self._is_dead():
+                os.kill(self.child.pid, signal.SIGUSR1)
+
+    def _spawn(self, host: type) -> None:
+        spawning = multiprocessing.get_context("spawn")
+        self.pipe, theirs = spawning.Pipe()
+        _bound(self.pipe)
+        home = AppRecipe(host, self.executor.around.database.settings)
+        child = spawning.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
+        with theirs:
+            child.start()
+        with self._ending:
+            self.child, self.death = child, _handle_of(child.pid or 0)
+        self.executor.hindrance.end()
+
+    def end_child(self) -> None:
+        """Kill the child and all that it has started, and take leave of it."""
+        with self._ending:
+            child, self.child = self.child, None
+            death, self.death = self.death, None
+            pipe, self.pipe = self.pipe, None
+            if child is not None:
+                _kill(child)
+        if child is not None:
+            child.join(5)
+        if death is not None:
+            os.close(death)
+        if pipe is not None:
+            pipe.close()
+
+
+def _kill(child: Any) -> None:
+    """With its process group, which outlives it if there is something in the background. It is not yet waited for."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+
+
+def _handle_of(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # not on this system, or no more handles are to be had
+        return None
+
+
+def _bound(pipe: Connection) -> None:
+    """No leader waits for ever for the rest of a message, or for one to be read."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as ends:
+        for option, seconds in ((socket.SO_RCVTIMEO, LONGEST_SILENCE), (socket.SO_SNDTIMEO, LONGEST_START)):
+            ends.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))

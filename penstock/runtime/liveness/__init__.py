@@ -1,0 +1,1 @@
+"""Decides which processes are alive: heartbeat, reaper, outages; and does the housekeeping."""

@@ -1,0 +1,93 @@
+"""Outage guard: a process that was cut off from the database does not, once back, declare silent processes dead.
+
+Invariant 11: an outage spends nothing. A process that could not write its heartbeat because the database was away
+looks dead to the process that reconnects first. A process that was stopped itself, as all are on a machine that sleeps
+or has no processor left, does not judge either: its own heartbeat must be recent. Nor does it judge while the
+database's clock has just been set (see `clock_watch`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from penstock.database.clock_watch import ClockWatch
+
+SLOW = 0.25
+"""An exchange that takes so much of the patience with silence is as good as none."""
+
+NEWCOMER = 2
+"""So many heartbeats a new process waits before it judges: by then every live process has written its own."""
+
+STOPPED = 0.75
+"""A process without a heartbeat of its own for so much of that time was stopped, and perhaps others were too."""
+
+
+class OutageGuard:
+    """How well this process reaches the database, as far as that matters for judging others."""
+
+    def __init__(self, silence: float) -> None:
+        self.silence = silence
+        self.clock = ClockWatch(silence)
+        self._judge_from = 0.0
+        self._cut_off = False
+        self._heard_until: float | None = None
+        """Until then the last heartbeat of this process is recent; None: this process writes no heartbeat."""
+
+    def arrive(self, heartbeat: float) -> None:
+        """We are new here: that all are silent may mean that the database was away until just now."""
+        self.heard(heartbeat)
+        self._judge_from = time.monotonic() + min(NEWCOMER * heartbeat, self.silence)
+
+    def heard(self, heartbeat: float) -> None:
+        """We have said that we live, and shall say so again after a heartbeat."""
+        now = time.monotonic()
+        if self._was_stopped(now):
+            self._judge_from = now + self.silence
+        self._heard_until = now + max(STOPPED * self.silence, NEWCOMER * heartbeat)
+
+    @property
+    def may_judge(self) -> bool:
+        """True if every other live process has had time to write its heartbeat."""
+        now = time.monotonic()
+        in_touch = not self._cut_off and now >= self._judge_from and not self._was_stopped(now)
+        return in_touch and self.clock.is_trusted
+
+    def _was_stopped(self, now: float) -> bool:
+        return self._heard_until is not None and now > self._heard_until
+
+    def exchange(self) -> DatabaseCall:
+        """Around something that asks the database. What is given tells whether it has been quick so far."""
+        return DatabaseCall(self)
+
+    def exchanged(self, quick: bool) -> None:
+        """The database has answered."""
+        if self._cut_off or not quick:
+            self._cut_off = False
+            self._judge_from = time.monotonic() + self.silence
+
+    def failed(self) -> None:
+        """The database has not answered."""
+        self._cut_off = True
+
+
+class DatabaseCall:
+    """One question to the database, and how long its answer takes."""
+
+    __slots__ = ("began", "outage_guard")
+
+    def __init__(self, outage_guard: OutageGuard) -> None:
+        self.outage_guard = outage_guard
+
+    def quick(self) -> bool:
+        return time.monotonic() - self.began <= self.outage_guard.silence * SLOW
+
+    def __enter__(self) -> Callable[[], bool]:
+        self.began = time.monotonic()
+        return self.quick
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.outage_guard.exchanged(self.quick())
+        elif issubclass(kind, Exception):
+            self.outage_guard.failed()

@@ -1,0 +1,1 @@
+"""Moves work between the database and the executors, one transaction a turn."""

@@ -1,0 +1,358 @@
+"""The job queue as a source for the pump, and the register of what this process holds."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from penstock.database.boundary import Boundary
+from penstock.database.dialect import Lane
+from penstock.database.transaction import Transaction
+from penstock.errors import AdvancementFailed
+from penstock.queue import claim as queue_claim
+from penstock.queue import release as queue_release
+from penstock.queue import settle as queue_settle
+from penstock.queue.claim import Foresee
+from penstock.queue.jobs import Attempt, Claim, Follow, Offer
+from penstock.queue.settle import Settled
+from penstock.queue.wakeups import CHORES, CHORES_BY_NAME, ENDED, LATER, READY, YOURS, Wakeups, lane_of, ready
+from penstock.runtime.pump.lanes import ASKED, Lanes
+from penstock.runtime.pump.limiter import Limiter
+from penstock.runtime.pump.source import Heed
+from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
+from penstock.values.failure import Failure
+from penstock.values.ids import new_token
+from penstock.values.limits import TaskLimits
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+
+# An outcome that the database refuses, although it takes others: what is to be written in its place. Pure.
+
+
+def outcome_for_refusal(finished: Attempt, error: Exception) -> Attempt | None:
+    """First a failure with that error. If that is refused too, no more than that it has failed; None: not even that."""
+    if isinstance(error, AdvancementFailed):
+        return _unplanned(finished, error)
+    if finished.outcome.reason is not Reason.RESULT_NOT_SERIALIZABLE:
+        return finished._replace(outcome=_failed(Failure.of(error)))
+    return finished._replace(outcome=_failed(None), began=False) if finished.began else None
+
+
+def _failed(failure: Failure | None) -> Outcome:
+    return Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.RESULT_NOT_SERIALIZABLE)
+
+
+def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
+    """Nothing can be planned from it: it is tried again, then as a failure, and in the end its run is given up.
+
+    If it is another run that cannot be planned, the parent of this one, nothing is wrong with the step.
+    """
+    left, another = error.spend(), error.run_id != finished.claim.run_id
+    if left or another or finished.outcome.kind is not OutcomeKind.SUCCEEDED:
+        return finished
+    failure = Failure.of(error.__cause__ or error)
+    outcome = Outcome(OutcomeKind.ERRORED, failure=failure, reason=Reason.ADVANCEMENT_FAILED)
+    return finished._replace(outcome=outcome)
+
+
+Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
+TIER = re.compile(r"-?[0-9]{1,10}")
+"""The text of a tier in a wake-up; other text is ignored."""
+NO_LIMITS: Mapping[str, TaskLimits] = {}
+ANYTHING = (READY, "written", "reconnect")
+"""Subjects that may be about any lane: the listener itself makes the last two."""
+MOMENT = 0.1
+"""After so many seconds what another process was named for is looked at: most likely it is gone."""
+
+
+@dataclass(slots=True)
+class HeldClaims:
+    """Claims held by this process: by token, so that a receipt can go with its last job."""
+
+    tokens: dict[int, set[str]] = field(default_factory=dict)
+    busy: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, claims: Sequence[Claim]) -> None:
+        with self.lock:
+            for claim in claims:
+                self.tokens.setdefault(claim.token, set()).add(claim.job_id)
+                self.busy[claim.queue] += 1
+
+    def emptied_by(self, claims: Sequence[Claim]) -> list[int]:
+        """The tokens whose last claims these are. Tokens that this process does not know are left out."""
+        with self.lock:
+            going: dict[int, set[str]] = {}
+            for claim in claims:
+                going.setdefault(claim.token, set()).add(claim.job_id)
+            known = self.tokens
+            return [token for token, ids in going.items() if token in known and known[token] <= ids]
+
+    def knows(self, tokens: Set[int]) -> bool:
+        """All of these are ours."""
+        with self.lock:
+            return tokens <= self.tokens.keys()
+
+    def remove(self, claims: Sequence[Claim]) -> None:
+        with self.lock:
+            for claim in claims:
+                ids = self.tokens.get(claim.token)
+                if ids is None or claim.job_id not in ids:
+                    continue
+                ids.remove(claim.job_id)
+                self.busy[claim.queue] -= 1
+                if not ids:
+                    del self.tokens[claim.token]
+
+    def clear(self) -> None:
+        with self.lock:
+            self.tokens.clear()
+            self.busy.clear()
+
+    @property
+    def count(self) -> int:
+        with self.lock:
+            return self.busy.total()
+
+
+class JobSource:
+    """Claims jobs and settles them, for one process."""
+
+    name = "jobs"
+    unblocks_work = True
+    own_tables = True
+
+    def __init__(
+        self,
+        process: Callable[[], str],
+        tasks: Callable[[], Sequence[str]],
+        lanes: Lanes,
+        wakeups: Wakeups,
+        stream: Stream,
+        follow: Follow,
+        prepare_claimed_steps: Hydrate | None = None,
+        one_statement: bool = False,
+        limited: Mapping[str, TaskLimits] = NO_LIMITS,
+        prefetch_runs: Foresee | None = None,
+    ) -> None:
+        self.one_statement = one_statement
+        self.process = process
+        self.tasks = tasks
+        self.lanes = lanes
+        self.wakeups = wakeups
+        self.stream = stream
+        self.follow = follow
+        self.prepare_claimed_steps = prepare_claimed_steps
+        self.prefetch_runs = prefetch_runs
+        self.limiter = Limiter(limited, process, wakeups, follow)
+        self.holdings = HeldClaims()
+        self._touched: set[str] = set()
+        """Keys of limits against which something that was settled had counted."""
+        self._settled: Settled | None = None
+        self.met = False
+        self._claimed: list[Claim] = []
+        self._dropped: list[Claim] = []
+        self._floors: dict[tuple[str, int], int] = {}
+        self._empty: list[tuple[str, int]] = []
+        self._seconds = 0.0
+        self.ready: Boundary[str] = Boundary(wakeups.database, stream, "the ready job")
+        self._tried: Sequence[Lane] = ()
+        """The lanes of the last claim."""
+        self._brief = False
+        """The next look is at what another was named for: it is most likely gone, and there is no need to search."""
+        self._steps_lately = False
+        """There were steps of runs in the last claim that was not empty: then there will be in the next."""
+
+    def settle(self, tx: Transaction, finished: Sequence[Attempt], room: int = 0) -> list[Claim]:
+        emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
+        self._touched = {key for attempt in finished for key in attempt.claim.slots}
+        offer = self._offer(room) if room > 0 else None
+        self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow, offer)
+        # No caller waits for the end of a step: the run sends a wake-up when it ends.
+        if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
+            self.wakeups.notify_on_commit(tx, [ENDED])
+        self.wakeups.notify_other_processes(tx, _given_back(self._settled))
+        self._claimed = offer.claims if offer is not None else []
+        return list(self._claimed)
+
+    def _offer(self, room: int) -> Offer:
+        """The room for next steps. Tasks with limits are left out: their jobs go through the queue and admission."""
+        queues = self.lanes.left(self.holdings.busy)
+        tasks = frozenset(self.tasks()) - self.limiter.limited.keys()
+        return Offer(self.process(), new_token(), tasks, room, queues)
+
+    def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Claim]:
+        began = time.monotonic()
+        self.met = False
+        prefetch_runs = self.prefetch_runs if alone and self._steps_lately else None
+        asked = self.lanes.above_floor(limit, self._busy())
+        claims = self._take(tx, asked, limit, prefetch_runs)
+        if len(claims) < limit:
+            self._empty = [lane for lane in ((ln.queue, ln.tier) for ln in asked) if lane not in self._floors]
+        brief, self._brief = self._brief, False
+        if not brief and self.lanes.sweep_is_due(found=len(claims), wanted=limit):
+            claims += self._sweep(tx, limit - len(claims), claims)
+        self._claimed = [*self._claimed, *claims]
+        if claims:
+            self._steps_lately = any(claim.run_id is not None for claim in claims)
+        self._seconds = time.monotonic() - began
+        return claims
+
+    def is_complete(self, claims: Sequence[Claim]) -> bool:
+        if self._touched or self.limiter.concerns(claims):
+            return False
+        return self.prepare_claimed_steps is None or all(
+            claim.run_id is None or claim.call is not None for claim in claims
+        )
+
+    def complete(self, tx: Transaction, claims: Sequence[Claim], by_reading: bool = False) -> list[Claim]:
+        if by_reading and (self._touched or self.limiter.concerns(claims)):
+            return []
+        kept = [claim for claim in claims if claim.call is not None]
+        rest = [claim for claim in claims if claim.call is None]
+        if self.prepare_claimed_steps is not None and any(claim.run_id is not None for claim in rest):
+            rest = self.prepare_claimed_steps(tx, rest, by_reading)
+        kept += rest
+        if by_reading:
+            return kept
+        if self._touched or self.limiter.concerns(kept):
+            kept = self.limiter.admit(tx, kept, self._touched)
+        ids = {claim.job_id for claim in kept}
+        self._dropped = [claim for claim in claims if claim.job_id not in ids]
+        return kept
+
+    def forget(self, claims: Sequence[Claim]) -> None:
+        self.holdings.remove(claims)
+
+    def _busy(self) -> Counter[str]:
+        """Per queue, what is held here, with what this transaction has taken so far."""
+        if not self._claimed or self.lanes.queues is None:
+            return self.holdings.busy
+        return self.holdings.busy + Counter(claim.queue for claim in self._claimed)
+
+    def _sweep(self, tx: Transaction, limit: int, taken: Sequence[Claim]) -> list[Claim]:
+        began = time.monotonic()
+        found = queue_claim.discover(tx, self.lanes.names, self.lanes.sweeps_from, ASKED)
+        busy = self._busy() + Counter(claim.queue for claim in taken) if taken else self._busy()
+        claims = self._take(tx, self.lanes.from_bottom(found, limit, busy), limit)
+        self.lanes.swept(found, time.monotonic() - began)
+        return claims
+
+    def _take(
+        self, tx: Transaction, lanes: Sequence[Lane], limit: int, prefetch_runs: Foresee | None = None
+    ) -> list[Claim]:
+        if not lanes:
+            return []
+        self._tried = lanes
+        claims, floors = queue_claim.claim(
+            tx, lanes, self.tasks(), limit, new_token(), self.process(), prefetch_runs
+        )
+        for lane, seq in floors.items():
+            self._floors[lane] = max(seq, self._floors.get(lane, 0))
+        self.met = self.met or bool(floors)
+        return claims
+
+    def committed(self) -> None:
+        settled, self._settled, self._touched = self._settled, None, set()
+        claimed, self._claimed = self._claimed, []
+        dropped, self._dropped = self._dropped, []
+        floors, self._floors = self._floors, {}
+        empty, self._empty = self._empty, []
+        self.lanes.learn(floors)
+        if empty:
+            self.lanes.emptied(empty)
+        if claimed:
+            if not self.ready.is_empty:
+                self.ready.handled([claim.job_id for claim in claimed])
+            self.holdings.add(claimed)
+            self.stream.emit(JobsClaimed(self.process(), len(claimed), self._seconds))
+        if dropped:
+            self.holdings.remove(dropped)
+        if settled is not None:
+            self.holdings.remove([attempt.claim for attempt in settled.finished])
+            self._report(settled)
+
+    def rolled_back(self) -> None:
+        self._settled, self._claimed, self._dropped, self._floors = None, [], [], {}
+        self._touched, self._empty = set(), []
+
+    def heard(self, subjects: Set[str], room: int = 1) -> Heed | None:
+        after: set[float] = set()
+        there = True
+        for subject in subjects:
+            lane = lane_of(subject)
+            if subject in (CHORES, CHORES_BY_NAME):
+                self.wakeups.relay(CHORES)
+            elif subject in ANYTHING:
+                self.lanes.force_sweep()
+                after.add(0.0)
+                there = False
+            elif lane is not None and self.lanes.hear(lane.queue, lane.tier):
+                if lane.kind == YOURS and (
+                    room <= 0 or not self.lanes.has_room(lane.queue, self.holdings.busy)
+                ):
+                    self.wakeups.pass_on(lane)
+                after.add(MOMENT if lane.kind == LATER else 0.0)
+                there = there and lane.kind != READY
+        self._brief = after == {MOMENT}
+        return Heed(min(after), there) if after else None
+
+    def recover(self, tx: Transaction) -> None:
+        known = list(self.holdings.tokens)
+        try:
+            found = queue_release.release_unknown(tx, self.process(), known, self.follow)
+        except AdvancementFailed as error:
+            error.spend()
+            raise
+        if found.given_back:
+            self.wakeups.notify_other_processes(tx, [READY])
+        if found.cancelled:
+            self.wakeups.notify_on_commit(tx, [ENDED])
+
+    def set_aside(self, tx: Transaction, error: Exception) -> bool:
+        def pause(job_id: str) -> float:
+            return self.ready.set_aside(job_id, error)
+
+        return queue_claim.put_off(tx, self._tried, self.tasks(), pause) is not None
+
+    def name_of(self, finished: Attempt) -> str:
+        return f"{finished.claim.job_id} ({finished.claim.task})"
+
+    def blame(self, finished: Attempt, error: Exception) -> Attempt | None:
+        return outcome_for_refusal(finished, error)
+
+    def _report(self, settled: Settled) -> None:
+        for attempt in settled.lost:
+            claim = attempt.claim
+            self.stream.emit(ClaimLost(claim.job_id, claim.task, claim.generation))
+        if self.stream.wants(AttemptSettled):
+            for attempt in settled.accepted:
+                self.stream.emit(_event(attempt))
+
+
+def _given_back(settled: Settled) -> set[str]:
+    """The lanes of what can be claimed again at once: others may have more room for it."""
+    return {
+        ready(attempt.claim.queue, attempt.claim.tier)
+        for attempt in settled.accepted
+        if attempt.outcome.delay is not None and attempt.outcome.status is JobStatus.AVAILABLE
+    }
+
+
+def _event(attempt: Attempt) -> AttemptSettled:
+    claim, outcome = attempt.claim, attempt.outcome
+    return AttemptSettled(
+        claim.job_id,
+        claim.task,
+        claim.queue,
+        claim.generation,
+        outcome.kind,
+        outcome.status,
+        outcome.reason,
+        (attempt.began_ago - attempt.ended_ago) / 1_000_000,
+        str(outcome.failure) if outcome.failure else None,
+    )

@@ -1,0 +1,1 @@
+"""Runs the handlers of reconcilers: polls rows, dispatches them, renews their leases."""

@@ -1,0 +1,176 @@
+"""Shuts a worker down: finishes or gives back what it holds, ends its threads, removes its process row.
+
+A shutdown must complete even if its caller is cancelled or the event loop ends: a heartbeat that went on would keep
+the claims of a worker that does nothing any more. So the event loop only waits for handlers, which may be cut short;
+a thread does the rest, and no caller can cancel it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.async_bridge import ended
+from penstock.database.transaction import Transaction
+from penstock.errors import DatabaseUnavailable
+from penstock.queue import processes
+from penstock.queue.wakeups import READY
+from penstock.telemetry.events import ProcessDeserted, ProcessStopped, TroubleBegan
+
+if TYPE_CHECKING:
+    from penstock.runtime.worker import Worker
+
+LEAVE_AGAIN = 0.5
+SETTLE_FOR = 5.0
+
+
+class Shutdown:
+    """One worker's."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.by = 0.0
+        self.leaving: Future[None] | None = None
+        self._lock = threading.Lock()
+
+    async def go(self, limit: float) -> None:
+        """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
+        self.by = self.worker.loop.time() + limit
+        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-leave")
+        try:
+            await self._wind_up(limit)
+        except (Exception, asyncio.CancelledError):
+            await ended(self.begin(thread))
+            raise
+        await ended(self.begin(thread))
+
+    def begin(self, thread: ThreadPoolExecutor) -> Future[None]:
+        """The end, once the thread has done what it was given before."""
+        with self._lock:
+            if self.leaving is None:
+                try:
+                    self.leaving = thread.submit(self._leave)
+                except RuntimeError:  # the system has no more threads
+                    self.leaving = _done_here(self._leave)
+        thread.shutdown(wait=False)
+        return self.leaving
+
+    def go_if_deserted(self) -> None:
+        """From the heartbeat's thread: the loop may have been closed under us, with all that was on it.
+
+        Then no caller can stop this worker any more; and while it writes heartbeats, no other process takes its claims.
+        """
+        worker = self.worker
+        if not worker.loop.is_closed() or self.leaving is not None:
+            return
+        worker.hurry()
+        self.begin(ThreadPoolExecutor(1, thread_name_prefix="penstock-leave"))
+        for over in (worker.stopping, worker.stopped):
+            with suppress(RuntimeError):  # only callers on the closed loop waited for these events
+                over.set()
+
+    async def _wind_up(self, limit: float) -> None:
+        try:
+            await self._let_finish(limit)
+        except asyncio.CancelledError:
+            self.worker.hurry()
+            await self._take_back()
+            raise
+        await self._take_back()
+
+    async def _let_finish(self, limit: float) -> None:
+        worker = self.worker
+        worker.pump.claiming = False
+        worker.waker.wake()
+        # Also what is still on its way here goes back when it arrives.
+        worker.dispatcher.give_back_waiting()
+        worker.rows.give_back_waiting()
+        await self._until(lambda: worker.busy == 0 or worker.hurried, limit)
+
+    async def _take_back(self) -> None:
+        worker = self.worker
+        worker.dispatcher.give_back_running()
+        worker.rows.give_back_running()
+        await self._until(lambda: worker.busy == 0, 2)
+        worker.rows.give_up_running()
+        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
+        await self._until(lambda: worker.at_rest, self._left(5))
+
+    async def _until(self, done: Callable[[], bool], seconds: float) -> None:
+        deadline = self.worker.loop.time() + seconds
+        while not done() and self.worker.loop.time() < deadline:  # noqa: ASYNC110 - threads decide
+            await asyncio.sleep(0.005)
+
+    def _left(self, at_least: float) -> float:
+        return at_least if self.worker.hurried else max(at_least, self.by - self.worker.loop.time())
+
+    def _leave(self) -> None:
+        worker = self.worker
+        if worker.services:
+            if worker.loop.is_closed():
+                self._take_back_deserted()
+            self._end_threads()
+        if not worker.identity.id:
+            return  # it never got as far as having a name
+        try:
+            self._deregister()
+        finally:
+            if worker.services:
+                worker.close_links()
+        worker.app.events.emit(ProcessStopped(worker.identity.id))
+
+    def _take_back_deserted(self) -> None:
+        worker = self.worker
+        worker.app.events.emit(ProcessDeserted(worker.identity.id))
+        worker.pump.claiming = False
+        worker.dispatcher.give_back_deserted()
+        worker.rows.give_back_waiting()
+        worker.rows.give_up_running()
+        deadline = time.monotonic() + SETTLE_FOR
+        while not worker.at_rest and time.monotonic() < deadline:
+            threading.Event().wait(0.01)
+
+    def _end_threads(self) -> None:
+        worker = self.worker
+        worker.rows.close()
+        for service in worker.services:
+            service.stop()
+        for service in worker.services:
+            service.join(10)
+        worker.deafen()
+        worker.dispatcher.close()
+
+    def _deregister(self) -> None:
+        """Remove the process row, and give back the claims that could not be settled."""
+        while True:
+            try:
+                self.worker.app.database.in_transaction(self._vanish)
+                return
+            except DatabaseUnavailable as error:
+                if self._left(0) == 0 or self.worker.hurried:
+                    self.worker.app.events.emit(
+                        TroubleBegan("stop", f"{error} Others will find this process dead.")
+                    )
+                    return
+            threading.Event().wait(min(LEAVE_AGAIN, self._left(0)))
+
+    def _vanish(self, tx: Transaction) -> None:
+        if processes.leave(tx, [self.worker.identity.id]):
+            self.worker.app.wakeups.notify_other_processes(tx, [READY])
+
+
+def _done_here(work: Callable[[], None]) -> Future[None]:
+    """As a thread would do it."""
+    future: Future[None] = Future()
+    try:
+        work()
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+    return future

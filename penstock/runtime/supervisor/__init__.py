@@ -1,0 +1,1 @@
+"""Forks worker processes, watches them, replaces the dead and takes back their work."""

@@ -1,0 +1,151 @@
+"""Child slots of a supervisor: which child runs in which slot, and when an empty slot gets a new child.
+
+A child that dies is replaced at once. Only where children die before they are ready, again and again, does
+the next one wait, and longer each time; children that die soon after wait a little, so that a place is
+never a busy loop.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from penstock.values.ids import new_id
+
+SETTLED_AFTER = 5.0
+"""A child that lived so long had a good start."""
+FORGIVEN = 2
+FIRST_DELAY = 0.25
+LONGEST_DELAY = 30.0
+LONGEST_DELAY_WHEN_READY = 1.0
+
+
+@dataclass(slots=True)
+class ChildProcess:
+    """A forked process. `told`: it was asked to stop, so that its end is no surprise."""
+
+    pid: int
+    birth: str
+    since: float
+    readiness: int
+    told: bool = False
+    code: int | None = None
+    ready: bool = False
+    heard: float = 0.0
+    """When it was last found to move, by our own clock."""
+
+    def send(self, number: signal.Signals) -> None:
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def has_ended(self) -> bool:
+        """Ask the operating system. It answers for our own child only once, so the answer is kept."""
+        if self.code is None:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self.code = -signal.SIGKILL  # other code in this process has already waited for the child
+            else:
+                self.code = os.waitstatus_to_exitcode(status) if pid else None
+        return self.code is not None
+
+    def listen(self) -> None:
+        """Take in what it has said by its pulse: that it is ready, and that it moves."""
+        with suppress(OSError):
+            if os.read(self.readiness, 4096):
+                self.ready, self.heard = True, time.monotonic()
+
+    def was_ready(self) -> bool:
+        """After its end: did it ever get to work?"""
+        self.listen()
+        with suppress(OSError):
+            os.close(self.readiness)
+        return self.ready
+
+
+@dataclass(slots=True)
+class ChildSlot:
+    """A slot in which one child runs after another."""
+
+    slot: int
+    child: ChildProcess | None = None
+    deaths: int = 0
+    """Children that died young, one after the other."""
+    empty_since: float | None = None
+    due: float = 0.0
+
+    def lost(self, child: ChildProcess) -> float:
+        """The child is dead; how long the place has to stay empty."""
+        now = time.monotonic()
+        ready = child.was_ready()
+        young = now - child.since < SETTLED_AFTER
+        self.deaths = self.deaths + 1 if young and not child.told else 0
+        self.child, self.empty_since = None, now
+        delay = delay_after(self.deaths, ready)
+        self.due = now + delay
+        return delay
+
+
+def delay_after(deaths: int, ready: bool) -> float:
+    """How long to wait after so many early deaths in a row."""
+    if deaths <= FORGIVEN:
+        return 0.0
+    longest = LONGEST_DELAY_WHEN_READY if ready else LONGEST_DELAY
+    return float(min(FIRST_DELAY * 2 ** min(deaths - FORGIVEN - 1, 16), longest))
+
+
+def fork_child(live: Callable[[str, Callable[[], None]], int], not_theirs: list[int]) -> ChildProcess:
+    """Fork. In the child, `live(birth, ready)` is all that ever happens, and its result is the exit code."""
+    birth = new_id()
+    readiness, announce = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            for handle in (readiness, *not_theirs):
+                os.close(handle)
+            signal.set_wakeup_fd(-1)
+            os.set_blocking(announce, False)
+            code = live(birth, lambda: _say(announce))
+        finally:
+            _flush()
+            os._exit(code)
+    os.close(announce)
+    os.set_blocking(readiness, False)
+    return ChildProcess(pid, birth, time.monotonic(), readiness)
+
+
+def _say(announce: int) -> None:
+    with suppress(BlockingIOError):  # enough was said that is not yet heard
+        os.write(announce, b"!")
+
+
+def pulse(say: Callable[[], None], every: float) -> None:
+    """In the child: say now that we are ready, and from now on that we move, as long as there is a parent to hear it.
+
+    Without the database: if it is this process that keeps others from writing there, no beat could tell.
+    """
+
+    def go_on() -> None:
+        with suppress(OSError):
+            while True:
+                time.sleep(every)
+                say()
+
+    say()
+    threading.Thread(target=go_on, name="penstock-pulse", daemon=True).start()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()

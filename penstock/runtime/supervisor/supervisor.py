@@ -1,0 +1,284 @@
+"""The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
+
+The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
+is forked, so that the parent of a fork has one thread and no connection. A dead child's work is taken back at once, for
+its death is proven. A child that does not move is killed, whether the database answers or not: on SQLite it may be this
+very child, frozen in the middle of a write, that keeps it from answering. When the supervisor itself dies, its
+children notice by a pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started
+next.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
+from penstock.runtime import os_signals
+from penstock.runtime.supervisor.child_process import ChildProcess, ChildSlot, fork_child, pulse
+from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
+from penstock.runtime.supervisor.worker_process import LAST_MOMENT, OVERTIME, serve_supervised
+from penstock.runtime.worker import WorkerOptions
+from penstock.telemetry.events import (
+    ChildEnded,
+    ChildKilled,
+    ChildPostponed,
+    ChildReplaced,
+    ChildStarted,
+    ProcessStopped,
+    StopRequested,
+)
+
+if TYPE_CHECKING:
+    from penstock.runtime.services import AppServices
+
+log = logging.getLogger("penstock")
+
+WAIT = 1.0
+AT_ONCE = 1.0
+LAST_RITES = 10.0
+PULSES = 4
+"""So many times a child that moves is heard of in the time after which it is taken for frozen, at least."""
+
+
+class Supervisor:
+    """Keeps `count` worker processes alive until it is told to stop."""
+
+    def __init__(self, app: AppServices, options: WorkerOptions, count: int) -> None:
+        if app.database.dialect.in_memory:
+            raise ConfigurationError("a database in memory lives in one process only: use --processes 0")
+        self.app = app
+        self.options = options
+        self.stream = app.events
+        self.places = [ChildSlot(slot) for slot in range(count)]
+        self.code = 0
+        self._signals: list[tuple[int, float]] = []
+        self._stopping = False
+        self._told = 0.0
+        self._hurried = False
+        self._deadline: float | None = None
+        self._leave_by: float | None = None
+        self._turned = time.monotonic()
+        self._patience = SILENCE_SHARE * app.settings.reap_after
+        self._wake_read, self._wake_write = _pipe()
+        self._lifeline, self._lifeline_held = os.pipe()
+        self.child_reaper = ChildReaper(app, {"processes": count, **options.details}, self._wake)
+
+    def run(self) -> int:
+        """Supervise; the exit code, when all is over."""
+        self._get_ready()
+        handlers: dict[signal.Signals, os_signals.Handler | None] = dict.fromkeys(
+            os_signals.that_stop(), self._take_note
+        )
+        handlers[signal.SIGCHLD] = lambda _number: None
+        before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        try:
+            with os_signals.handling(handlers), os_signals.dumping_stacks(also=self._pass_on_dump):
+                while self.turn():
+                    self._wait()
+        finally:
+            signal.set_wakeup_fd(before)
+            self._end()
+        return self.code
+
+    def turn(self) -> bool:
+        """One round: what has happened, and what must be done about it. False: all is over."""
+        self._obey()
+        self._collect_dead()
+        self._kill_silent()
+        self._kill_frozen()
+        self._enforce_deadline()
+        if self._stopping:
+            self.child_reaper.resume()
+        else:
+            self._fill_places()
+        return bool(not self._stopping or self.children)
+
+    @property
+    def children(self) -> list[ChildProcess]:
+        return [place.child for place in self.places if place.child is not None]
+
+    def _get_ready(self) -> None:
+        self.app.prepare()
+        self.app.database.close()
+        self.child_reaper.register()
+        gc.collect()
+        gc.freeze()
+
+    # children
+
+    def _fill_places(self) -> None:
+        now = time.monotonic()
+        empty = [place for place in self.places if place.child is None and place.due <= now]
+        if not empty:
+            return
+        if not self.child_reaper.rest(WAIT):
+            return  # it waits for the database; meanwhile a signal may come
+        self.app.database.close()
+        _wait_for_other_threads()
+        for place in empty:
+            self._bear(place)
+        self.child_reaper.living = [ChildInfo(child.birth, child.pid, child.since) for child in self.children]
+        self.child_reaper.start()
+
+    def _bear(self, place: ChildSlot) -> None:
+        handles = [self._lifeline_held, self._wake_read, self._wake_write]
+        handles += [child.readiness for child in self.children]
+        try:
+            with os_signals.held_back():
+                place.child = child = fork_child(self._live, handles)
+        except OSError as error:
+            log.error("cannot fork: %s; trying again", error)
+            place.due = time.monotonic() + WAIT
+            return
+        self.stream.emit(ChildStarted(child.pid, place.slot))
+        if place.empty_since is not None:
+            self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
+
+    def _live(self, birth: str, ready: Callable[[], None]) -> int:
+        """All that a child ever does."""
+        details = {**self.options.details, "birth": birth}
+        options = replace(self.options, supervisor_id=self.child_reaper.id, details=details)
+        every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
+        try:
+            return serve_supervised(self.app, options, self._lifeline, lambda: pulse(ready, every))
+        except DatabaseUnavailable as error:
+            log.error("this process cannot start: %s", error)
+            return 3
+        except PenstockError as error:
+            log.error("this process cannot start: %s", error)
+            return 2
+        except BaseException:
+            log.exception("this process cannot go on")
+            return 1
+
+    def _collect_dead(self) -> None:
+        for place in self.places:
+            child = place.child
+            if child is None or not child.has_ended():
+                continue
+            code = child.code or 0
+            lived = time.monotonic() - child.since
+            delay = place.lost(child)
+            self.stream.emit(ChildEnded(child.pid, place.slot, code, child.told, lived))
+            self.child_reaper.reap_child(child.birth, released=child.told or code == 0)
+            if delay and not self._stopping:
+                self.stream.emit(ChildPostponed(place.slot, place.deaths, delay))
+
+    def _kill_silent(self) -> None:
+        silent, self.child_reaper.silent = self.child_reaper.silent, set()
+        for child in self.children:
+            if child.birth in silent and not self._stopping:
+                self._kill(child, "nothing was heard of it for too long")
+
+    def _kill_frozen(self) -> None:
+        """Nothing is asked of the database for this. After a stop of its own it gives its children time to be heard."""
+        now = time.monotonic()
+        was_stopped, self._turned = now - self._turned > self._patience / 4, now
+        for child in self.children:
+            child.listen()
+            if was_stopped:
+                child.heard = now
+            if child.ready and not self._stopping and now - child.heard > self._patience:
+                child.heard = now  # it may take a moment until it is seen to be dead
+                self._kill(child, f"it has not moved for {self._patience:.1f} s")
+
+    def _kill(self, child: ChildProcess, why: str) -> None:
+        self.stream.emit(ChildKilled(child.pid, why))
+        child.send(signal.SIGKILL)
+
+    # stopping
+
+    def _take_note(self, number: int) -> None:
+        self._signals.append((number, time.monotonic()))
+
+    def _obey(self) -> None:
+        while self._signals:
+            number, at = self._signals.pop(0)
+            if not self._stopping:
+                self._told = at
+                self._stop(number)
+            elif not self._hurried and at > self._told + os_signals.ECHO:
+                self._hurry(number)
+
+    def _stop(self, number: int) -> None:
+        self._stopping = True
+        self.stream.emit(StopRequested(os_signals.name_of(number), False))
+        self._deadline = self._leave_by = time.monotonic() + self.app.settings.shutdown_timeout + OVERTIME
+        for child in self.children:
+            child.told = True
+            child.send(signal.SIGTERM)
+
+    def _hurry(self, number: int) -> None:
+        self._hurried = True
+        self.code = 128 + number
+        self.stream.emit(StopRequested(os_signals.name_of(number), True))
+        self._deadline = time.monotonic() + AT_ONCE
+        for child in self.children:
+            child.send(os_signals.HURRY)
+
+    def _enforce_deadline(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            for child in self.children:
+                self._kill(child, "it did not stop in time")
+
+    def _end(self) -> None:
+        os.close(self._lifeline_held)
+        os.close(self._lifeline)
+        self.child_reaper.finish(self._time_to_leave())
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        gc.unfreeze()
+        self.stream.emit(ProcessStopped(self.child_reaper.id))
+
+    def _time_to_leave(self) -> float:
+        """Seconds that the child reaper may still take: a stop ends in time, however much of that the children took."""
+        if self._leave_by is None:
+            return LAST_RITES
+        return min(LAST_RITES, max(LAST_MOMENT, self._leave_by - time.monotonic()))
+
+    # waiting
+
+    def _wait(self) -> None:
+        """Until a signal, a word of the keeper, or the time of the next thing to do."""
+        times = [place.due for place in self.places if place.child is None and not self._stopping]
+        if self._deadline is not None:
+            times.append(self._deadline)
+        now = time.monotonic()
+        longest = min(WAIT, self._patience / (2 * PULSES))
+        pause = max(0.0, min([now + longest, *times]) - now)
+        if select.select([self._wake_read], [], [], pause)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._wake_read, 4096)
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError, OSError):
+            os.write(self._wake_write, b"!")
+
+    def _pass_on_dump(self) -> None:
+        for child in self.children:
+            child.send(signal.SIGUSR1)
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    for end in ends:
+        os.set_blocking(end, False)
+    return ends
+
+
+def _wait_for_other_threads(seconds: float = 0.1) -> None:
+    """Ours are done by now, but for one that may be sending a wake-up. The application's are its own affair."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("penstock-") and thread is not threading.current_thread():
+            thread.join(seconds)

@@ -1,0 +1,144 @@
+"""Jobs and runs that schedules ask for, collected for one transaction and written together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from penstock.database.transaction import Transaction
+from penstock.errors import CancelConflict, DefinitionError
+from penstock.lazy_import import Lazy
+from penstock.queue import control
+from penstock.queue.enqueue import enqueue
+from penstock.queue.jobs import NewJob, lanes_of
+from penstock.queue.wakeups import ready
+from penstock.schedules.definition import PIPELINE
+from penstock.schedules.rows import ScheduleRow
+from penstock.schedules.services import ScheduleServices
+from penstock.schedules.times import SECOND, instant_of
+from penstock.values.ids import new_id
+from penstock.values.parse import KEY_LENGTH
+from penstock.values.typed_json.json_text import dumps, loads
+
+if TYPE_CHECKING:
+    from penstock.pipelines.advance import run_rows
+    from penstock.pipelines.lifecycle import cancel, start
+    from penstock.pipelines.lifecycle.start import NewRun
+else:
+    run_rows, cancel = (
+        Lazy("penstock.pipelines.advance.run_rows"),
+        Lazy("penstock.pipelines.lifecycle.cancel"),
+    )
+    start = Lazy("penstock.pipelines.lifecycle.start")
+
+CANCEL_GRACE = 10.0
+"""Seconds that a run has to end which is cancelled for the next one."""
+Written = Callable[[str], None]
+"""Told the id under which a job or run exists: another than its own, if its key was taken."""
+
+
+class Launch:
+    """Collects the jobs and runs to be written with the ticks of one transaction."""
+
+    def __init__(self, host: ScheduleServices, tx: Transaction) -> None:
+        self.host = host
+        self.tx = tx
+        self.jobs: list[tuple[NewJob, Written]] = []
+        self.runs: list[tuple[NewRun, Written]] = []
+
+    def add(self, row: ScheduleRow, nominal: int, written: Written) -> str:
+        """A job or run for a tick of this schedule; its id."""
+        options: Any = loads(row.defined.options)
+        delay = float(options.get("delay") or 0.0)
+        if row.defined.jitter:
+            delay += random.uniform(0, row.defined.jitter / SECOND)
+        key = _key(options.get("key"), nominal)
+        if row.defined.kind == PIPELINE:
+            self.runs.append((self._run(row, options, nominal, delay, key), written))
+            return self.runs[-1][0].id
+        self.jobs.append((_job(row, options, nominal, delay, key), written))
+        return self.jobs[-1][0].id
+
+    @contextmanager
+    def all_or_none(self) -> Iterator[None]:
+        """Leave out the jobs and runs that were added in the block if it raises."""
+        jobs, runs = len(self.jobs), len(self.runs)
+        try:
+            yield
+        except BaseException:
+            del self.jobs[jobs:], self.runs[runs:]
+            raise
+
+    def cancel(self, row: ScheduleRow, id: str) -> None:
+        """Have the one before it cancelled, if it has not ended meanwhile."""
+        if row.defined.kind != PIPELINE:
+            control.cancel(self.tx, [id], self.host.follow)
+            return
+        try:
+            cancel.begin_to_cancel(self.host.engine.engine_state, self.tx, id, CANCEL_GRACE)
+        except CancelConflict:
+            return
+        self.tx.leave_chores()
+
+    def write(self) -> None:
+        """All of them."""
+        jobs = sorted(self.jobs, key=lambda each: (each[0].task, each[0].queue, each[0].options or ""))
+        news = [job for job, _ in jobs]
+        if news:
+            self.host.wakeups.notify_on_commit(self.tx, [ready(*lane) for lane in sorted(lanes_of(news))])
+            for id, (_, written) in zip(enqueue(self.tx, news), jobs, strict=True):
+                written(id)
+        pipelines = sorted(self.runs, key=lambda each: each[0].definition.name)
+        for _, group in groupby(pipelines, key=lambda each: each[0].definition.name):
+            self._write_runs(list(group))
+        if pipelines:
+            self.host.engine.engine_state.tell_ready_with(self.tx)
+
+    def _write_runs(self, group: list[tuple[NewRun, Written]]) -> None:
+        ids = start.trigger_many(self.host.engine.engine_state, self.tx, [new for new, _ in group])
+        for id, (_, written) in zip(ids, group, strict=True):
+            written(id)
+
+    def _run(self, row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewRun:
+        """By this app's definition of now; by the one that was stored with the schedule where there is none."""
+        pipeline = self.host.find_pipeline(row.defined.target)
+        if pipeline is not None:
+            definition = pipeline.runnable
+        elif row.definition is not None:
+            definition = run_rows.wiring_for(
+                self.host.engine.engine_state, self.tx, row.definition
+            ).definition
+        else:
+            raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
+        labels = tuple(options.get("labels") or ())
+        new = start.NewRun(new_id(), definition, row.defined.payload, key, delay, labels=labels)
+        return new._replace(scheduled_for=nominal)
+
+
+def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewJob:
+    stored = options.get("options")
+    told = loads(stored) if stored else {}
+    assert isinstance(told, dict)
+    return NewJob(
+        new_id(),
+        options.get("task") or row.defined.target,
+        options["queue"],
+        options["priority"],
+        row.defined.payload,
+        dumps({**told, "scheduled_for": nominal}),
+        options["max_crashes"],
+        delay,
+        None,
+        key,
+    )
+
+
+def _key(given: str | None, nominal: int) -> str | None:
+    """The key of one tick's job: with its nominal time, for each tick has a job of its own."""
+    if given is None:
+        return None
+    when = instant_of(nominal).isoformat().replace("+00:00", "Z")
+    return f"{given[: KEY_LENGTH - len(when) - 1]}@{when}"

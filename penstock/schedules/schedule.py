@@ -1,0 +1,454 @@
+"""Schedules as their users have them: `app.schedules`, and a handle for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from penstock.database.transaction import Transaction
+from penstock.database.user import connections
+from penstock.errors import ActionRefused, ConfigurationError, DefinitionError
+from penstock.lazy_import import Lazy
+from penstock.schedules import acts, rows
+from penstock.schedules.decide import Overlap, TickOutcome, skipped
+from penstock.schedules.declare import declare
+from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined
+from penstock.schedules.rows import ScheduleRow, TickRow
+from penstock.schedules.services import ScheduleServices
+from penstock.schedules.times import SECOND, first_ticks, instant_of
+from penstock.values import parse
+from penstock.values.parse import NAME_LENGTH, checked
+from penstock.values.typed_json.json_text import loads
+
+if TYPE_CHECKING:
+    from sqlalchemy import util as greenlets
+else:
+    greenlets = Lazy("sqlalchemy.util")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+MOST = 100_000
+LAST = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One tick of a schedule, with its outcome."""
+
+    nominal: datetime
+    """When it was to be, in the schedule's zone."""
+    outcome: str
+    """`fired`, `waiting`, `skipped_overlap`, `skipped_missed` or `skipped_paused`."""
+    lateness: float | None
+    """Seconds from its nominal time until it fired; None for a tick of a backfill."""
+    job: Any = None
+    run: Any = None
+    count: int = 1
+    """More than one: so many ticks, from `first` to `nominal`, that were skipped together."""
+    first: datetime | None = None
+    decided_at: datetime | None = None
+    triggered: bool = False
+    """An operator's, not the clock's."""
+
+    @property
+    def scheduled_for(self) -> datetime:
+        return self.nominal
+
+
+class Schedule:
+    """A schedule: what it is, what became of it, and what can be done to it."""
+
+    def __init__(self, host: ScheduleServices, name: str, row: ScheduleRow | None = None) -> None:
+        self._host = host
+        self.name = checked("name", name, lambda given: parse.text(given, NAME_LENGTH, without="\0\t\n"))
+        self._row = row
+
+    # what it is
+
+    @property
+    def id(self) -> str:
+        return self._known.id
+
+    @property
+    def task(self) -> str:
+        """The name of its task or pipeline."""
+        return self._defined.target
+
+    @property
+    def kind(self) -> str:
+        """`task` or `pipeline`."""
+        return self._defined.kind
+
+    @property
+    def args(self) -> Any:
+        """The arguments, as they are stored."""
+        return loads(self._defined.payload)
+
+    @property
+    def cron(self) -> str | None:
+        return self._defined.cron
+
+    @property
+    def every(self) -> timedelta | None:
+        every = self._defined.every
+        return None if every is None else timedelta(microseconds=every)
+
+    @property
+    def tz(self) -> str:
+        return self._defined.zone
+
+    @property
+    def missed(self) -> str:
+        return self._defined.missed
+
+    @property
+    def overlap(self) -> str:
+        return self._defined.overlap
+
+    @property
+    def jitter(self) -> float:
+        return self._defined.jitter / SECOND
+
+    @property
+    def start(self) -> datetime | None:
+        return self._instant(self._defined.start)
+
+    @property
+    def end(self) -> datetime | None:
+        return self._instant(self._defined.end)
+
+    @property
+    def paused(self) -> bool:
+        return self._fresh.paused_at is not None
+
+    @property
+    def pause_reason(self) -> str | None:
+        """Why it is paused; None if it is not."""
+        row = self._fresh
+        return None if row.paused_at is None else row.pause_why or ""
+
+    @property
+    def next_at(self) -> datetime | None:
+        """The first tick that is not yet decided; None if none comes any more."""
+        return self._instant(self._fresh.next_at)
+
+    @property
+    def declared(self) -> bool | None:
+        """The code declares it; None: it was made at run time."""
+        row = self._fresh
+        return None if row.source != rows.CODE else row.orphaned_at is None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why it cannot be fired."""
+        return self._fresh.trouble
+
+    @property
+    def description(self) -> str:
+        """When it fires, in plain words."""
+        return self._defined.spec(0).described()
+
+    @property
+    def _defined(self) -> ScheduleDefinition:
+        if self._row is None and self.name in self._host.declared:
+            return self._host.declared[self.name]
+        return self._known.defined
+
+    @property
+    def _known(self) -> ScheduleRow:
+        return self._row if self._row is not None else self._fresh
+
+    @property
+    def _fresh(self) -> ScheduleRow:
+        self._host.prepare()
+        self._row = self._host.database.read(self._read)
+        return self._row
+
+    def _read(self, tx: Transaction) -> ScheduleRow:
+        row = rows.named(tx, self.name)
+        if row is None:
+            raise ActionRefused(f"there is no schedule {self.name!r}; `penstock schedules` lists them")
+        return row
+
+    def _instant(self, micros: int | None) -> datetime | None:
+        return None if micros is None else instant_of(micros, self._defined.zone)
+
+    def described(self) -> dict[str, Any]:
+        """All of it, as it was read: for those who show it."""
+        row = self._known
+        every, next_at = row.defined.every, row.next_at
+        return {
+            "name": self.name,
+            "task": row.defined.target,
+            "kind": row.defined.kind,
+            "when": when(row.defined),
+            "cron": row.defined.cron,
+            "every": None if every is None else every / SECOND,
+            "tz": row.defined.zone,
+            "next": None if next_at is None else instant_of(next_at).isoformat(timespec="seconds"),
+            "state": state(row),
+            "pause_reason": row.pause_why,
+            "missed": row.defined.missed,
+            "overlap": row.defined.overlap,
+            "jitter": row.defined.jitter / SECOND,
+            "trouble": row.trouble,
+        }
+
+    # what becomes of it
+
+    def next(self, count: int = 1) -> list[datetime]:
+        """The next times at which it fires, in its zone."""
+        checked("count", count, lambda given: parse.whole(given, 1, MOST))
+        self._host.prepare()
+        return self._host.database.read(self._next, count)
+
+    async def next_async(self, count: int = 1) -> list[datetime]:
+        return await self._host.bridge.run(self.next, count)
+
+    def _next(self, tx: Transaction, count: int) -> list[datetime]:
+        row = rows.named(tx, self.name)
+        if row is None and self.name in self._host.declared:
+            declared, now = self._host.declared[self.name], rows.clock(tx)
+            return [instant_of(each, declared.zone) for each in first_ticks(declared.spec(now), now, count)]
+        row = row if row is not None else self._read(tx)
+        spec = row.defined.spec(row.created_at)
+        after = row.now if row.next_at is None else max(row.now, row.next_at - 1)
+        return [instant_of(each, row.defined.zone) for each in first_ticks(spec, after, count)]
+
+    def ticks(self, limit: int = 50) -> list[Tick]:
+        """The ticks so far with their outcomes, the latest first."""
+        checked("limit", limit, lambda given: parse.whole(given, 1, MOST))
+        self._host.prepare()
+        return self._host.database.read(self._ticks, limit)
+
+    async def ticks_async(self, limit: int = 50) -> list[Tick]:
+        return await self._host.bridge.run(self.ticks, limit)
+
+    def _ticks(self, tx: Transaction, limit: int) -> list[Tick]:
+        row = self._read(tx)
+        found = [*_passed(row), *rows.ticks_of(tx, row.id, LAST, limit)][:limit]
+        return [self._tick(row, each) for each in found]
+
+    def _tick(self, row: ScheduleRow, tick: TickRow) -> Tick:
+        zone, is_run = row.defined.zone, row.defined.kind == PIPELINE
+        started = None if tick.target is None else (self._host.run if is_run else self._host.job)(tick.target)
+        return Tick(
+            instant_of(tick.nominal, zone),
+            tick.outcome,
+            None if tick.lateness is None else tick.lateness / SECOND,
+            None if is_run else started,
+            started if is_run else None,
+            tick.count,
+            instant_of(tick.first, zone),
+            instant_of(tick.decided_at, zone),
+            tick.kind == rows.TRIGGER,
+        )
+
+    # what is done to it
+
+    def pause(self, why: str | None = None) -> bool:
+        """Fire no more until resumed, also over deploys. False: it is paused already."""
+        parse.words(why=why)
+        return self._act(acts.pause, self.name, why)
+
+    async def pause_async(self, why: str | None = None) -> bool:
+        return await self._host.bridge.run(self.pause, why)
+
+    def resume(self) -> bool:
+        """Go on with the next tick; those that passed meanwhile are noted as skipped. False: it is not paused."""
+        return self._act(acts.resume, self.name)
+
+    async def resume_async(self) -> bool:
+        return await self._host.bridge.run(self.resume)
+
+    def trigger(self) -> Any:
+        """Start one now, beside its ticks: the job, or the run."""
+        kind, id = self._act(acts.trigger, self._host, self.name, [])
+        if self._host.inline is not None:
+            self._host.inline([])
+        return self._host.run(id) if kind == PIPELINE else self._host.job(id)
+
+    async def trigger_async(self) -> Any:
+        door = self._host.bridge.run if self._host.inline is None else self._host.bridge.run_apart
+        return await door(self.trigger)
+
+    def backfill(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
+        """Have the workers fire the ticks from `start` to `end` that have not fired; how many there are in all.
+
+        `overlap` is its own: with "queue" they go one after the other.
+        """
+        low, high = checked("start", start, parse.instant), checked("end", end, parse.instant)
+        if low > high:
+            raise ConfigurationError(f"backfill({start}, {end}): it ends before it starts: exchange the two")
+        if overlap not in list(Overlap):
+            raise ConfigurationError(f"overlap={overlap!r}: use one of {', '.join(Overlap)}")
+        return self._act(acts.backfill, self.name, acts.new_backfill(), low, high, str(overlap))
+
+    async def backfill_async(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
+        return await self._host.bridge.run(self.backfill, start, end, overlap)
+
+    def update(self, **given: Any) -> Schedule:
+        """Say some of it anew: `s.update(cron="0 4 * * *")`. It holds from the next tick on."""
+        self._act(acts.update, self._host, self.name, given)
+        return self
+
+    async def update_async(self, **given: Any) -> Schedule:
+        return await self._host.bridge.run(self.update, **given)
+
+    def delete(self) -> bool:
+        """Forget it and its ticks; what it has started goes on. False: there is none.
+
+        One that the code declares comes back with the next worker that starts: take it out of the code, or pause it.
+        """
+        self._host.prepare()
+        self._row = None
+        return self._host.database.in_transaction(acts.delete, self.name)
+
+    async def delete_async(self) -> bool:
+        return await self._host.bridge.run(self.delete)
+
+    def _act(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Of one that is declared and has no row yet, that is made first."""
+        self._host.prepare()
+        known = self._host.declared.get(self.name)
+
+        def act(tx: Transaction) -> R:
+            if known is not None and rows.named(tx, self.name) is None:
+                declare(tx, self._host, known)
+            return work(tx, *args, **kwargs)
+
+        try:
+            return self._host.database.in_transaction(act)
+        finally:
+            self._row = None
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
+
+
+def when(one: ScheduleDefinition) -> str:
+    """When it fires, in plain words, also if that cannot be read."""
+    try:
+        return one.spec(0).described()
+    except ValueError as error:
+        return f"{one.cron or one.every} ({error})"
+
+
+def state(row: ScheduleRow) -> str:
+    """How it stands, in a few words."""
+    if row.source == rows.CODE and row.orphaned_at is not None:
+        return "not declared any more"
+    if row.paused_at is not None:
+        return f"paused: {row.pause_why}" if row.pause_why else "paused"
+    if row.trouble is not None:
+        return f"in trouble: {row.trouble}"
+    return "ended" if row.next_at is None else "active"
+
+
+def _passed(row: ScheduleRow) -> list[TickRow]:
+    """Ticks that have passed while it is paused: they are written down when it is resumed."""
+    if row.paused_at is None or row.next_at is None or row.next_at > row.now:
+        return []
+    found = skipped(row.defined.spec(row.created_at), row.next_at, row.now)
+    kinds = {True: rows.TICK, False: rows.SPAN}
+    return [
+        TickRow(
+            each.nominal,
+            kinds[each.number == 1],
+            TickOutcome.SKIPPED_PAUSED.value,
+            None,
+            each.first,
+            each.number,
+            row.now - each.nominal,
+            row.now,
+        )
+        for each in reversed(found)
+    ]
+
+
+class Schedules:
+    """An app's schedules: `app.schedules(prefix="tenant:")`, `app.schedules.create(...)`."""
+
+    def __init__(self, host: ScheduleServices) -> None:
+        self._host = host
+
+    def __call__(self, prefix: str = "", limit: int = 100) -> list[Schedule]:
+        """Those whose name begins so, by name."""
+        return self.list(prefix, limit)
+
+    def list(self, prefix: str = "", limit: int = 100) -> list[Schedule]:
+        """Those whose name begins so, by name."""
+        if not isinstance(prefix, str):
+            raise ConfigurationError(f"prefix={prefix!r}: give a text")
+        checked("limit", limit, lambda given: parse.whole(given, 0))
+        self._host.prepare()
+        found = self._host.database.read(rows.listed, prefix, limit)
+        return [Schedule(self._host, row.defined.name, row) for row in found]
+
+    async def list_async(self, prefix: str = "", limit: int = 100) -> Sequence[Schedule]:
+        return await self._host.bridge.run(self.list, prefix, limit)
+
+    def create(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
+        """Make a schedule at run time, or give the one of that name another definition.
+
+        `connection=`: in the caller's transaction.
+        """
+        one, paused, connection = self._defined(target, cron, given)
+        if connection is None:
+            self._host.prepare()
+            self._host.database.in_transaction(acts.write, self._host, one, paused)
+        else:
+            theirs = connections.recognize(connection)
+            if theirs.is_async:
+                raise ConfigurationError("this connection is an async one: use create_async")
+            self._within(theirs, one, paused)
+        return Schedule(self._host, one.name)
+
+    async def create_async(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
+        one, paused, connection = self._defined(target, cron, given)
+        if connection is None:
+            await self._host.bridge.run(self._host.prepare)
+            await self._host.bridge.run(
+                self._host.database.in_transaction, acts.write, self._host, one, paused
+            )
+        else:
+            theirs = connections.recognize(connection)
+            if theirs.is_async:
+                await greenlets.greenlet_spawn(self._within, theirs, one, paused)
+            else:
+                self._within(theirs, one, paused)
+        return Schedule(self._host, one.name)
+
+    def _within(self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool) -> None:
+        tx = self._host.within(theirs)
+        with theirs.kept_together():
+            acts.write(tx, self._host, one, paused)
+            if tx.leaves_chores:
+                self._host.wakeups.call_housekeeping_within(tx)
+
+    def _defined(
+        self, target: Any, cron: str | None, given: dict[str, Any]
+    ) -> tuple[ScheduleDefinition, bool, object]:
+        connection, paused = given.pop("connection", None), given.pop("paused", False)
+        return defined(target, {"cron": cron, **given}), bool(paused), connection
+
+    def __repr__(self) -> str:
+        return "<schedules>"
+
+
+def declared(
+    host: ScheduleServices, target: Any, cron: str | None, given: dict[str, Any]
+) -> tuple[ScheduleDefinition, bool]:
+    """The definition that `task.schedule(...)` declares, checked at once."""
+    if given.get("connection") is not None:
+        raise ConfigurationError(
+            f"{target.name}.schedule(...) only declares: for one in your transaction, app.schedules.create(...)"
+        )
+    paused = bool(given.pop("paused", False))
+    one = defined(target, {"cron": cron, **given})
+    known = host.declared.get(one.name)
+    if known is not None and known.revision != one.revision:
+        raise DefinitionError(f"there are two schedules named {one.name!r}: give one of them another name=")
+    return one, paused

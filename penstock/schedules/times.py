@@ -1,0 +1,236 @@
+"""When a schedule ticks: pure arithmetic on microseconds since 1970.
+
+A cron expression is about the time on the wall of a zone. One that names minutes and hours fires once for each time on
+the wall: a time that is skipped in spring fires when the gap ends, one that comes twice in autumn fires the first time.
+One whose minutes or hours begin with a star goes by real time: it fires whenever the wall shows a time that matches,
+so every hour that really passes, and both times in autumn. `every` counts from its anchor and knows no zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, available_timezones
+
+from penstock.schedules.cron import Cron
+from penstock.values.parse import nearest
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONGEST_FOLD = timedelta(hours=3)
+"""No clock is put back by more than that."""
+NEAR = timedelta(hours=12)
+"""No clock is changed there and back within that."""
+NEVER = 253_370_764_800 * SECOND
+"""The calendar ends with the year 9999; this is the last day that may have a tick."""
+
+
+class Spec(NamedTuple):
+    """When: an expression in a zone, or an interval from an anchor."""
+
+    cron: Cron | None
+    zone: str = "UTC"
+    every: int = 0
+    anchor: int = 0
+    start: int | None = None
+    """No tick before it; none at all after `end`."""
+    end: int | None = None
+
+    def described(self) -> str:
+        if self.cron is None:
+            return f"every {span(self.every)}"
+        return f"{self.cron.described()}, {self.zone}"
+
+
+@lru_cache(1024)
+def zone_of(name: str) -> ZoneInfo:
+    """The zone; ValueError names the nearest one that there is."""
+    try:
+        return ZoneInfo(name)
+    except Exception:
+        known = available_timezones()
+        if not known:
+            raise ValueError("this host knows no time zones: install the package tzdata") from None
+        raise ValueError(f"there is no time zone {name!r}{nearest(str(name), known)}") from None
+
+
+def instant_of(micros: int, zone: str = "UTC") -> datetime:
+    """The instant as a datetime in a zone."""
+    found = EPOCH + timedelta(microseconds=micros)
+    return found if zone == "UTC" else found.astimezone(zone_of(zone))
+
+
+def micros_of(instant: datetime) -> int:
+    since = instant.astimezone(UTC) - EPOCH
+    return (since.days * 86_400 + since.seconds) * SECOND + since.microseconds
+
+
+def next_tick(spec: Spec, after: int) -> int | None:
+    """The first tick later than this instant; None if there is none."""
+    if spec.start is not None:
+        after = max(after, spec.start - 1)
+    found = _next_interval(spec, after) if spec.cron is None else _next_cron(spec.cron, spec.zone, after)
+    if found is None or found > NEVER or (spec.end is not None and found > spec.end):
+        return None
+    return found
+
+
+def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
+    """All ticks later than `after`, up to and including `until`."""
+    found = next_tick(spec, after)
+    while found is not None and found <= until:
+        yield found
+        found = next_tick(spec, found)
+
+
+def latest(spec: Spec, after: int, until: int, most: int = 1) -> list[int]:
+    """The last ticks, at most so many, later than `after` and not later than `until`; in their order."""
+    reach = (spec.every or 60 * SECOND) * most
+    while True:
+        begin = max(after, until - reach)
+        found = list(ticks(spec, begin, until))
+        if len(found) >= most or begin == after:
+            return found[-most:]
+        reach *= 4
+
+
+def count(spec: Spec, after: int, until: int) -> int:
+    """How many ticks there are, later than `after` and not later than `until`; without walking all of them."""
+    first = next_tick(spec, after)
+    if first is None or first > until:
+        return 0
+    if spec.end is not None:
+        until = min(until, spec.end)
+    if spec.cron is None:
+        return (until - first) // spec.every + 1
+    return _count_cron(spec, spec.cron, first, until)
+
+
+def _next_interval(spec: Spec, after: int) -> int:
+    return spec.anchor + ((after - spec.anchor) // spec.every + 1) * spec.every
+
+
+@lru_cache(4096)
+def _next_cron(cron: Cron, name: str, after: int) -> int | None:
+    """Many schedules share an expression and a time: it is computed once."""
+    if after > NEVER:
+        return None
+    if name == "UTC":
+        wall = next(cron.walls(instant_of(after).replace(tzinfo=None)), None)
+        return None if wall is None else micros_of(wall.replace(tzinfo=UTC))
+    zone = zone_of(name)
+    begin = instant_of(after)
+    found = _by_real_time(cron, zone, begin) if cron.goes_by_the_hour else _by_the_wall(cron, zone, begin)
+    return None if found is None else micros_of(found)
+
+
+def _by_the_wall(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """Later times on the wall come first later, so only those after this one's need be looked at."""
+    for wall in cron.walls(_wall(after, zone)):
+        found = _first(wall, zone)
+        if found > after:
+            return found
+    return None
+
+
+def _by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    begin = _wall(after, zone)
+    wall = next(cron.walls(begin), None)
+    if wall is None:
+        return None
+    near = after + (wall - begin.replace(fold=0))
+    if near - after <= NEAR and near.astimezone(zone).utcoffset() == after.astimezone(zone).utcoffset():
+        return near
+    return _among_all(cron, zone, after, begin)
+
+
+def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> datetime | None:
+    """The clock may be changed on the way: times shortly before may come again, and others not at all."""
+    best: datetime | None = None
+    for wall in cron.walls(begin.replace(fold=0) - LONGEST_FOLD):
+        if best is not None and wall > _wall(best, zone) + LONGEST_FOLD:
+            break
+        for found in _occurrences(wall, zone):
+            if found > after and (best is None or found < best):
+                best = found
+    return best
+
+
+def _wall(instant: datetime, zone: ZoneInfo) -> datetime:
+    return instant.astimezone(zone).replace(tzinfo=None, fold=0)
+
+
+def _occurrences(wall: datetime, zone: ZoneInfo) -> list[datetime]:
+    """When the wall shows this: once, twice, or never."""
+    both = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+    return sorted(instant for instant in both if _wall(instant, zone) == wall)
+
+
+def _first(wall: datetime, zone: ZoneInfo) -> datetime:
+    """When the wall shows this for the first time, or something later."""
+    found = _occurrences(wall, zone)
+    if found:
+        return found[0]
+    before, after = (wall.replace(tzinfo=zone, fold=fold).utcoffset() or timedelta() for fold in (0, 1))
+    low, high = (wall - after).replace(tzinfo=UTC), (wall - before).replace(tzinfo=UTC)
+    while high - low > timedelta(seconds=1):
+        middle = low + timedelta(seconds=int((high - low).total_seconds()) // 2)
+        if middle.astimezone(zone).utcoffset() == after:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
+    """Days on which no clock is changed have as many ticks as the expression has times; the others are walked."""
+    zone = zone_of(spec.zone)
+    a_day = len(cron.minutes) * len(cron.hours)
+    number, at = 1, first
+    day = _wall(instant_of(first), zone).date()
+    end = _midnight(day + timedelta(days=1), zone)
+    while True:
+        day += timedelta(days=1)
+        begin, end = end, _midnight(day + timedelta(days=1), zone)
+        if end > until:
+            return number + sum(1 for _ in ticks(spec, at, until))
+        number += sum(1 for _ in ticks(spec, at, begin - 1)) if at < begin - 1 else 0
+        if end - begin == DAY and _is_plain(begin, end, zone):
+            number += a_day if cron.matches(day) else 0
+        else:
+            number += sum(1 for _ in ticks(spec, begin - 1, end - 1))
+        at = end - 1
+
+
+def _midnight(day: date, zone: ZoneInfo) -> int:
+    """When the day begins there."""
+    return micros_of(_first(datetime.combine(day, time()), zone))
+
+
+def _is_plain(begin: int, end: int, zone: ZoneInfo) -> bool:
+    """The clock is the same shortly before the day, on it, and shortly after it."""
+    near = LONGEST_FOLD // timedelta(microseconds=1)
+    looked_at = (begin - near, begin, end, end + near)
+    return len({instant_of(at).astimezone(zone).utcoffset() for at in looked_at}) == 1
+
+
+def first_ticks(spec: Spec, after: int, most: int) -> list[int]:
+    """The next ticks, at most so many."""
+    return list(islice(ticks(spec, after, NEVER), most))
+
+
+def span(micros: int) -> str:
+    """A length of time as people write it: `90s`, `5m`, `1h30m`."""
+    seconds, rest = divmod(micros, SECOND)
+    if rest:
+        return f"{micros / SECOND:g}s"
+    parts = []
+    for letter, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, size)
+        if number:
+            parts.append(f"{number}{letter}")
+    return "".join(parts)

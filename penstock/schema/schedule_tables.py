@@ -1,0 +1,85 @@
+"""Tables of schedules: when something is to be done again and again, and what became of each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table
+
+from penstock.schema.types import identifier, micros, name, text, word
+
+
+def define(metadata: MetaData, prefix: str) -> None:
+    """Add the tables of schedules. `due_at` is when a worker must look at a row; NULL: not before it is changed."""
+    schedules = Table(
+        f"{prefix}schedules",
+        metadata,
+        Column("id", identifier(), primary_key=True),
+        *_said(),
+        *_standing(),
+        info={"storage": {"fillfactor": "70"}},
+    )
+    Index(f"{prefix}schedules_name", schedules.c.name, unique=True)
+    Index(f"{prefix}schedules_due", schedules.c.due_at, schedules.c.id)
+    _ticks(metadata, prefix)
+
+
+def _ticks(metadata: MetaData, prefix: str) -> None:
+    ticks = Table(
+        f"{prefix}schedule_ticks",
+        metadata,
+        Column("schedule_id", identifier(), primary_key=True),
+        Column("nominal_at", micros(), primary_key=True, autoincrement=False),
+        Column("kind", word(), primary_key=True),
+        Column("outcome", word(), nullable=False),
+        Column("target_id", identifier()),
+        Column("first_at", micros(), nullable=False),
+        Column("number", Integer, nullable=False),
+        Column("lateness", BigInteger),
+        Column("decided_at", micros(), nullable=False),
+    )
+    Index(f"{prefix}schedule_ticks_decided", ticks.c.decided_at)
+
+
+def _said() -> list[Column[Any]]:
+    """The columns that define a schedule."""
+    return [
+        Column("name", name(), nullable=False),
+        Column("kind", word(), nullable=False),
+        Column("target", name(), nullable=False),
+        Column("definition", name(64)),
+        Column("payload", text(), nullable=False),
+        Column("options", text(), nullable=False),
+        Column("cron", name()),
+        Column("every", BigInteger),
+        Column("zone", name(), nullable=False),
+        Column("missed", word(), nullable=False),
+        Column("missed_window", BigInteger),
+        Column("missed_limit", Integer, nullable=False),
+        Column("overlap", word(), nullable=False),
+        Column("jitter", BigInteger, nullable=False),
+        Column("start_at", micros()),
+        Column("end_at", micros()),
+    ]
+
+
+def _standing() -> list[Column[Any]]:
+    """The columns for the state of a schedule."""
+    return [
+        Column("next_at", micros()),
+        Column("due_at", micros()),
+        Column("waiting_at", micros()),
+        Column("last_id", identifier()),
+        Column("backfills", text()),
+        Column("paused_at", micros()),
+        Column("paused_by", name()),
+        Column("pause_why", text()),
+        Column("source", word(), nullable=False),
+        Column("revision", word(), nullable=False),
+        Column("superseded", text(), nullable=False),
+        Column("declared_at", micros()),
+        Column("orphaned_at", micros()),
+        Column("trouble", text()),
+        Column("created_at", micros(), nullable=False),
+        Column("updated_at", micros(), nullable=False),
+    ]

@@ -1,0 +1,21 @@
+"""Escapes control characters in untrusted text for terminals, log lines and JSON."""
+
+from __future__ import annotations
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_IN_LINE = _CONTROLS | {ord("\t"): "\t", ord("\n"): "\\n", ord("\r"): "\\r"}
+_IN_TEXT = _CONTROLS | {ord("\t"): "\t", ord("\n"): "\n"}
+_IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+
+
+def in_text(text: str) -> str:
+    return text.replace("\r\n", "\n").translate(_IN_TEXT)
+
+
+def in_line(text: str) -> str:
+    return text.translate(_IN_LINE)
+
+
+def in_json(text: str) -> str:
+    """The other controls are escaped wherever JSON is made."""
+    return text.translate(_IN_JSON)

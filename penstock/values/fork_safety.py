@@ -1,0 +1,105 @@
+"""After a fork the child has the parent's objects, but neither its threads nor the right to its connections.
+
+A web server that loads the application and then forks its workers is the usual case.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+from penstock.errors import DatabaseError
+
+log = logging.getLogger("penstock")
+
+
+FORKED = (
+    "this process was forked inside a transaction, which is its parent's: nothing can be done about it here. Fork "
+    "before the block, or start another program (subprocess); a child that was forked inside is to end with os._exit()"
+)
+
+
+class ResetsAfterFork(Protocol):
+    def forget(self) -> None:
+        """In a forked child: begin anew, and leave alone what is the parent's."""
+
+
+class PreparesForFork(Protocol):
+    def wait_for_writers(self) -> None:
+        """This process is about to be forked, by the thread that calls this."""
+
+    def go_on(self) -> None:
+        """Called in the parent after the fork."""
+
+
+_alive: WeakSet[ResetsAfterFork] = WeakSet()
+_careful: WeakSet[PreparesForFork] = WeakSet()
+_making_way: list[PreparesForFork] = []
+
+
+def forget_after_fork(owner: ResetsAfterFork) -> None:
+    """Have it forget, in every child forked from now on, for as long as it lives."""
+    _alive.add(owner)
+
+
+def make_way_for_forks(owner: PreparesForFork) -> None:
+    """Have it prepare for every fork of this process, for as long as it lives."""
+    _careful.add(owner)
+
+
+def refuse_copy(process: int) -> None:
+    """Refuse to go on with what the parent process began before this one was forked."""
+    if os.getpid() != process:
+        raise DatabaseError(FORKED)
+
+
+def _make_way() -> None:
+    _making_way[:] = _careful
+    for owner in _making_way:
+        _each(owner, owner.wait_for_writers)
+
+
+def _go_on() -> None:
+    for owner in _making_way:
+        _each(owner, owner.go_on)
+    _making_way.clear()
+
+
+def _forget() -> None:
+    _making_way.clear()
+    for owner in list(_alive):
+        _each(owner, owner.forget)
+
+
+def _each(owner: object, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except Exception:
+        # The others must not be left out because of it, and only the log can hear of it.
+        log.exception("%s was hindered by a fork of this process", type(owner).__name__)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_make_way, after_in_parent=_go_on, after_in_child=_forget)
+
+
+# Properties that are worked out once, at their first use.
+#
+# Python 3.11 holds a lock meanwhile, one for all objects of the class: a child forked by another thread just then
+# would
+# wait for it for ever. Newer ones hold none, and neither do we: two threads that come first may both work it out.
+
+T = TypeVar("T")
+
+
+class cached_property(functools.cached_property[T]):
+    """`functools.cached_property` without its lock."""
+
+    def __init__(self, func: Callable[[Any], T]) -> None:
+        super().__init__(func)
+        self.lock = nullcontext()

@@ -1,0 +1,86 @@
+"""Database URLs as they may be shown: no secret in them, in whatever form they are written.
+
+Nothing is shown that is not known to be harmless: what stands between the first colon and the last @ is not, and behind
+the question mark only a few options have values that are shown. A URL that is wrong is treated in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, unquote_plus
+
+HIDDEN = "***"
+SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/+")
+OPTION = re.compile(r"([?&;])([^=&;]*)=([^&;]*)")
+HARMLESS = frozenset(
+    {
+        "application_name",
+        "charset",
+        "connect_timeout",
+        "cache",
+        "client_encoding",
+        "database",
+        "db",
+        "dbname",
+        "gssencmode",
+        "host",
+        "hostaddr",
+        "load_balance_hosts",
+        "mode",
+        "options",
+        "port",
+        "read_timeout",
+        "ssl",
+        "ssl_disabled",
+        "sslmode",
+        "sslrootcert",
+        "target_session_attrs",
+        "unix_socket",
+        "uri",
+        "user",
+        "write_timeout",
+    }
+)
+
+
+def without_secrets(url: str) -> str:
+    """A URL as it may be shown."""
+    head, _, rest = _login(url)
+    return OPTION.sub(_option, f"{head}:{HIDDEN}@{rest}" if head is not None else rest)
+
+
+def hidden(text: str, *urls: str | None) -> str:
+    """A text, such as a driver's error, without the secrets of these URLs."""
+    for secret in sorted({one for url in urls if url for one in _secrets(url)}, key=len, reverse=True):
+        text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+    return text
+
+
+def _option(match: re.Match[str]) -> str:
+    mark, name, value = match[1], match[2], match[3]
+    return f"{mark}{name}={value if _is_harmless(name) else HIDDEN}"
+
+
+def _login(url: str) -> tuple[str | None, str, str]:
+    """The text before a password, the password, and the text after it; the first is None if there is no password."""
+    scheme = SCHEME.match(url)
+    start = scheme.end() if scheme is not None else 0
+    before, at, after = url[start:].rpartition("@")
+    user, colon, password = before.partition(":")
+    if not (at and colon):
+        return None, "", url
+    return url[:start] + user, password, after
+
+
+def _secrets(url: str) -> set[str]:
+    """All that `without_secrets` hides, as it is written and as it is meant."""
+    _, password, rest = _login(url)
+    found = {password, *[m[3] for m in OPTION.finditer(rest) if not _is_harmless(m[2])]}
+    plain = {unquote(one) for one in found} | {unquote_plus(one) for one in found}
+    # A driver may part a URL at another place than the one who wrote it.
+    parts = {part for one in found | plain for part in re.split(r"[@/:#%?&=;]", one) if len(part) > 3}
+    return {one for one in found | plain | parts if len(one) > 1}
+
+
+def _is_harmless(option: str) -> bool:
+    return unquote_plus(option).strip().lower() in HARMLESS

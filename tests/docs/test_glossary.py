@@ -1,0 +1,66 @@
+"""docs/glossary.md, docs/internals/architecture.md: every module is named by words of the field; every path exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import PACKAGE, modules
+
+DOCS = Path(__file__).parents[2] / "docs"
+PLAIN = frozenset(
+    """
+    actions admin advice annotations app apply apps async blueprint builder call cancel catalog charsets check child
+    claimed cli clock codes command commands compatibility context control counts crash cursor cursors database
+    define demo diagnostics display distributed
+    doctor draft engine enqueue enqueued error errors events exit failure finish
+    fluent function graph host identity ids import inline inputs item job jobs json lazy limiter limits load
+    local lock locks logs main methods metrics migrate model mysql operate options other output overview
+    pipeline pipelines postgres process processes prometheus queue read reconcile reconcilers records related
+    repair result retry row rows run runner runs runtime schema secrets services settings show shutdown sqlite start
+    state statements status step tables task tasks telemetry testing text thread tracing transaction
+    transactions typed types unknown upkeep url user value values version view wait worker
+    """.split()  # noqa: SIM905 - a list of words
+)
+"""Words that an engineer who knows queues and databases needs no page for."""
+
+
+def _words() -> set[str]:
+    lines = [line for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    first = [line.split("|")[1] for line in lines[1:]]
+    return {word for cell in first for word in re.findall(r"[a-z]+", cell.lower())}
+
+
+def _known(part: str, words: set[str]) -> bool:
+    forms = {
+        part,
+        part.removesuffix("s"),
+        part.removesuffix("es"),
+        f"{part}s",
+        part.replace("wakeup", "wake"),
+    }
+    return bool(forms & (words | PLAIN)) or part in {"os", "wakeups", "wakeup", "subjects", "signals"}
+
+
+MODULES = [m for m in modules() if "migrations" not in m.name and m.path.stem not in ("__init__", "__main__")]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=str)
+def test_a_module_is_named_by_words_of_the_field(module: object) -> None:
+    words = _words()
+    parts = Path(str(module)).stem.split("_")
+    assert not [part for part in parts if not _known(part, words)]
+
+
+@pytest.mark.parametrize("page", ["glossary.md", "internals/architecture.md"])
+def test_every_path_on_the_page_exists(page: str) -> None:
+    paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|/))`", (DOCS / page).read_text())
+    missing = [path for path in paths if not (PACKAGE / path).exists()]
+    assert paths
+    assert not missing
+
+
+def test_every_folder_is_in_the_drawing() -> None:
+    drawing = (DOCS / "internals/architecture.md").read_text().split("```")[1]
+    folders = {module.path.parent.name for module in MODULES} - {"penstock"}
+    assert not sorted(folder for folder in folders if folder not in drawing)

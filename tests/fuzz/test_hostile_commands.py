@@ -1,0 +1,170 @@
+"""Whatever is given to a command, it ends with a code that means something, and never with an error of ours."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from typer.testing import Result
+
+from penstock import Penstock
+from penstock.cli import exit_codes
+from penstock.testing import drain
+from tests.commands import call
+from tests.pure.test_secrets import FORMS, SECRET
+
+CASES = 40
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x1b[31m\r\nFAKE\x9b31m\x85\x08\x7f"
+IDS = [
+    "",
+    " ",
+    "%",
+    "_",
+    "'",
+    "' or 1=1 --",
+    "../../etc/passwd",
+    "0",
+    "a\nb",
+    "é",
+    "-",
+    "--",
+    "-1",
+    "[]",
+    "a" * 5000,
+]
+VALUES = [
+    "[1",
+    "{",
+    "NaN",
+    "1e999",
+    '"\\ud800"',
+    "[" * 5000,
+    "[" * 5000 + "]" * 5000,
+    "9" * 5000,
+    "x=",
+    "=x",
+    "null",
+]
+NUMBERS = ["-1", "0", "x", "99999999999999999999", "1e308", "nan", "inf", ""]
+"""What a person, a script or a stranger may write in the place of an id, a value or a number."""
+
+
+def arguments() -> st.SearchStrategy[list[str]]:
+    """Commands, each with something odd where something else is meant."""
+    id = st.one_of(st.sampled_from(IDS), st.text(max_size=8).filter(lambda text: "\x00" not in text))
+    value = st.one_of(st.sampled_from(VALUES), st.text(max_size=8).filter(lambda text: "\x00" not in text))
+    number = st.sampled_from(NUMBERS)
+    named = st.sampled_from(["show", "cancel", "retry", "pause", "resume", "revive"])
+    listed = st.sampled_from(
+        [
+            ("jobs", "--limit"),
+            ("jobs", "--before"),
+            ("jobs", "--status"),
+            ("runs", "--limit"),
+            ("runs", "--status"),
+            ("audit", "--since"),
+            ("audit", "--limit"),
+            ("prune", "--older-than"),
+            ("dead-letters", "--limit"),
+        ]
+    )
+    return st.one_of(
+        st.tuples(named, id).map(lambda pair: [pair[0], "--", pair[1]]),
+        st.tuples(id, value).map(lambda pair: ["signal", "--", pair[0], "go", pair[1]]),
+        st.tuples(listed, number).map(lambda pair: [*pair[0], pair[1]]),
+    )
+
+
+SHOWN = [FORMS[1], FORMS[3], FORMS[6], FORMS[12]]
+MODULE = """
+from penstock import Penstock
+app = Penstock()
+@app.task(name="plain", retries=0)
+def plain(x: str) -> str: return x
+"""
+
+
+@pytest.fixture
+def runs(app: Penstock) -> list[str]:
+    """Things whose names, errors and words would steer a terminal; their ids."""
+
+    @app.task(name=f"task{ESCAPES}", retries=0)
+    def fails(text: str) -> str:
+        raise ValueError(f"error{ESCAPES}")
+
+    @app.pipeline(name=f"pipe{ESCAPES}")
+    def pipe(text: str) -> object:
+        return fails(text)
+
+    with app.acting(by=f"eve{ESCAPES}", why=f"because{ESCAPES}"):
+        job = fails.options(key=f"key{ESCAPES}").enqueue(f"argument{ESCAPES}")
+        run = pipe.options(labels=[f"label{ESCAPES}"]).trigger(f"argument{ESCAPES}")
+        drain(app)
+    return [job.id, run.id]
+
+
+def ended_well(result: Result, given: Sequence[str]) -> None:
+    assert result.exception is None or isinstance(result.exception, SystemExit), (given, result.exception)
+    assert result.exit_code in (0, 1, 2), (given, result.exit_code, result.output[-300:])
+
+
+@pytest.mark.usefixtures("runs")
+def test_whatever_is_written_is_answered(database_url: str) -> None:
+    @settings(max_examples=CASES, deadline=None, database=None, phases=[Phase.generate])
+    @given(arguments())
+    def answered(given: list[str]) -> None:
+        ended_well(call(given[0], "--database", database_url, *given[1:]), given)
+
+    answered()
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("value", VALUES)
+def test_any_value_is_enqueued_or_refused(
+    value: str, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostile_app.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", sqlite_url)
+    monkeypatch.delitem(sys.modules, "hostile_app", raising=False)
+    ended_well(call("enqueue", "hostile_app:plain", "--", value), [value])
+    for text in (value.encode(), b"\xff\xfe", b'["a"]\n\xff\n', b"\xef\xbb\xbf[1]"):
+        (tmp_path / "calls.jsonl").write_bytes(text)
+        ended_well(
+            call("enqueue", "hostile_app:plain", "--from", str(tmp_path / "calls.jsonl")), [repr(text)]
+        )
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("form", SHOWN)
+@pytest.mark.parametrize("command", [["status"], ["--debug", "doctor"]])
+def test_no_command_shows_a_secret(
+    form: str, command: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", form.format(SECRET))
+    monkeypatch.setenv("PENSTOCK_CONNECT_TIMEOUT", "1")
+    result = call(*command)
+    assert result.exit_code in (1, 2, 3), result.output
+    assert SECRET not in result.output + caplog.text
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_nothing_that_was_stored_steers_a_terminal(
+    database_url: str, runs: list[str], terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exit_codes.out, "_force_terminal", terminal)
+    commands = [["show", id] for id in runs]
+    commands += [["show", id, "--json"] for id in runs]
+    commands += [["jobs"], ["runs"], ["audit"], ["dead-letters"], ["status"], ["doctor"], ["pipelines"]]
+    for command in commands:
+        result = call(command[0], "--database", database_url, *command[1:])
+        ended_well(result, command)
+        text = COLOURS.sub("", result.output)
+        raw = {char for char in text if (ord(char) < 32 and char not in "\n\t") or 0x7F <= ord(char) < 0xA0}
+        assert not raw, (command, raw)

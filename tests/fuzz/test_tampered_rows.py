@@ -1,0 +1,97 @@
+"""Whatever a hand does to a row, everybody else comes through: tasks, delayed ones, limits, runs, reconcilers, crashes.
+
+A few fresh cases a run, on every database, beside a worker that goes on through all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from penstock import Penstock
+from penstock.operate import damage
+from penstock.operate.doctor import CheckContext, examine
+from penstock.runtime.worker import Worker
+from tests.conformance.tasks.embedded import beside_a_worker
+from tests.fuzz.innocents import Crowd
+from tests.fuzz.tampering import Tampering, clear, tamper, tamperings
+
+CASES = 6
+GREATEST = 2**63 - 1
+KNOWN = [
+    Tampering("jobs", "remove"),
+    Tampering("claims", "change", "job_ids", "nope"),
+    Tampering("claims", "remove"),
+    Tampering("job_states", "change", "crash_count", 2**31 - 1),
+    Tampering("job_states", "change", "generation", GREATEST),
+    Tampering("job_states", "change", "status", "zzz"),
+    Tampering("runs", "change", "mode", "zzz"),
+    Tampering("scheduled", "change", "due_at", -GREATEST - 1),
+    Tampering("timers", "change", "kind", "zzz"),
+    Tampering("processes", "change", "reap_after", GREATEST),
+    Tampering("processes", "change", "details", "nope"),
+    Tampering("leases", "change", "expires_at", GREATEST),
+    Tampering("definitions", "change", "text", "nope"),
+    Tampering("executions", "change", "outcome", "zzz"),
+]
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def crowd(make_app: Callable[..., Penstock]) -> Crowd:
+    return Crowd(make_app(reap_after=2, heartbeat_interval=0.4, housekeeping_interval=0.2, lock_timeout=5))
+
+
+def survived(crowd: Crowd, cases: Callable[[Callable[[Tampering], None]], None]) -> None:
+    """Play cases one after the other beside one worker."""
+    numbers = iter(range(10_000))
+
+    async def main(_: Worker) -> None:
+        loop = asyncio.get_running_loop()
+
+        def play(case: Tampering) -> None:
+            clear(crowd.app)
+            crowd.fill()
+            tamper(crowd.app, case)
+            try:
+                asyncio.run_coroutine_threadsafe(crowd.come_through(next(numbers)), loop).result()
+                look_at_everything(crowd.app)
+            except Exception as error:
+                raise AssertionError(f"after this tampering: {case}; {crowd.told()}") from error
+
+        await asyncio.to_thread(cases, play)
+
+    beside_a_worker(crowd.app, main, concurrency=8)
+
+
+def look_at_everything(app: Penstock) -> None:
+    """What people look with fails on no row; nor does the repair, after which nothing is left that it could mend."""
+    patient = CheckContext(app.database, app.metadata, frozenset(app.tasks))
+    wrong = [one for one in examine(patient) if "Error" in one.message and one.check != "rows"]
+    assert not [one for one in wrong if "cannot go on" not in one.message], wrong
+    damage.repair(app.database)
+
+
+def test_what_has_stopped_a_worker_before_stops_none(crowd: Crowd) -> None:
+    def known(play: Callable[[Tampering], None]) -> None:
+        for case in KNOWN:
+            play(case)
+
+    survived(crowd, known)
+
+
+def test_whatever_is_done_to_rows_others_come_through(crowd: Crowd) -> None:
+    def drawn(play: Callable[[Tampering], None]) -> None:
+        @settings(max_examples=CASES, deadline=None, database=None, phases=[Phase.generate])
+        @given(st.data())
+        def draw(data: st.DataObject) -> None:
+            play(data.draw(tamperings(crowd.app)))
+
+        draw()
+
+    survived(crowd, drawn)

@@ -1,0 +1,119 @@
+"""How many rows the database touches for each statement, as EXPLAIN ANALYZE counts them, or the counters of MariaDB.
+
+On PostgreSQL, every statement that goes by the wire is first executed under EXPLAIN, behind a savepoint, on the same
+connection and by the same prepared plan; then it is executed for good. So what is counted is the plan that a worker
+would have used, with the settings of its connection and whatever statistics there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from penstock.database.dialect import Parameters
+from penstock.database.mysql import MySql
+from penstock.database.postgres.pipeline import Answer, OpenTransaction, Wire
+
+EXPLAIN = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF, FORMAT JSON) EXECUTE"
+EXPLAINED = ("SELECT", "WITH", "INSERT", "UPDATE", "DELETE")
+REMOVED = ("Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
+
+
+@dataclass(slots=True)
+class Measured:
+    """The most that an execution of each statement took, and its plan then."""
+
+    _answers: list[tuple[str, Answer]] = field(default_factory=list)
+
+    def note(self, sql: str, answer: Answer) -> None:
+        self._answers.append((sql, answer))
+
+    def most(self) -> dict[str, tuple[int, Any]]:
+        """By statement: the rows that were touched, and the plan."""
+        found: dict[str, tuple[int, Any]] = defaultdict(lambda: (0, None))
+        for sql, answer in self._answers:
+            if not answer.has_arrived:  # something before it has failed, and it was not executed at all
+                continue
+            plan = answer.fetchall()[0][0][0]["Plan"]
+            found[sql] = max(found[sql], (touched(plan), plan), key=lambda pair: pair[0])
+        return dict(found)
+
+
+def touched(plan: Any) -> int:
+    """Rows that came out of a node of the plan, or were read by it in vain, over all of its nodes."""
+    mine = plan["Actual Rows"] + sum(plan.get(name, 0) for name in REMOVED)
+    return int(mine * plan["Actual Loops"]) + sum(touched(part) for part in plan.get("Plans", ()))
+
+
+@contextmanager
+def measuring() -> Iterator[Measured]:
+    """Count what is executed inside; everything is done in transactions of their own BEGIN."""
+    measured = Measured()
+    post = Wire.post
+
+    def explain_first(wire: Wire, answer: Answer) -> None:
+        if answer.sql.lstrip().startswith(EXPLAINED):
+            _explain(wire, answer, measured)
+        post(wire, answer)
+
+    def begin_first(opened: OpenTransaction) -> None:
+        unsent, opened._unsent = opened._unsent, []
+        if unsent and not opened._begun:
+            opened.wire.send("BEGIN")
+            opened._begun = True
+        for answer in unsent:
+            opened.wire.post(answer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Wire, "post", explain_first)
+        patch.setattr(OpenTransaction, "_post", begin_first)
+        patch.setattr(OpenTransaction, "send", begin_first)
+        yield measured
+
+
+def _explain(wire: Wire, answer: Answer, measured: Measured) -> None:
+    name = wire.prepared(answer)
+    given = ", ".join("NULL" if text is None else _quoted(text) for text in answer.texts)
+    explained = f"{EXPLAIN} {name.decode()}" + (f"({given})" if answer.texts else "")
+    for sql in ("SAVEPOINT explained", explained, "ROLLBACK TO SAVEPOINT explained"):
+        told = wire.write(sql, ())
+        wire.pgconn.send_query_params(sql.encode(), None)
+        wire._expected.append(told)
+        if sql is explained:
+            measured.note(answer.sql, told)
+
+
+def _quoted(text: bytes) -> str:
+    return "'" + text.decode().replace("'", "''") + "'"
+
+
+READ = "SHOW SESSION STATUS LIKE 'Handler_read%'"
+OWN = 40
+"""What the question itself reads, at the most."""
+
+
+@contextmanager
+def counting() -> Iterator[dict[str, int]]:
+    """On MariaDB: by statement, the most rows that its handlers were asked for, as the session's counters tell."""
+    most: dict[str, int] = {}
+    execute = MySql.execute
+
+    def read(driver: Any) -> int:
+        cursor = driver.cursor()
+        cursor.execute(READ)
+        return sum(int(value) for _, value in cursor.fetchall())
+
+    def count(dialect: MySql, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
+        before = read(driver)
+        answer = execute(dialect, driver, opened, sql, parameters)
+        most[sql] = max(most.get(sql, 0), read(driver) - before - OWN)
+        return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MySql, "execute", count)
+        yield most

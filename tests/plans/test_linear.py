@@ -1,0 +1,105 @@
+"""Every statement of a worker touches rows in proportion to its batch, on every version of PostgreSQL, and on MariaDB.
+
+TEST_POSTGRES_VERSIONS=15,16,17,18 names the versions, which are fetched if need be; otherwise it is the one that all
+tests run on, and the oldest other one that is here or can be fetched.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from tests.conftest import migrate
+from tests.plans.history import STATES, prepare
+from tests.plans.measuring import counting, measuring
+from tests.plans.scenes import SCENES
+from tests.servers.binaries import postgres_folder
+from tests.servers.errors import Unavailable
+from tests.servers.postgres import Postgres
+from tests.servers.versions import installed, programs_of
+
+SIZE = 150
+MOST = 25
+"""Rows for each of the batch, over all nodes of a plan. Each with each would be 150, the whole table more than that."""
+OLDEST = 15
+CHOSEN = os.environ.get("TEST_POSTGRES_VERSIONS", "")
+
+
+@cache
+def versions() -> list[int]:
+    if CHOSEN:
+        return [int(one) for one in CHOSEN.split(",")]
+    if not installed():
+        return []
+    usual = next(version for version, folder in installed().items() if folder == postgres_folder())
+    return [usual, min([version for version in installed() if version != usual], default=OLDEST)]
+
+
+@pytest.fixture(scope="module")
+def server_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[int], Postgres]]:
+    with ExitStack() as stack:
+
+        @cache
+        def started(version: int) -> Postgres:
+            folder = tmp_path_factory.mktemp(f"postgres-{version}") / "server"
+            return stack.enter_context(Postgres(folder, programs=programs_of(version)))
+
+        yield started
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("version", versions())
+def test_a_batch_touches_as_many_rows_as_it_has(
+    server_of: Callable[[int], Postgres], pytestconfig: pytest.Config, version: int, state: str
+) -> None:
+    if "postgres" not in pytestconfig.getoption("--database"):
+        pytest.skip("--database leaves PostgreSQL out")
+    try:
+        server = server_of(version)
+    except Unavailable as missing:
+        pytest.skip(f"the plans of PostgreSQL {version} are not tested: {missing}")
+    url = server.create_database(f"plans_{state}")
+    migrate(url)
+    app = Penstock(url, batch=SIZE)
+    plays = [scene(app) for scene in SCENES]
+    prepare(app, plays, state)
+    with measuring() as measured:
+        for play in plays:
+            play(SIZE)
+    app.close()
+    found = measured.most()
+    assert len(found) > 50
+    slow = [f"{sql}\n{shown(plan)}" for sql, (touched, plan) in found.items() if touched > MOST * SIZE]
+    assert not slow, "\n".join(slow)
+
+
+def test_a_batch_reads_as_many_rows_as_it_has_on_mariadb(mariadb_url: str) -> None:
+    app = Penstock(mariadb_url, batch=SIZE)
+    plays = [scene(app) for scene in SCENES]
+    for play in plays:
+        play(2)
+        play(SIZE)
+    with counting() as counted:
+        for play in plays:
+            play(SIZE)
+    app.close()
+    assert len(counted) > 40
+    for sql, read in counted.items():
+        assert read <= MOST * SIZE, sql
+
+
+def shown(plan: Any, depth: int = 0) -> str:
+    told = [str(plan.get(name, "")) for name in ("Node Type", "Join Type", "Relation Name", "Index Name")]
+    line = f"{'  ' * depth}{' '.join(told)} rows {plan['Actual Rows']} loops {plan['Actual Loops']}"
+    return "\n".join([line, *[shown(part, depth + 1) for part in plan.get("Plans", ())]])
+
+
+def test_the_versions_are_told_apart(tmp_path: Path) -> None:
+    for version, folder in installed().items():
+        assert (folder / "postgres").exists()
+        assert version >= 10

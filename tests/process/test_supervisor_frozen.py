@@ -1,0 +1,58 @@
+"""A child that freezes in the middle of a write: its supervisor kills it, whether the database answers or not."""
+
+import pytest
+
+from penstock import Penstock
+from tests.process.conftest import alive
+from tests.waiting import eventually
+from tests.workers import Workers
+
+pytestmark = pytest.mark.process
+
+MODULE = """
+import os
+import signal
+
+from penstock import Penstock, current
+
+app = Penstock(heartbeat_interval=0.3, reap_after=3, housekeeping_interval=0.2, poll_interval=0.1)
+
+
+@app.task(name="freeze", retries=0, max_crashes=0)
+def freeze(path: str) -> None:
+    with current().transaction() as connection:
+        connection.exec_driver_sql("DELETE FROM penstock_progress")
+        with open(path, "w") as file:
+            file.write(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@app.task(name="innocent")
+def innocent(number: int) -> int:
+    return number
+"""
+
+
+def test_a_child_frozen_inside_a_write_is_killed_and_the_others_go_on(
+    worker_process: Workers, app: Penstock
+) -> None:
+    """On SQLite it keeps the whole file: no process beats, and none can be judged by that."""
+    worker = worker_process("--processes", "2", module=MODULE)
+    mark = worker_process.folder / "frozen"
+
+    @app.task(name="freeze", retries=0, max_crashes=0)
+    def freeze(path: str) -> None: ...
+
+    @app.task(name="innocent")
+    def innocent(number: int) -> int: ...  # type: ignore[empty-body]
+
+    assert innocent.enqueue(1).result(timeout=30) == 1
+    job = freeze.enqueue(str(mark))
+    pid = int(eventually(lambda: mark.exists() and mark.read_text()))
+    eventually(lambda: not alive(pid), timeout=20)
+    assert "killed child" in worker.log
+    assert [each.result(timeout=30) for each in [innocent.enqueue(n) for n in range(3)]] == [0, 1, 2]
+    eventually(lambda: job.status == "failed")
+    assert [attempt.outcome for attempt in job.attempts()] == ["crashed"]
+    assert worker.log.count("killed child") == 1, "the other has moved all the time"
+    assert worker.stop() == 0
