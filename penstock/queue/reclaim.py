@@ -18,9 +18,11 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
+from penstock.queue import tallies
 from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import MOST_COUNTED, EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
+from penstock.values.failure import Failure, fingerprint
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -81,6 +83,9 @@ class Crashed:
     status: JobStatus
     delay: float
     reason: Reason | None
+
+
+DIED = Failure("Crashed", "the process that held this job died")
 
 
 class UnreadableReceipt(PenstockError):
@@ -215,12 +220,14 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
                 "tier": tier_of(priority),
                 "reason": reason.value if reason else None,
                 "wait": int(delay * 1_000_000),
+                **(fingerprint(task, DIED) if status is JobStatus.FAILED else {}),
             }
         )
         if run_id is not None and status.terminal:
             error = "the process that ran it died"
             ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, error))
     _move(tx, crashed, rows)
+    tallies.count_crashes(tx, zip(rows, crashed, strict=True))
     if ended:
         follow(tx, ended)
     slots.free_slot(tx, [job.job_id for job in crashed])
@@ -235,8 +242,8 @@ def _record(tx: Transaction, held: list[Row]) -> None:
             "process_id": process,
             "started_at": claimed_at,
             "outcome": OutcomeKind.CRASHED.value,
-            "error_type": "Crashed",
-            "error": "the process that held this job died",
+            "error_type": DIED.type,
+            "error": DIED.message,
         }
         for job_id, _token, _crashes, generation, claimed_at, _cancelled, process in held
     ]

@@ -15,8 +15,10 @@ from penstock.database.transaction import Transaction
 from penstock.queue import processes
 from penstock.queue.claim import LEAVE, discover
 from penstock.queue.jobs import EndedStep, Follow
+from penstock.values.failure import Failure, fingerprint
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
+UNKNOWN = "penstock.errors.UnknownTask"
 KNOWS = "knows"
 """Where a process row says it: marks of the names, which may be many and long."""
 HEAD = 200
@@ -123,11 +125,20 @@ def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
                 "generation": one.generation,
                 "started_at": created,
                 "outcome": OutcomeKind.ERRORED.value,
-                "error_type": "penstock.errors.UnknownTask",
+                "error_type": UNKNOWN,
                 "error": one.error,
             }
         )
-        letters.append({"job_id": one.job_id, "task": task, "queue": queue, "reason": reason.value})
+        unknown = Failure(UNKNOWN, one.error)
+        letters.append(
+            {
+                "job_id": one.job_id,
+                "task": task,
+                "queue": queue,
+                "reason": reason.value,
+                **fingerprint(task, unknown),
+            }
+        )
         if run is not None:
             place = (one.job_id, str(run), node, path or "")
             ended.append(EndedStep(*place, JobStatus.FAILED, reason, None, one.error))
