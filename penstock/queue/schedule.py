@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
+from penstock.queue.queue_controls import REVISION
 
 DUE = "SELECT due_at, job_id, queue, tier, task FROM {scheduled} WHERE due_at <= {now}"
 BUT = " AND NOT (job_id {among:left:uuid})"
@@ -20,10 +21,10 @@ WHERE job_id {among:ids:uuid} AND status = 'scheduled' ORDER BY job_id {lock}
 PROMOTE = (
     "UPDATE {job_states} {by_key} SET status = 'available', due_at = {now} WHERE job_id {among:ids:uuid}"
 )
-LOOK = """
-SELECT MIN(due_at), {now}, EXISTS (SELECT 1 FROM {parked}), EXISTS (SELECT 1 FROM {limits}),
-  (SELECT MIN(due_at) FROM {schedules})
-FROM {scheduled}"""
+LOOK = f"""
+SELECT MIN(due_at), {{now}}, EXISTS (SELECT 1 FROM {{parked}}), EXISTS (SELECT 1 FROM {{limits}}),
+  (SELECT MIN(due_at) FROM {{schedules}}), {REVISION}
+FROM {{scheduled}}"""
 
 
 LOOK_BUT = " WHERE NOT (job_id {among:left:uuid})"
@@ -40,6 +41,8 @@ class DueReport(NamedTuple):
     """Limits are in use, or were a while ago."""
     tick: float | None
     """Seconds until a schedule is due; None when there is none."""
+    controls: int
+    """The revision of the controls of queues: another number, if one of them has changed."""
 
 
 def promote(
@@ -88,8 +91,8 @@ def look(tx: Transaction, left: Collection[str] = ()) -> DueReport:
     """Read only. `left`: jobs that are set aside."""
     row = tx.row(LOOK + LOOK_BUT, left=sorted(left)) if left else tx.row(LOOK)
     assert row is not None
-    due, now, parked, limited, tick = row
-    return DueReport(until(due, now), bool(parked), bool(limited), until(tick, now))
+    due, now, parked, limited, tick, controls = row
+    return DueReport(until(due, now), bool(parked), bool(limited), until(tick, now), int(controls))
 
 
 def until(due: int | None, now: int) -> float | None:
