@@ -12,7 +12,8 @@ from penstock.queue import control, job_records
 from penstock.queue.job_records import JobDetails, JobState
 from penstock.queue.wakeups import READY
 from penstock.result_wait import ResultWaiter, WaitServices
-from penstock.values.status import JobStatus, OutcomeKind
+from penstock.updates import JobUpdate, UpdateStream
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.json_text import loads
 from penstock.values.typed_json.parameters import KEYWORDS, REST
@@ -221,6 +222,22 @@ class Job(JobAttributes, Generic[R]):
 
     async def progress_async(self) -> tuple[float, str] | None:
         return await self._host.bridge.run(self.progress)
+
+    def stream(self, timeout: float | None = None) -> UpdateStream[JobUpdate]:
+        """Follow the job until it ends: `async for update in job.stream():`, or `for` in sync code.
+
+        An update has `status`, `attempt`, `progress`, `message`, `reason`. Raises `ResultTimeout` if it takes longer.
+        """
+        return UpdateStream(self._host, self._movement, f"job {self.id}", timeout)
+
+    def _movement(self) -> JobUpdate:
+        row = self._database.read(lambda tx: tx.row(job_records.MOVEMENT, id=self.id))
+        if row is None:
+            raise missing(self.id)
+        status, attempt, progress, message, reason = row
+        stands = JobStatus.stored(status)
+        why = Reason.stored(reason) if reason and stands.terminal else None
+        return JobUpdate(stands, attempt, progress, message, why)
 
     @property
     def _database(self) -> Database:

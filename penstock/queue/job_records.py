@@ -34,6 +34,10 @@ JOBS_OF = """
 SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.task = :task ORDER BY j.id
 """
+MOVEMENT = """
+SELECT s.status, s.generation, p.fraction, p.message, s.reason
+FROM {job_states} s LEFT JOIN {progress} p ON p.job_id = s.job_id WHERE s.job_id = :id
+"""
 PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
 
 

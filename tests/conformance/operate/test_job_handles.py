@@ -44,7 +44,7 @@ def test_jobs_are_listed_by_everything_that_they_have(app: Penstock, monkeypatch
     assert (rare.labels, rare.key, rare.queue) == (["bulk", "tenant:7"], "order:1", "rare")
     for wrong in ({"status": "done"}, {"limit": -1}, {"label": 7}, {"before": "x"}):
         with pytest.raises(PenstockError):
-            app.jobs(**wrong)  # type: ignore[arg-type]
+            app.jobs(**wrong)
 
 
 def test_labels_are_checked_go_with_the_key_and_go_with_the_job(app: Penstock) -> None:
