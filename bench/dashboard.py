@@ -38,7 +38,7 @@ TIMES = 30
 JOBS = 20_000
 WATCHERS = 10
 PASSWORD = "bench"
-MODULE = '''
+MODULE = """
 from penstock import Penstock
 
 app = Penstock()
@@ -46,7 +46,7 @@ app = Penstock()
 
 @app.task(name="noop", queue="drained")
 async def noop(number: int) -> None: ...
-'''
+"""
 DURATION = re.compile(r"duration: ([0-9.]+) ms  (?:execute|statement)[^:]*: (.*)")
 
 
@@ -172,7 +172,8 @@ def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
         figures = _figures(path, times, log, start)
         mark = "" if status in (200, 303) else f"  ({status})"
         yield (
-            f"{path:<60} {figures.p50:>8.1f} {figures.p95:>8.1f} {figures.statements:>10} {figures.slowest:>10.1f}{mark}"
+            f"{path:<60} {figures.p50:>8.1f} {figures.p95:>8.1f} {figures.statements:>10}"
+            f" {figures.slowest:>10.1f}{mark}"
         )
         if figures.slowest > 20:
             yield f"    {figures.sql[:300]}"
@@ -266,7 +267,17 @@ def _drained(url: str) -> float:
         task.enqueue_many([(number,) for number in range(JOBS)])
         ours = {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}"}
         worker = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "worker", "drained:app", "--queues", "drained", "--processes", "0"],
+            [
+                sys.executable,
+                "-m",
+                "penstock",
+                "worker",
+                "drained:app",
+                "--queues",
+                "drained",
+                "--processes",
+                "0",
+            ],
             env={**os.environ, **ours},
             stderr=subprocess.DEVNULL,
         )

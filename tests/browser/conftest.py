@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response
@@ -30,6 +31,8 @@ from tests.databases import Databases
 from tests.servers.chromium import chromium
 from tests.web import asgi_server
 
+P = ParamSpec("P")
+T = TypeVar("T")
 PATIENCE = 30_000
 RIGHTS = "rights"
 """A cookie with the rights of the viewer; without it they are all."""
@@ -47,7 +50,7 @@ class Shop:
         return app
 
 
-@dataclass(slots=True)
+@dataclass
 class Pages:
     """Opens pages, each in a context of its own, and hears what goes wrong in them."""
 
@@ -107,7 +110,13 @@ def shop(
         patch.setitem(os.environ, "PENSTOCK_DATABASE_URL", url)
         module = import_module("tests.browser.shop")
         stack.callback(module.app.close)
-        yield Shop(module, url, fill(module))
+        yield Shop(module, url, apart(fill, module))
+
+
+def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call something in a thread of its own: in this one runs the event loop of the browser's driver."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function, *args, **kwargs).result()
 
 
 def guard(request: Request) -> Viewer:
@@ -127,6 +136,3 @@ def look(browser: Browser, site: str) -> Iterator[Pages]:
         pages = Pages(browser, site, stack)
         yield pages
     assert not pages.problems, "\n".join(pages.problems)
-
-
-Look = Callable[..., Page]
