@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Response
@@ -33,6 +33,7 @@ from tests.web import asgi_server
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Theme = Literal["light", "dark"]
 PATIENCE = 30_000
 RIGHTS = "rights"
 """A cookie with the rights of the viewer; without it they are all."""
@@ -60,7 +61,7 @@ class Pages:
     problems: list[str] = field(default_factory=list)
 
     def __call__(
-        self, path: str = "/", *, width: int = 1440, theme: str = "light", rights: str = "", **options: Any
+        self, path: str = "/", *, width: int = 1440, theme: Theme = "light", rights: str = "", **options: Any
     ) -> Page:
         context = self.context(width=width, theme=theme, rights=rights, **options)
         page = context.new_page()
@@ -68,7 +69,7 @@ class Pages:
         return page
 
     def context(
-        self, *, width: int = 1440, theme: str = "light", rights: str = "", **options: Any
+        self, *, width: int = 1440, theme: Theme = "light", rights: str = "", **options: Any
     ) -> BrowserContext:
         context = self.browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=theme, **options

@@ -1,4 +1,4 @@
-"""Whatever is sent to the dashboard, it answers: never with an error of its own, and never with markup of a stranger."""
+"""Whatever is sent to the dashboard, it answers: never with an error of its own, never with markup of a stranger."""
 
 from __future__ import annotations
 
