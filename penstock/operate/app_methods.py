@@ -1,10 +1,10 @@
-"""The part of an app that its operators use: lists of jobs, why they wait, dead letters, and who did what."""
+"""The part of an app that its operators use: jobs, queues, dead letters, who did what, the dashboard."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from penstock.errors import ConfigurationError
 from penstock.job import Job, JobServices
@@ -12,8 +12,8 @@ from penstock.lazy_import import Lazy
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.operate.jobs import JobFilter, list_jobs
-from penstock.queue import queue_controls
-from penstock.queue.queue_controls import ALL_QUEUES
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import ALL_QUEUES
 from penstock.queue.wakeups import CONTROLS, Wakeups
 from penstock.task import Task
 from penstock.values import parse
@@ -33,8 +33,19 @@ if TYPE_CHECKING:
 else:
     explaining, overview = Lazy("penstock.operate.explain"), Lazy("penstock.operate.overview")
 
+web = Lazy("penstock.dashboard.dashboard")
+
 TaskName = str | Task[Any, Any] | None
 Queues = str | Iterable[str | QueueLimit] | None
+
+
+class MountedDashboard(Protocol):
+    """A dashboard for a framework to mount: an ASGI application, with its WSGI twin as `wsgi`."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """The WSGI application."""
 
 
 class Operating(ABC):
@@ -194,6 +205,27 @@ class Operating(ABC):
         limit: int | None = 100,
     ) -> DeadLetters:
         return await self.bridge.run(self.dead_letters, task, queue, reason, limit)
+
+    def dashboard(
+        self,
+        guard: Callable[[Any], Any] | None = None,
+        *,
+        read_only: bool = False,
+        redact: Callable[[str, str, object], object] | None = None,
+        title: str | None = None,
+        prefix: str | None = None,
+    ) -> MountedDashboard:
+        """Make the pages to mount in an application: ASGI as it is, WSGI by `.wsgi`. Needs `penstock[dashboard]`.
+
+        `guard` gets each request and returns a `penstock.dashboard.Viewer`, or None; it may be async. Without one the
+        dashboard is closed, unless `dashboard_password` is set. `redact` is called with a task's name, the kind
+        ("arguments", "result", "error", ...) and the value, and returns what is shown. `prefix`: the path at which a
+        proxy shows it, if the application does not know.
+        """
+        return cast(
+            MountedDashboard,
+            web.Dashboard(self, guard, read_only=read_only, redact=redact, title=title, prefix=prefix),
+        )
 
 
 def _status(given: str | None) -> JobStatus | None:

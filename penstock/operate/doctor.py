@@ -23,7 +23,8 @@ from penstock.operate.reconcilers import lacks, look
 from penstock.operate.schedules import ailing
 from penstock.pipelines.advance.timers import REMIND_SIGNED
 from penstock.pipelines.maintenance import repair
-from penstock.queue import claim, queue_controls
+from penstock.queue import claim
+from penstock.queue.rules import queue_controls
 from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID

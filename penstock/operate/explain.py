@@ -19,8 +19,8 @@ from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.model.definition import Definition, NodeKind
 from penstock.pipelines.model.expressions import path_of
-from penstock.queue import queue_controls
 from penstock.queue.limits.slots import NEVER
+from penstock.queue.rules import queue_controls
 from penstock.values.status import JobStatus, Reason, RunStatus
 
 NOW = "SELECT {now}"

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
-from penstock.queue import claim, queue_controls
+from penstock.queue import claim
 from penstock.queue.jobs import jobs_of_receipt
-from penstock.queue.queue_controls import QueueControl
 from penstock.queue.reclaim import DEAD_AT
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControl
 from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000

@@ -18,7 +18,7 @@ from penstock.values.typed_json.json_text import dumps, loads
 RUNS_OF = "SELECT id, run_id FROM {jobs} WHERE id {among:ids:uuid}"
 DETAIL = "SELECT detail FROM {audits} WHERE id = :id {lock}"
 REPLACE = "UPDATE {audits} SET detail = :detail WHERE id = :id"
-OLD = "SELECT id FROM {audits} WHERE acted_at < {now} - :age ORDER BY acted_at, id LIMIT :limit"
+OLD = "SELECT id FROM {audits} WHERE acted_at <= {now} - :age ORDER BY acted_at, id LIMIT :limit"
 REMOVE = "DELETE FROM {audits} WHERE id {among:ids:uuid}"
 BATCH = 1000
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.queue.queue_controls import REVISION
 from penstock.queue.reclaim import DEAD_AT
+from penstock.queue.rules.queue_controls import REVISION
 
 SAY = "SELECT pg_notify(:channel, :proof)"
 """A proof alone, for a listener that has just connected."""

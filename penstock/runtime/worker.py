@@ -13,10 +13,10 @@ from penstock.database.listeners import ear_for, hears, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
-from penstock.queue import queue_controls
 from penstock.queue.idle_check import IdleQuery, IdleReport
 from penstock.queue.jobs import Attempt, Claim
-from penstock.queue.queue_controls import QueueControls
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeup_targets import EAR
 from penstock.queue.wakeups import CHORES, CONTROLS, READY
 from penstock.runtime.executors.dispatcher import Dispatcher, Unrecorded

@@ -30,6 +30,7 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
+    "dashboard",
     "testing",
     "cli",
     "__init__",

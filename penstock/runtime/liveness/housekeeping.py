@@ -16,11 +16,12 @@ from typing import NamedTuple
 from penstock.database.boundary import Boundary, do_all
 from penstock.database.database import Database
 from penstock.database.listeners import hears
-from penstock.queue import processes, queue_controls, reclaim, retention, schedule
+from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.idle_check import IdleReport
 from penstock.queue.jobs import Follow
 from penstock.queue.limits import admission, upkeep, waiting_line
-from penstock.queue.queue_controls import QueueControls
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.outage_guard import OutageGuard

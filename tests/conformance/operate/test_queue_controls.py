@@ -9,7 +9,7 @@ from penstock import Penstock
 from penstock.errors import ConfigurationError
 from penstock.operate.doctor import CheckContext, Level, waiting
 from penstock.operate.processes import list_processes
-from penstock.queue import queue_controls
+from penstock.queue.rules import queue_controls
 from penstock.runtime.liveness.host_identity import host_name
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
