@@ -1,85 +1,47 @@
-"""Version 10: tallies of finished attempts and their roll-ups, and what dead letters are grouped by. Frozen, like every
-version.
-"""
+"""Version 10: labels and followers of jobs, and controls of queues. Frozen, like every version."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, Identity, MetaData, Table
-from sqlalchemy.types import BigInteger
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table
 
-from penstock.schema.migrations.making import add_columns, make
+from penstock.schema.migrations.making import make
 from penstock.schema.migrations.names import Names
-from penstock.schema.types import micros, name, sequence, word
+from penstock.schema.types import identifier, micros, name, text, word
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
-QUEUE_ROWS = {
-    "autovacuum_vacuum_scale_factor": "0",
-    "autovacuum_vacuum_threshold": "20000",
-    "autovacuum_vacuum_cost_delay": "0",
-    "autovacuum_analyze_scale_factor": "0.2",
-    "vacuum_truncate": "off",
-}
-
 
 def upgrade(op: Operations, names: Names) -> None:
-    """Create the tables and the columns; what is there already is left, so that this can be repeated."""
+    """Create the tables; what is there already is left, so that this can be repeated."""
     metadata = MetaData(schema=names.schema)
-    _tallies(metadata, names)
-    _rollups(metadata, names.prefix)
-    make(op, names, metadata)
-    add_columns(
-        op,
-        names,
-        "dead_letters",
-        [Column("error_type", name()), Column("place", name()), Column("fingerprint", word())],
-    )
-
-
-def _tallies(metadata: MetaData, names: Names) -> None:
-    identity = [Identity()] if names.dialect == "postgresql" else []
-    Table(
-        f"{names.prefix}tallies",
+    labels = Table(
+        f"{names.prefix}job_labels",
         metadata,
-        Column("seq", sequence(), *identity, primary_key=True, autoincrement=True),
-        Column("tallied_at", micros(), nullable=False),
-        Column("task", name(), nullable=False),
-        Column("queue", name(), nullable=False),
+        Column("label", name(), primary_key=True),
+        Column("job_id", identifier(), primary_key=True),
+    )
+    Index(f"{names.prefix}job_labels_job", labels.c.job_id)
+    Table(
+        f"{names.prefix}job_followers",
+        metadata,
+        Column("job_id", identifier(), primary_key=True),
+        Column("id", identifier(), primary_key=True),
         Column("outcome", word(), nullable=False),
-        *_sums(),
-        info={"storage": QUEUE_ROWS},
-        sqlite_autoincrement=True,
-    )
-
-
-def _rollups(metadata: MetaData, prefix: str) -> None:
-    Table(
-        f"{prefix}rollups",
-        metadata,
-        Column("span", word(), primary_key=True),
-        Column("begins_at", micros(), primary_key=True, autoincrement=False),
-        Column("task", name(), primary_key=True),
-        Column("queue", name(), primary_key=True),
-        Column("outcome", word(), primary_key=True),
-        *_sums(),
-        info={"storage": {"fillfactor": "50"}},
+        Column("spec", text(), nullable=False),
+        Column("created_at", micros(), nullable=False),
     )
     Table(
-        f"{prefix}queue_samples",
+        f"{names.prefix}queue_controls",
         metadata,
-        Column("span", word(), primary_key=True),
-        Column("begins_at", micros(), primary_key=True, autoincrement=False),
-        Column("queue", name(), primary_key=True),
-        Column("available", BigInteger, nullable=False),
-        Column("lag", BigInteger, nullable=False),
-        info={"storage": {"fillfactor": "50"}},
+        Column("kind", word(), primary_key=True),
+        Column("name", name(), primary_key=True),
+        Column("value", text()),
+        Column("revision", BigInteger, nullable=False),
+        Column("changed_at", micros(), nullable=False),
+        Column("changed_by", name(), nullable=False),
+        Column("why", text(), nullable=False),
     )
-
-
-def _sums() -> list[Column[Any]]:
-    return [
-        Column(name, BigInteger, nullable=False) for name in ("attempts", "failed", "run_micros", "longest")
-    ]
+    make(op, names, metadata)

@@ -21,7 +21,8 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
     7: {"processes": ("reap_after",)},
     8: {"limits": ("lock_count",), "runs": ("lock_count",)},
     9: {"schedules": (), "schedule_ticks": (), "runs": ("scheduled_for",)},
-    10: {
+    10: {"job_labels": (), "job_followers": (), "queue_controls": ()},
+    11: {
         "tallies": (),
         "rollups": (),
         "queue_samples": (),
