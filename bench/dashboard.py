@@ -312,7 +312,7 @@ def _watching(address: str) -> Iterator[None]:
         while not over.wait(2.0):
             with suppress(OSError):
                 answer = ask(address + path, headers={**_signed_in(), "If-None-Match": tag})
-                tag = answer.headers.get("ETag", tag)
+                tag = answer.headers.get("etag", tag)
 
     threads = [
         threading.Thread(target=watch, args=(path,), daemon=True)
