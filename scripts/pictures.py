@@ -64,7 +64,9 @@ def _name(path: str, filled: Any) -> str:
     for field in filled.__slots__:
         id = getattr(filled, field)
         if id in path:
-            return path.replace(f"s/{id}", f"/{field.replace('_run', '').replace('_job', '').replace('_', '-')}")
+            return path.replace(
+                f"s/{id}", f"/{field.replace('_run', '').replace('_job', '').replace('_', '-')}"
+            )
     return path
 
 

@@ -56,7 +56,9 @@ def ask(
     try:
         connection.request(method, where.path + (f"?{where.query}" if where.query else ""), body, given)
         response = connection.getresponse()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
+        return Answer(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        )
     finally:
         connection.close()
 

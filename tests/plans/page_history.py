@@ -18,7 +18,11 @@ NUMBERS = {
     "mysql": "(SELECT seq AS n FROM seq_1_to_{rows}) AS numbers",
     "sqlite": "(WITH RECURSIVE up(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < {rows}) SELECT n FROM up)",
 }
-HEX = {"postgresql": "lpad(to_hex(n), {0}, '0')", "mysql": "LPAD(HEX(n), {0}, '0')", "sqlite": "printf('%0{0}x', n)"}
+HEX = {
+    "postgresql": "lpad(to_hex(n), {0}, '0')",
+    "mysql": "LPAD(HEX(n), {0}, '0')",
+    "sqlite": "printf('%0{0}x', n)",
+}
 TEXT = {"postgresql": "CAST({0} || {1} AS uuid)", "mysql": "CONCAT({0}, {1})", "sqlite": "{0} || {1}"}
 
 
