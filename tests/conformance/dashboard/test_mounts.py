@@ -19,7 +19,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
-from tests.web import Answer, ask, asgi_server, wsgi_server
+from tests.web import Answer, asgi_server, ask, wsgi_server
 
 CERTIFICATE = Path(__file__).parent / "certificate"
 MOUNT = "/tools/ops"
