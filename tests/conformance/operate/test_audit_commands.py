@@ -42,6 +42,7 @@ LOOKING = {
     "show",
     "status",
     "token",
+    "watch",
 }
 OTHERS = {"dead-letters", "demo", "migrate", "schedules", "worker"}
 
