@@ -15,7 +15,8 @@ from penstock.cli.commands.audit import audit
 from penstock.cli.commands.dead_letters import letters
 from penstock.cli.commands.definitions import diff, migrate_run, pipelines, rerun
 from penstock.cli.commands.enqueue import enqueue
-from penstock.cli.commands.jobs import jobs, processes, show, status
+from penstock.cli.commands.jobs import explain, jobs, processes, show, status
+from penstock.cli.commands.queues import queues
 from penstock.cli.commands.reconcilers import reconcilers
 from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
 from penstock.cli.commands.schedules import schedules
@@ -34,6 +35,7 @@ COMMANDS: list[Callable[..., None]] = [
     jobs,
     show,
     watch,
+    explain,
     processes,
     reconcilers,
     audit,
@@ -55,7 +57,7 @@ COMMANDS: list[Callable[..., None]] = [
     prune,
     demo,
 ]
-GROUPS = {"dead-letters": letters, "schedules": schedules}
+GROUPS = {"dead-letters": letters, "queues": queues, "schedules": schedules}
 
 
 def build() -> typer.Typer:
