@@ -70,6 +70,10 @@ BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
 SNAPSHOT = "SELECT CAST(pg_current_snapshot() AS text)"
 GO_BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+LOOK_UP_EACH = (
+    f"{GO_BY_INDEX}, set_config('enable_mergejoin', 'off', true), set_config('enable_hashjoin', 'off', true)"
+)
+"""A page joins a few rows with theirs. A merge or a hash would read the other table from its end, or all of it."""
 
 
 class Postgres:
@@ -282,7 +286,7 @@ class Postgres:
         brief = f"SET LOCAL statement_timeout = {int(seconds * 1000)}"
         if isinstance(opened, OpenTransaction):
             opened.execute(brief, ())
-            opened.execute(GO_BY_INDEX, ())
+            opened.execute(LOOK_UP_EACH, ())
         else:
             driver.execute(brief)
         return opened
