@@ -22,6 +22,8 @@ from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, re
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.run_acts import RUN_ACTS
+from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.views import NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError
 from penstock.operate.jobs import UnknownId
@@ -79,7 +81,7 @@ class Dashboard:
         password = settings.dashboard_password
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
-        self._acts = {act.name: act for act in ACTS}
+        self._acts = {act.name: act for act in (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
 
     # the doors
 
