@@ -22,6 +22,7 @@ LAYERS = [
     "job_transaction",
     "run_context",
     "context",
+    "middleware",
     "task",
     "pipelines",
     "reconcile",
