@@ -94,6 +94,10 @@ HEADERS = "h"
 """The key of the headers among the stored options of a job."""
 
 
+SCHEDULE_HEADER = "schedule"
+"""The header of a job or run that a schedule has made: the schedule's name."""
+
+
 def with_headers(jobs: Sequence[NewJob], headers: Mapping[str, str]) -> Sequence[NewJob]:
     """The same jobs with these headers, the same for all of them."""
     if not headers:

@@ -30,6 +30,7 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
+    "integrations",
     "testing",
     "cli",
     "__init__",

@@ -123,7 +123,7 @@ class Order(NamedTuple):
 def _run(pipe: Connection, home: AppRecipe, order: Order) -> Any:
     try:
         task = _find(home, order.claim.task, order.address)
-        middleware = tuple([_find_middleware(task, each) for each in order.middleware])
+        middleware = _middleware(task, order.middleware)
     except BaseException as error:
         return raised(error)
     pipe.send((Message.BEGUN, None))
@@ -137,6 +137,13 @@ def _run(pipe: Connection, home: AppRecipe, order: Order) -> Any:
     work = Work.of(order.claim, task)
     work.middleware = middleware
     return call_sync(work, around)
+
+
+def _middleware(task: Task[Any, Any], addresses: list[FunctionAddress]) -> tuple[Middleware, ...]:
+    """The middleware as the parent has it: what goes around the task here, if that is the same."""
+    if [FunctionAddress.of(each) for each in task.middleware] == addresses:
+        return task.middleware
+    return tuple([_find_middleware(task, each) for each in addresses])
 
 
 def _find_middleware(task: Task[Any, Any], address: FunctionAddress) -> Middleware:

@@ -59,7 +59,11 @@ def test_around_row_handlers(app: Penstock, cloud: Cloud, is_async: bool, in_wor
 
     asyncio.run(work()) if in_worker else drain(app)
     found = {event.row: event for event in settled}
-    assert {row: event.outcome for row, event in found.items()} == {"1": "applied", "2": "errored", "3": "errored"}
+    assert {row: event.outcome for row, event in found.items()} == {
+        "1": "applied",
+        "2": "errored",
+        "3": "errored",
+    }
     assert sorted(seen, key=lambda each: each[1]) == [
         ("visit", "1", {"status": "active"}, type(None)),
         ("visit", "2", None, ValueError),
