@@ -75,7 +75,7 @@ class HandlerCall:
         """The arguments that the handler gets, by the names of its parameters; empty if they cannot be read, and
         then that is the error. A middleware may change them."""
         self.queue = queue
-        """None for a row."""
+        """Its queue; a row has none."""
         self.run_id = run_id
         """The run that a step belongs to."""
         self.headers: Mapping[str, str] = headers or {}
@@ -120,7 +120,7 @@ class Publication:
         """The name of the task, or of the pipeline."""
         self.count = count
         self.queue = queue
-        """None for runs: each step has its own."""
+        """Their queue; runs have none, each step has its own."""
         self.in_transaction = in_transaction
         """True if they are written on the caller's connection, and are there once that commits."""
         self.headers: dict[str, str] = {}

@@ -338,7 +338,7 @@ class Task(Generic[P, R]):
 
     @property
     def middleware(self) -> tuple[Middleware, ...]:
-        """What goes around its handler: the app's, and inside that its own."""
+        """The middleware around its handler: the app's, and inside that its own."""
         return self.host.middlewares + self.defaults.middleware
 
     @cached_property

@@ -69,7 +69,7 @@ class Reconciler:
             )
         self.on_lost = on_lost
         self.around = _middleware(self.name, middleware)
-        """What goes around its handler, inside that of the app."""
+        """The middleware of its own, inside that of the app."""
         self.around_all: Callable[[], tuple[Middleware, ...]] = tuple
         self.policy = Policy.of(options)
         self.is_async = is_async(function) or is_async(inspect.unwrap(function))

@@ -17,8 +17,8 @@ PLAIN = frozenset(
     fluent function graph host identity ids import inline inputs item job jobs json lazy limiter limits load
     local lock locks logs main methods metrics migrate model mysql operate options other output overview
     pipeline pipelines postgres process processes prometheus queue read reconcile reconcilers records related
-    repair result retry row rows run runner runs runtime schema secrets services settings show shutdown sqlite start
-    state statements status step tables task tasks telemetry testing text thread tracing transaction
+    opentelemetry repair result retry row rows run runner runs runtime schema secrets sentry services settings show shutdown sqlite start
+    state statements status step structlog tables task tasks telemetry testing text thread tracing transaction
     transactions typed types unknown upkeep url user value values version view wait worker
     """.split()  # noqa: SIM905 - a list of words
 )
