@@ -134,6 +134,7 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
         delay,
         None,
         key,
+        labels=tuple(options.get("labels") or ()),
     )
     (headed,) = with_headers([job], _headers(row, options))
     return headed
