@@ -268,4 +268,5 @@ def test_the_older_door_still_makes_spans(app: Penstock) -> None:
 
     work.enqueue()
     drain(app)
-    assert [span.name for span in exporter.get_finished_spans()] == ["work attempt"]
+    (span,) = exporter.get_finished_spans()
+    assert (span.name, (span.attributes or {})["penstock.outcome"]) == ("work attempt", "succeeded")
