@@ -158,6 +158,7 @@ class Penstock(Pipelines, Operating):
         """Write jobs, in a transaction of our own or in the caller's."""
         if not jobs:
             return []
+        connection = self.connection_for(connection)
         if connection is not None:
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
@@ -210,6 +211,10 @@ class Penstock(Pipelines, Operating):
                 self.wakeups.call_housekeeping_within(tx)
         self._count(jobs)
         return ids
+
+    def connection_for(self, given: object | None) -> object | None:
+        """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
+        return given
 
     def within(self, theirs: connections.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""

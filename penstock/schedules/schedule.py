@@ -396,6 +396,7 @@ class Schedules:
         `connection=`: in the caller's transaction.
         """
         one, paused, connection = self._defined(target, cron, given)
+        connection = self._host.connection_for(connection)
         if connection is None:
             self._host.prepare()
             self._host.database.in_transaction(acts.write, self._host, one, paused)
@@ -409,16 +410,12 @@ class Schedules:
     async def create_async(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
         one, paused, connection = self._defined(target, cron, given)
         if connection is None:
-            await self._host.bridge.run(self._host.prepare)
-            await self._host.bridge.run(
-                self._host.database.in_transaction, acts.write, self._host, one, paused
-            )
+            return await self._host.bridge.run(self.create, target, cron, paused=paused, **given)
+        theirs = connections.recognize(connection)
+        if theirs.is_async:
+            await greenlets.greenlet_spawn(self._within, theirs, one, paused)
         else:
-            theirs = connections.recognize(connection)
-            if theirs.is_async:
-                await greenlets.greenlet_spawn(self._within, theirs, one, paused)
-            else:
-                self._within(theirs, one, paused)
+            self._within(theirs, one, paused)
         return Schedule(self._host, one.name)
 
     def _within(self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool) -> None:
