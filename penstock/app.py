@@ -301,6 +301,10 @@ class Penstock(Pipelines, Operating):
         )
         return Worker(self, options)
 
+    @classmethod
+    def set_up_process(cls) -> None:
+        """Called in a fresh process for handlers, before a task's module is imported; a framework begins here."""
+
     def prepare(self) -> None:
         """Bring the schema up to date, once."""
         if self._prepared:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.values.status import JobStatus, Reason
 
@@ -22,6 +23,11 @@ FROM {executions} WHERE job_id = :id ORDER BY generation
 """
 DESCRIPTION = """
 SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
+"""
+WHOLE = """
+SELECT j.task, j.queue, j.priority, j.payload, j.created_at, s.status, s.process_id, s.generation, s.due_at,
+  s.claimed_at, s.finished_at
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
 """
 JOBS_OF = """
 SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
@@ -54,6 +60,40 @@ def standing(tx: Transaction, id: str) -> JobState | None:
         error = tx.row(LAST_ERROR, id=id)
         return JobState(status, reason, error=f"{error[0]}: {error[1]}" if error else "")
     return JobState(status, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job with everything that was recorded about it; times are microseconds of the database's clock."""
+
+    task: str
+    queue: str
+    priority: int
+    payload: str
+    created_at: int
+    status: JobStatus
+    process_id: str | None
+    generation: int
+    due_at: int | None
+    claimed_at: int | None
+    finished_at: int | None
+    output: str | None
+    attempts: Sequence[Row]
+    """With the columns of ATTEMPTS."""
+
+
+def whole(tx: Transaction, id: str) -> JobRecord | None:
+    """A job with its attempts and its output; None: there is none."""
+    row = tx.row(WHOLE, id=id)
+    if row is None:
+        return None
+    task, queue, priority, payload, created_at, status, process_id, *rest = row
+    attempts = tx.rows(ATTEMPTS, id=id) if rest[0] else []
+    found = tx.row(OUTPUT, id=id) if status == JobStatus.SUCCEEDED else None
+    output = found[0] if found else None
+    process = str(process_id) if process_id else None
+    known = JobStatus.stored(status)
+    return JobRecord(task, queue, priority, payload, created_at, known, process, *rest, output, attempts)
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
