@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
-from enum import Enum
 
 from rich.progress import (
     BarColumn,
@@ -22,6 +19,7 @@ from rich.text import Text
 
 from penstock.cli.exit_codes import err, out
 from penstock.values.escape import in_json, in_text
+from penstock.values.plain import moment, plain
 
 COLOURS = {
     "succeeded": "green",
@@ -61,23 +59,6 @@ def tell(words: str, value: object, *, as_json: bool) -> None:
         out.print(words, markup=False)
 
 
-def plain(value: object, name: str = "") -> object:
-    """Dataclasses and models as mappings, and microseconds as instants where the name says that they are."""
-    if isinstance(value, Enum):
-        value = value.value
-    if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
-    elif callable(dump := getattr(value, "model_dump", None)):
-        value = dump()
-    if isinstance(value, Mapping):
-        return {str(key): plain(item, str(key)) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if name.endswith("_at") and isinstance(value, int):
-        return instant(value)
-    return value
-
-
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "nothing") -> None:
     """A table; statuses in colour on a terminal. A column whose name ends in " #" holds numbers."""
     if not rows:
@@ -96,18 +77,6 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     if width > out.width:
         table.width = width
     out.print(table, soft_wrap=False, crop=False)
-
-
-def instant(micros: int) -> str:
-    """As programs read it; a number that is no instant, as it is."""
-    try:
-        return moment(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):
-        return str(micros)
-
-
-def moment(micros: int) -> datetime:
-    return datetime.fromtimestamp(micros / 1_000_000, UTC)
 
 
 def when(micros: int | None) -> str:

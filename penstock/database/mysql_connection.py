@@ -2,6 +2,9 @@
 
 PyMySQL waits for an answer for as long as a statement may take, and a little more. A server that is frozen is left
 sooner: see `penstock.database.server_probe`.
+
+A statement that is broken off (Ctrl-C) closes the connection: its answer is still to come, and would be taken for that
+of the next statement.
 """
 
 from __future__ import annotations
@@ -44,6 +47,15 @@ class Attentive(Base):
         self.connect()
         self._read_timeout, self._write_timeout = usual
 
+    def query(self, sql: str | bytes, unbuffered: bool = False) -> int:
+        try:
+            return super().query(sql, unbuffered)
+        except Exception:
+            raise
+        except BaseException:
+            self._force_close()
+            raise
+
     def _read_query_result(self, unbuffered: bool = False) -> Any:
         self._await_answer()
         return super()._read_query_result(unbuffered)  # type: ignore[misc]  # no stub
@@ -53,6 +65,13 @@ class Attentive(Base):
         return super()._read_ok_packet()  # type: ignore[misc]  # no stub
 
     def _await_answer(self) -> None:
+        try:
+            self._poll()
+        except BaseException:
+            self._force_close()
+            raise
+
+    def _poll(self) -> None:
         if self.probe is None or self._sock is None or getattr(self._sock, "pending", int)():
             return
         poll = select.poll()
@@ -61,6 +80,5 @@ class Attentive(Base):
         while not poll.poll(min(patience, SILENCE) * 1000):
             waited = time.monotonic() - began
             if (waited >= patience or not self.probe.is_at_work(self.session)) and not poll.poll(0):
-                self._force_close()
                 words = f"no answer from the database for {round(waited, 1):g} s"
                 raise OperationalError(CR.CR_SERVER_LOST, words)

@@ -1,11 +1,13 @@
-"""The part of an app that its operators use: dead letters, and the trail of who did what."""
+"""The part of an app that its operators use: dead letters, the trail of who did what, the dashboard."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from penstock.job import JobServices
+from penstock.lazy_import import Lazy
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.task import Task
@@ -18,7 +20,18 @@ if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
 
+web = Lazy("penstock.dashboard.dashboard")
+
 TaskName = str | Task[Any, Any] | None
+
+
+class MountedDashboard(Protocol):
+    """A dashboard for a framework to mount: an ASGI application, with its WSGI twin as `wsgi`."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None: ...
+
+    def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """The WSGI application."""
 
 
 class Operating(ABC):
@@ -76,3 +89,24 @@ class Operating(ABC):
         limit: int | None = 100,
     ) -> DeadLetters:
         return await self.bridge.run(self.dead_letters, task, queue, reason, limit)
+
+    def dashboard(
+        self,
+        guard: Callable[[Any], Any] | None = None,
+        *,
+        read_only: bool = False,
+        redact: Callable[[str, str, object], object] | None = None,
+        title: str | None = None,
+        prefix: str | None = None,
+    ) -> MountedDashboard:
+        """Make the pages to mount in an application: ASGI as it is, WSGI by `.wsgi`. Needs `penstock[dashboard]`.
+
+        `guard` gets each request and returns a `penstock.dashboard.Viewer`, or None; it may be async. Without one the
+        dashboard is closed, unless `dashboard_password` is set. `redact` is called with a task's name, the kind
+        ("arguments", "result", "error", ...) and the value, and returns what is shown. `prefix`: the path at which a
+        proxy shows it, if the application does not know.
+        """
+        return cast(
+            MountedDashboard,
+            web.Dashboard(self, guard, read_only=read_only, redact=redact, title=title, prefix=prefix),
+        )

@@ -85,7 +85,7 @@ class JobFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class JobsPage:
     """Some jobs, and where to go on (None: there are no more)."""
 
     jobs: list[JobRow]
@@ -110,7 +110,7 @@ class Story:
     """Of the limit that it waits for: (how many it allows, how many it has, how many come before this job)"""
 
 
-def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> Page:
+def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> JobsPage:
     """Jobs newest first. What has failed or is running is found directly; anything else by walking back."""
     before = before or LAST_ID
     match wanted.status:
@@ -172,7 +172,7 @@ def id_range(prefix: str) -> tuple[str, str]:
     return _dashed(digits.ljust(32, "0")), _dashed(digits.ljust(32, "f"))
 
 
-def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
+def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPage:
     found: list[JobRow] = []
     for _ in range(0, MOST_WALKED, STRIDE):
         boundary = tx.row(BOUNDARY, before=before, stride=STRIDE)
@@ -181,14 +181,14 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
         rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
         found += map(_job, rows)
         if len(found) == limit:
-            return Page(found, found[-1].id)
+            return JobsPage(found, found[-1].id)
         if boundary is None:
-            return Page(found)
+            return JobsPage(found)
         before = low
-    return Page(found, before)
+    return JobsPage(found, before)
 
 
-def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> Page:
+def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPage:
     found: list[JobRow] = []
     while len(found) < limit and (rows := tx.rows(FAILED, before=before, limit=STRIDE)):
         ids = [str(id) for (id,) in rows]
@@ -204,8 +204,8 @@ def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -
     return [_job(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
 
 
-def _page(found: list[JobRow], limit: int) -> Page:
-    return Page(found, found[-1].id if len(found) == limit else None)
+def _page(found: list[JobRow], limit: int) -> JobsPage:
+    return JobsPage(found, found[-1].id if len(found) == limit else None)
 
 
 def _job(row: Row) -> JobRow:

@@ -211,6 +211,7 @@ URL_FORMS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mys
 }
 """The accepted beginnings of a database URL, and the kind of database each names."""
 
+SHORTEST_PASSWORD = 8
 SHORTEST_SECRET = 16
 _YES = frozenset({"1", "true", "yes", "on"})
 _NO = frozenset({"0", "false", "no", "off"})
@@ -302,6 +303,13 @@ def secrets(value: object) -> tuple[str, ...]:
         f"give texts of at least {SHORTEST_SECRET} characters each (in one text, a comma parts two of them), such as "
         'python -c "import secrets; print(secrets.token_urlsafe(32))" makes'
     )
+
+
+def password(value: object) -> str:
+    """A password that is not trivial to guess. What was given stays out of the message."""
+    if isinstance(value, str) and len(value) >= SHORTEST_PASSWORD:
+        return value
+    raise ValueError(f"give a text of at least {SHORTEST_PASSWORD} characters")
 
 
 def database_url(value: object) -> str:

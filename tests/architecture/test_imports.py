@@ -29,6 +29,7 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
+    "dashboard",
     "testing",
     "cli",
     "__init__",

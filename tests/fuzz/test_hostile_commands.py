@@ -125,6 +125,16 @@ def test_whatever_is_written_is_answered(database_url: str) -> None:
 
 
 @pytest.mark.one_database
+@pytest.mark.parametrize("command", ["jobs", "runs", "audit", "dead-letters", "reconcilers", "schedules"])
+@pytest.mark.parametrize("limit", ["0", "99999999999999999999"])
+def test_no_number_is_too_large_for_the_database_only(command: str, limit: str, sqlite_url: str) -> None:
+    """Each database has its own largest number; the command says what it takes."""
+    result = call(command, "--database", sqlite_url, "--limit", limit)
+    assert result.exit_code == 2, result.output
+    assert "--limit" in result.output
+
+
+@pytest.mark.one_database
 @pytest.mark.parametrize("value", VALUES)
 def test_any_value_is_enqueued_or_refused(
     value: str, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.show_run import show_run
 from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
-from penstock.cli.output import instant, show_json, show_table, span, when
+from penstock.cli.output import show_json, show_table, span, when
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter, JobRow, Story
 from penstock.operate.overview import Overview, gauges, overview
@@ -19,6 +19,7 @@ from penstock.operate.processes import ProcessRow, list_processes, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
 from penstock.values.parse import nearest
+from penstock.values.plain import instant
 from penstock.values.status import JobStatus, Reason
 
 

@@ -18,7 +18,7 @@ else:
 
 
 def reconcilers(
-    limit: Annotated[int, typer.Option(min=1, help="at most so many failing rows")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many failing rows")] = 20,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,

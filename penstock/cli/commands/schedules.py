@@ -31,7 +31,7 @@ schedules = typer.Typer(
 def default(
     ctx: typer.Context,
     prefix: Annotated[str, typer.Option(help="only names that begin so")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -73,7 +73,7 @@ def next_ticks(
 @schedules.command("ticks")
 def ticks(
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,

@@ -5,18 +5,18 @@ import pytest
 from penstock import Penstock
 from penstock.errors import PenstockError
 from penstock.operate import jobs as operate_jobs
-from penstock.operate.jobs import JobFilter, Page, find_job, id_range, list_jobs, story
+from penstock.operate.jobs import JobFilter, JobsPage, find_job, id_range, list_jobs, story
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus
 from tests.conformance.operate.helpers import enqueue, register, take
 
 
-def page(app: Penstock, limit: int = 50, before: str | None = None, **wanted: object) -> Page:
+def page(app: Penstock, limit: int = 50, before: str | None = None, **wanted: object) -> JobsPage:
     return app.database.read(list_jobs, JobFilter(**wanted), limit, before)  # type: ignore[arg-type]
 
 
-def ids(found: Page) -> list[str]:
+def ids(found: JobsPage) -> list[str]:
     return [job.id for job in found.jobs]
 
 

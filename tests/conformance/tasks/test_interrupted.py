@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -18,26 +19,48 @@ from penstock.testing import drain
 from tests.conformance.tasks.looking import count
 from tests.waiting import eventually
 
-WAITS = {"_lock_file", "_ready", "_read_bytes"}
+WAITS = {"_lock_file", "_ready", "_await_answer"}
 """Where each database has its writers wait."""
+
+PATIENCE = 30.0
+"""Seconds that a writer waits for a lock. An interrupt is felt long before."""
+
+
+def frames() -> Iterator[FrameType]:
+    """The calls that the main thread is in, the innermost first."""
+    frame: FrameType | None = sys._current_frames()[threading.main_thread().ident or 0]
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
 
 
 def standing() -> set[str]:
     """The names of the functions that the main thread is in."""
-    names = set()
-    frame: FrameType | None = sys._current_frames()[threading.main_thread().ident or 0]
-    while frame is not None:
-        names.add(frame.f_code.co_name)
-        frame = frame.f_back
-    return names
+    return {frame.f_code.co_name for frame in frames()}
+
+
+class Waiting:
+    """True once the main thread is seen in one and the same call of those that wait, many looks in a row."""
+
+    def __init__(self) -> None:
+        self.call: FrameType | None = None
+        self.looks = 0
+
+    def __call__(self) -> bool:
+        call = next((frame for frame in frames() if frame.f_code.co_name in WAITS), None)
+        self.looks = self.looks + 1 if call is not None and call is self.call else 0
+        self.call = call
+        return self.looks >= 50
 
 
 @contextmanager
 def interrupted(once: Callable[[], object], then: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Interrupt the main thread, as Ctrl-C does, as soon as it is so far."""
+    struck: list[float] = []
 
     def strike() -> None:
         eventually(once, pause=0.001)
+        struck.append(time.monotonic())
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR2)
         then()
 
@@ -50,15 +73,16 @@ def interrupted(once: Callable[[], object], then: Callable[[], object] = lambda:
     try:
         with pytest.raises(KeyboardInterrupt):
             yield
+        assert time.monotonic() - struck[0] < PATIENCE / 2
     finally:
         thread.join()
         signal.signal(signal.SIGUSR2, before)
 
 
 @pytest.mark.standard_profile
-def test_while_an_enqueue_waits_for_others(
-    app_on: Callable[..., Penstock], app: Penstock, database_url: str
-) -> None:
+def test_while_an_enqueue_waits_for_others(app_on: Callable[..., Penstock], database_url: str) -> None:
+    app = app_on(database_url, lock_timeout=PATIENCE, statement_timeout=PATIENCE)
+
     @app.task(name="note")
     def note() -> None: ...
 
@@ -67,7 +91,7 @@ def test_while_an_enqueue_waits_for_others(
     note.enqueue()
     with other.database.sqlalchemy() as (connection, _):
         theirs.options(key="once", connection=connection).enqueue()
-        with interrupted(lambda: WAITS & standing()):
+        with interrupted(Waiting()):
             note.options(key="once").enqueue()
     again = note.options(key="once").enqueue()
     assert count(app, "jobs") == 2
