@@ -19,6 +19,7 @@ class PenstockConfig(AppConfig):
     name = "penstock.django"
     label = "penstock"
     verbose_name = "Penstock"
+    default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
         autodiscover_modules("tasks")

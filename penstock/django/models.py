@@ -16,5 +16,7 @@ class DashboardEntry(models.Model):
         default_permissions = ()
         permissions = [
             ("view_dashboard", "Can look at jobs and runs"),
-            ("operate_dashboard", "Can cancel, retry and steer jobs and runs"),
+            ("view_payloads", "Can see arguments, results and errors"),
+            ("operate_dashboard", "Can cancel, retry and steer jobs, runs and schedules"),
+            ("enqueue_work", "Can start jobs and runs with arguments of their own"),
         ]

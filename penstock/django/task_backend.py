@@ -8,10 +8,12 @@ again by another. The signals `task_started` and `task_finished` are sent by the
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.apps import apps
 from django.core.checks import CheckMessage, Error
 from django.utils import timezone
@@ -46,7 +48,7 @@ NOT_BEGUN: dict[str, Any] = dict.fromkeys(("started_at", "last_attempted_at", "f
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DurableTask(Task):  # type: ignore[misc]  # Django has no types
+class DurableTask(Task):
     """A task of Django's with options of Penstock's: `@task(retries=3, timeout=60)`."""
 
     retries: int | Retry | None = None
@@ -64,7 +66,7 @@ class DurableTask(Task):  # type: ignore[misc]  # Django has no types
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
 
-class TaskBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
+class TaskBackend(BaseTaskBackend):
     """Enqueues Django's tasks as jobs, and reads their results."""
 
     task_class = DurableTask
@@ -91,7 +93,7 @@ class TaskBackend(BaseTaskBackend):  # type: ignore[misc]  # Django has no types
             options["at"] = task.run_after if timezone.is_aware(task.run_after) else _aware(task.run_after)
         if getattr(task, "key", None) is not None:
             options["key"] = task.key
-        call = normalize_json(list(args)), normalize_json(dict(kwargs)), self.alias
+        call = plain(list(args)), plain(dict(kwargs)), self.alias
         job = self._known(task).options(**options).enqueue(*call)
         result = self.get_result(job.id)
         if "key" not in options:
@@ -147,29 +149,23 @@ class Execution:
         """The function that workers call."""
 
         def in_thread(args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
-            result = self._read(backend)
-            task_started.send_robust(self.sender, task_result=result)
+            result = self._begin(backend)
             try:
                 value = self._value(self.task.func(*self._given(result), *args, **kwargs))
             except Exception as error:
-                if self._is_last(result, error):
-                    task_finished.send_robust(self.sender, task_result=result)
+                self._fail(result, error)
                 raise
-            if self._has_succeeded(result, value):
-                task_finished.send_robust(self.sender, task_result=result)
+            self._succeed(result, value)
             return value
 
         async def on_loop(args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
-            result = await the_app().bridge.run(self._read, backend)
-            await task_started.asend_robust(self.sender, task_result=result)
+            result = await sync_to_async(self._begin)(backend)
             try:
                 value = self._value(await self.task.func(*self._given(result), *args, **kwargs))
             except Exception as error:
-                if self._is_last(result, error):
-                    await task_finished.asend_robust(self.sender, task_result=result)
+                await sync_to_async(self._fail)(result, error)
                 raise
-            if self._has_succeeded(result, value):
-                await task_finished.asend_robust(self.sender, task_result=result)
+            await sync_to_async(self._succeed)(result, value)
             return value
 
         chosen: Any = on_loop if inspect.iscoroutinefunction(self.task.func) else in_thread
@@ -178,39 +174,42 @@ class Execution:
         chosen.__module__ = self.task.func.__module__
         return chosen  # type: ignore[no-any-return]
 
-    def _read(self, backend: str) -> Any:
+    def _begin(self, backend: str) -> Any:
         id = current().id
-        return result_of(id, read_record(the_app(), id), backend)
+        result = result_of(id, read_record(the_app(), id), backend)
+        task_started.send_robust(self.sender, task_result=result)
+        return result
 
     def _given(self, result: Any) -> list[Any]:
         return [TaskContext(task_result=result)] if self.task.takes_context else []
 
     def _value(self, value: Any) -> Any:
-        return value if isinstance(value, Snooze | Cancel) else normalize_json(value)
+        return value if isinstance(value, Snooze | Cancel) else plain(value)
 
-    def _is_last(self, result: Any, error: Exception) -> bool:
-        """True if no retry follows; then the result says so."""
+    def _fail(self, result: Any, error: Exception) -> None:
+        """Tell of the error, unless a retry follows. Called while it is being handled, so that receivers can log it."""
         job = current()
         policy = the_app().tasks[job.task].settings.retries
         event = outcome.Raised(Failure.of(error))
-        if outcome.decide(event, policy, job.retry_count, 0.0).delay is not None:
-            return False
-        traceback = event.failure.traceback
-        result.errors.append(TaskError(exception_class_path=lineage(error)[0], traceback=traceback))
-        _end(result, TaskResultStatus.FAILED)
-        return True
+        if outcome.decide(event, policy, job.retry_count, 0.0).delay is None:
+            traceback = event.failure.traceback
+            result.errors.append(TaskError(exception_class_path=lineage(error)[0], traceback=traceback))
+            self._end(result, TaskResultStatus.FAILED)
 
-    def _has_succeeded(self, result: Any, value: Any) -> bool:
-        if isinstance(value, Snooze | Cancel):
-            return False
-        object.__setattr__(result, "_return_value", value)
-        _end(result, TaskResultStatus.SUCCESSFUL)
-        return True
+    def _succeed(self, result: Any, value: Any) -> None:
+        if not isinstance(value, Snooze | Cancel):
+            object.__setattr__(result, "_return_value", value)
+            self._end(result, TaskResultStatus.SUCCESSFUL)
+
+    def _end(self, result: Any, status: Any) -> None:
+        object.__setattr__(result, "status", status)
+        object.__setattr__(result, "finished_at", local(timezone.now()))
+        task_finished.send_robust(self.sender, task_result=result)
 
 
-def _end(result: Any, status: Any) -> None:
-    object.__setattr__(result, "status", status)
-    object.__setattr__(result, "finished_at", local(timezone.now()))
+def plain(value: Any) -> Any:
+    """A value as JSON has it, by Django's rules; an enumeration of texts is a text."""
+    return json.loads(json.dumps(normalize_json(value)))
 
 
 def _aware(moment: Any) -> Any:

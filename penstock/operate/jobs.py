@@ -32,7 +32,6 @@ BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OF
 FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
 WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 3"
 PAYLOAD = "SELECT payload, options, max_crashes FROM {jobs} WHERE id = :id"
-DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
 LINE = f"""
 SELECT l.most, {USED}, (SELECT COUNT(*) FROM {{parked}} p JOIN {{parked}} me ON me.job_id = :id
     AND me.limit_key = p.limit_key WHERE p.limit_key = l.limit_key
@@ -130,7 +129,7 @@ def story(tx: Transaction, id: str) -> Story | None:
         return None
     job = _job(rows[0])
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
-    due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
+    due = tx.row(job_records.DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
     output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
     return Story(
         job,

@@ -24,9 +24,10 @@ FROM {executions} WHERE job_id = :id ORDER BY generation
 DESCRIPTION = """
 SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
 """
+DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
 WHOLE = """
-SELECT j.task, j.queue, j.priority, j.payload, j.created_at, s.status, s.process_id, s.generation, s.due_at,
-  s.claimed_at, s.finished_at
+SELECT j.task, j.queue, j.priority, j.payload, j.created_at, s.status, s.process_id, s.generation, s.claimed_at,
+  s.finished_at
 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
 """
 JOBS_OF = """
@@ -74,9 +75,10 @@ class JobRecord:
     status: JobStatus
     process_id: str | None
     generation: int
-    due_at: int | None
     claimed_at: int | None
     finished_at: int | None
+    due_at: int | None
+    """Set while it waits for its time."""
     output: str | None
     attempts: Sequence[Row]
     """With the columns of ATTEMPTS."""
@@ -87,13 +89,26 @@ def whole(tx: Transaction, id: str) -> JobRecord | None:
     row = tx.row(WHOLE, id=id)
     if row is None:
         return None
-    task, queue, priority, payload, created_at, status, process_id, *rest = row
-    attempts = tx.rows(ATTEMPTS, id=id) if rest[0] else []
-    found = tx.row(OUTPUT, id=id) if status == JobStatus.SUCCEEDED else None
-    output = found[0] if found else None
-    process = str(process_id) if process_id else None
-    known = JobStatus.stored(status)
-    return JobRecord(task, queue, priority, payload, created_at, known, process, *rest, output, attempts)
+    task, queue, priority, payload, created_at, status, process_id, generation, *times = row
+    attempts = tx.rows(ATTEMPTS, id=id) if generation else []
+    ended = tx.row(OUTPUT, id=id) if status == JobStatus.SUCCEEDED else None
+    due = tx.row(DUE_AT, id=id) if status == JobStatus.SCHEDULED else None
+    claimed_at, finished_at = times
+    return JobRecord(
+        task,
+        queue,
+        priority,
+        payload,
+        created_at,
+        JobStatus.stored(status),
+        str(process_id) if process_id else None,
+        generation,
+        claimed_at,
+        finished_at,
+        due[0] if due else None,
+        ended[0] if ended else None,
+        attempts,
+    )
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
