@@ -163,7 +163,7 @@ class Penstock(Pipelines, Operating):
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].key is None and said() is None
+            alone = len(jobs) == 1 and jobs[0].is_plain and said() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:

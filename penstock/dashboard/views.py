@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from penstock.dashboard.access import Right, Viewer
 from penstock.dashboard.http import Request, address
 from penstock.errors import PenstockError
+from penstock.values.ids import checked_id
 from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class View:
         """A field of the query string; None if it is missing or empty."""
         value = self.request.query.get(name, [""])[-1].strip()
         return value[:LONGEST_QUERY] or None
+
+    def id(self, name: str) -> str | None:
+        """A field that is an id; None if it is missing, or is none."""
+        try:
+            return checked_id(self.text(name))
+        except PenstockError:
+            return None
 
     def whole(self, name: str, default: int, most: int) -> int:
         """A field that is a whole number from 1 to `most`."""

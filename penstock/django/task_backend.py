@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from penstock.context import current
 from penstock.django.application import the_app
-from penstock.django.task_results import local, read_record, result_of
+from penstock.django.task_results import local, read_history, result_of
 from penstock.django.tasks_api import (
     BaseTaskBackend,
     InvalidTask,
@@ -104,7 +104,7 @@ class TaskBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> Any:
         """The result as it stands; raises `TaskResultDoesNotExist`."""
-        return result_of(str(result_id), read_record(the_app(), str(result_id)), self.alias)
+        return result_of(str(result_id), read_history(the_app(), str(result_id)), self.alias)
 
     def check(self, **_: Any) -> list[CheckMessage]:
         """Part of Django's checks: the app is installed, and the options are known."""
@@ -176,7 +176,7 @@ class Execution:
 
     def _begin(self, backend: str) -> Any:
         id = current().id
-        result = result_of(id, read_record(the_app(), id), backend)
+        result = result_of(id, read_history(the_app(), id), backend)
         task_started.send_robust(self.sender, task_result=result)
         return result
 

@@ -14,7 +14,7 @@ from penstock.django.tasks_api import Task, TaskError, TaskResult, TaskResultDoe
 from penstock.errors import PenstockError
 from penstock.job import AttemptRecord, attempt_of, instant
 from penstock.queue import job_records
-from penstock.queue.job_records import JobRecord
+from penstock.queue.job_records import JobDetails, JobHistory
 from penstock.values.ids import checked_id
 from penstock.values.status import JobStatus
 from penstock.values.typed_json.json_text import loads
@@ -30,43 +30,44 @@ STAND_INS = {"TimedOut": "builtins.TimeoutError", "Crashed": "builtins.SystemErr
 """Exceptions for ends without one: the time was up, the worker's process died, the job was cancelled."""
 
 
-def read_record(app: DjangoApp, id: str) -> JobRecord:
-    """The record of a job, or the error of Django's if there is none."""
+def read_history(app: DjangoApp, id: str) -> JobHistory:
+    """The history of a job, or the error of Django's if there is none."""
     try:
         known = checked_id(id)
     except PenstockError as error:
         raise TaskResultDoesNotExist(id) from error
     app.prepare()
-    found = app.database.read(job_records.whole, known)
+    found = app.database.read(job_records.history, known)
     if found is None:
         raise TaskResultDoesNotExist(id)
     return found
 
 
-def result_of(id: str, record: JobRecord, alias: str) -> Any:
+def result_of(id: str, history: JobHistory, alias: str) -> Any:
     """The result as the caller of `get_result` sees it."""
-    call = _call_of(record)
+    details = history.details
+    call = _call_of(details)
     if call is None or call["backend"] != alias:
         raise TaskResultDoesNotExist(id)
-    attempts = [attempt_of(row) for row in record.attempts]
-    claimed = None if record.claimed_at is None or record.status is not JobStatus.RUNNING else record.claimed_at
-    begun = [each.started_at for each in attempts] + ([instant(claimed)] if claimed is not None else [])
+    attempts = [attempt_of(row) for row in history.attempts]
+    running = [instant(details.started_at)] if history.holder and details.started_at else []
+    begun = [each.started_at for each in attempts] + running
     result = TaskResult(
-        task=_task_of(record, alias),
+        task=_task_of(details, alias),
         id=id,
-        status=STATUSES.get(record.status, TaskResultStatus.READY),
-        enqueued_at=local(instant(record.created_at)),
+        status=STATUSES.get(details.status, TaskResultStatus.READY),
+        enqueued_at=local(instant(details.created_at)),
         started_at=local(begun[0]) if begun else None,
-        finished_at=local(instant(record.finished_at)) if record.finished_at else None,
+        finished_at=local(instant(details.finished_at)) if details.finished_at else None,
         last_attempted_at=local(begun[-1]) if begun else None,
         args=call["args"],
         kwargs=call["kwargs"],
         backend=alias,
         errors=[task_error(each) for each in attempts if each.error is not None],
-        worker_ids=[str(each.process) for each in attempts] + ([str(record.process_id)] if claimed else []),
+        worker_ids=[str(each.process) for each in attempts] + ([history.holder] if running else []),
     )
-    if record.output is not None:
-        object.__setattr__(result, "_return_value", loads(record.output))
+    if history.output is not None:
+        object.__setattr__(result, "_return_value", loads(history.output))
     return result
 
 
@@ -82,17 +83,17 @@ def local(moment: datetime) -> datetime:
     return moment if settings.USE_TZ else timezone.make_naive(moment)
 
 
-def _call_of(record: JobRecord) -> dict[str, Any] | None:
+def _call_of(details: JobDetails) -> dict[str, Any] | None:
     """The stored call, if the job is one of this backend's."""
-    found: Any = loads(record.payload)
+    found: Any = loads(details.payload)
     is_ours = isinstance(found, dict) and found.keys() == {"args", "kwargs", "backend"}
     return found if is_ours else None
 
 
-def _task_of(record: JobRecord, alias: str) -> Any:
-    task = import_string(record.task)
+def _task_of(details: JobDetails, alias: str) -> Any:
+    task = import_string(details.task)
     if not isinstance(task, Task):
-        raise TaskResultDoesNotExist(f"{record.task} is not a task any more")
-    deferred = record.status is JobStatus.SCHEDULED and not record.generation and record.due_at is not None
-    after = local(instant(record.due_at or 0)) if deferred else None
-    return task.using(priority=record.priority, queue_name=record.queue, run_after=after, backend=alias)
+        raise TaskResultDoesNotExist(f"{details.task} is not a task any more")
+    deferred = details.due_at is not None and not details.claims
+    after = local(instant(details.due_at or 0)) if deferred else None
+    return task.using(priority=details.priority, queue_name=details.queue, run_after=after, backend=alias)

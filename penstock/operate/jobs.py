@@ -30,8 +30,14 @@ THESE = " WHERE j.id {among:ids:uuid}"
 ORDER = " ORDER BY j.id DESC LIMIT :limit"
 BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
 FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
+LABELLED = """
+SELECT job_id FROM {job_labels} WHERE label = :label AND job_id < :before ORDER BY job_id DESC LIMIT :limit
+"""
+HOLDERS = "SELECT job_id FROM {job_keys} WHERE job_key = :key AND job_id < :before"
+OF_TASKS = " AND task {among:tasks:text}"
 WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 3"
 PAYLOAD = "SELECT payload, options, max_crashes FROM {jobs} WHERE id = :id"
+DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
 LINE = f"""
 SELECT l.most, {USED}, (SELECT COUNT(*) FROM {{parked}} p JOIN {{parked}} me ON me.job_id = :id
     AND me.limit_key = p.limit_key WHERE p.limit_key = l.limit_key
@@ -68,9 +74,15 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
+    """Which jobs are wanted. `key`: those that have this key now."""
+
     status: JobStatus | None = None
     queue: str | None = None
     task: str | None = None
+    label: str | None = None
+    key: str | None = None
+    known_tasks: tuple[str, ...] = ()
+    """The tasks among which a key is looked for, if no task is named; none: all that there are."""
 
     @property
     def conditions(self) -> str:
@@ -110,11 +122,15 @@ class Story:
 
 
 def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> JobsPage:
-    """Jobs newest first. What has failed or is running is found directly; anything else by walking back."""
+    """Jobs newest first. By key, label, failure or claim they are found directly; any others by walking back."""
     before = before or LAST_ID
+    if wanted.key is not None:
+        return _page(_these(tx, wanted, _holders(tx, wanted, before), limit), limit)
+    if wanted.label is not None:
+        return _listed(tx, wanted, limit, before, LABELLED, label=wanted.label)
     match wanted.status:
         case JobStatus.FAILED:
-            return _failed(tx, wanted, limit, before)
+            return _listed(tx, wanted, limit, before, FAILED)
         case JobStatus.RUNNING:
             ids = [id for id in claimed_ids(tx) if id < before]
             return _page(_these(tx, wanted, ids, limit), limit)
@@ -129,7 +145,7 @@ def story(tx: Transaction, id: str) -> Story | None:
         return None
     job = _job(rows[0])
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
-    due = tx.row(job_records.DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
+    due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
     output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
     return Story(
         job,
@@ -187,9 +203,20 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPa
     return JobsPage(found, before)
 
 
-def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPage:
+def _holders(tx: Transaction, wanted: JobFilter, before: str) -> list[str]:
+    """The jobs that have a key: of one task, or of several."""
+    tasks = [wanted.task] if wanted.task is not None else list(wanted.known_tasks)
+    named = {"tasks": tasks} if tasks else {}
+    template = HOLDERS + OF_TASKS if tasks else HOLDERS
+    return [str(id) for (id,) in tx.rows(template, key=wanted.key, before=before, **named)]
+
+
+def _listed(
+    tx: Transaction, wanted: JobFilter, limit: int, before: str, listing: str, **named: object
+) -> JobsPage:
+    """Jobs that a narrow table lists: the dead letters, or those with a label."""
     found: list[JobRow] = []
-    while len(found) < limit and (rows := tx.rows(FAILED, before=before, limit=STRIDE)):
+    while len(found) < limit and (rows := tx.rows(listing, before=before, limit=STRIDE, **named)):
         ids = [str(id) for (id,) in rows]
         found += _these(tx, wanted, ids, limit - len(found))
         before = ids[-1]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.pipelines.advance.run_rows import read_labels
 from penstock.pipelines.advance.state import RunHeader
 from penstock.pipelines.define.blueprint import Blueprint
 from penstock.pipelines.define.fluent import FlowBlueprint
@@ -160,7 +159,7 @@ class Pipeline(Blueprint):
                     f"{self.name}.trigger(): there is no option {name!r}; options of steps are given where the "
                     f"step is{nearest(name, TRIGGER_OPTIONS)}"
                 )
-        given = read_options(self.name, {k: v for k, v in self.overrides.items() if k != "labels"})
+        given = read_options(self.name, self.overrides)
         new = NewRun(
             new_id(),
             self.runnable,
@@ -168,7 +167,7 @@ class Pipeline(Blueprint):
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
             due_at=cast("int | None", given.get("at")),
-            labels=read_labels(self.name, self.overrides.get("labels")),
+            labels=cast("tuple[str, ...]", given.get("labels", ())),
         )
         return new, given.get("connection")
 

@@ -24,15 +24,20 @@ FROM {executions} WHERE job_id = :id ORDER BY generation
 DESCRIPTION = """
 SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
 """
-DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
-WHOLE = """
-SELECT j.task, j.queue, j.priority, j.payload, j.created_at, s.status, s.process_id, s.generation, s.claimed_at,
-  s.finished_at
-FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
+DETAILS = """
+SELECT j.task, j.queue, j.priority, j.payload, j.options, j.job_key, j.run_id, j.created_at, s.status, s.reason,
+  s.claimed_at, s.finished_at, s.retry_count, s.crash_count, s.generation,
+  CASE WHEN s.status = 'scheduled' THEN (SELECT MIN(d.due_at) FROM {scheduled} d WHERE d.job_id = j.id) END, l.label
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id LEFT JOIN {job_labels} l ON l.job_id = j.id
+WHERE j.id = :id ORDER BY l.label
 """
 JOBS_OF = """
 SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.task = :task ORDER BY j.id
+"""
+MOVEMENT = """
+SELECT s.status, s.generation, p.fraction, p.message, s.reason
+FROM {job_states} s LEFT JOIN {progress} p ON p.job_id = s.job_id WHERE s.job_id = :id
 """
 PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
 
@@ -53,7 +58,7 @@ def standing(tx: Transaction, id: str) -> JobState | None:
     if row is None:
         return None
     status = JobStatus.stored(row[0])
-    reason = Reason.stored(row[1]) if row[1] else None
+    reason = Reason.stored(row[1]) if row[1] and status.terminal else None
     if status is JobStatus.SUCCEEDED:
         output = tx.row(OUTPUT, id=id)
         return JobState(status, reason, output[0] if output else None)
@@ -64,51 +69,84 @@ def standing(tx: Transaction, id: str) -> JobState | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
-    """A job with everything that was recorded about it; times are microseconds of the database's clock."""
+class JobDetails:
+    """A job's row and state at one moment. Times are microseconds by the database's clock."""
 
     task: str
     queue: str
     priority: int
     payload: str
+    options: str | None
+    key: str | None
+    run_id: str | None
     created_at: int
     status: JobStatus
-    process_id: str | None
-    generation: int
-    claimed_at: int | None
+    reason: Reason | None
+    started_at: int | None
+    """When the latest attempt began."""
     finished_at: int | None
+    retry_count: int
+    crash_count: int
+    claims: int
     due_at: int | None
-    """Set while it waits for its time."""
-    output: str | None
-    attempts: Sequence[Row]
-    """With the columns of ATTEMPTS."""
+    """When a scheduled job becomes available."""
+    labels: tuple[str, ...] = ()
 
 
-def whole(tx: Transaction, id: str) -> JobRecord | None:
-    """A job with its attempts and its output; None: there is none."""
-    row = tx.row(WHOLE, id=id)
-    if row is None:
+def details(tx: Transaction, id: str) -> JobDetails | None:
+    """Everything that the job's rows say, read by one statement."""
+    rows = tx.rows(DETAILS, id=id)
+    if not rows:
         return None
-    task, queue, priority, payload, created_at, status, process_id, generation, *times = row
-    attempts = tx.rows(ATTEMPTS, id=id) if generation else []
-    ended = tx.row(OUTPUT, id=id) if status == JobStatus.SUCCEEDED else None
-    due = tx.row(DUE_AT, id=id) if status == JobStatus.SCHEDULED else None
-    claimed_at, finished_at = times
-    return JobRecord(
+    task, queue, priority, payload, options, key, run, created, status, reason = rows[0][:10]
+    started, finished, retries, crashes, claims, due = rows[0][10:16]
+    stands = JobStatus.stored(status)
+    return JobDetails(
         task,
         queue,
         priority,
         payload,
-        created_at,
-        JobStatus.stored(status),
-        str(process_id) if process_id else None,
-        generation,
-        claimed_at,
-        finished_at,
-        due[0] if due else None,
-        ended[0] if ended else None,
-        attempts,
+        options,
+        key,
+        run,
+        created,
+        stands,
+        Reason.stored(reason) if reason and stands.terminal else None,
+        started,
+        finished,
+        retries,
+        crashes,
+        claims,
+        due,
+        tuple(sorted(str(row[-1]) for row in rows if row[-1] is not None)),
     )
+
+
+HOLDER = "SELECT process_id FROM {job_states} WHERE job_id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """A job with everything that came of it so far."""
+
+    details: JobDetails
+    attempts: Sequence[Row]
+    """Those that have ended, with the columns of ATTEMPTS."""
+    output: str | None
+    holder: str | None
+    """The process that runs it now."""
+
+
+def history(tx: Transaction, id: str) -> JobHistory | None:
+    """A job, its attempts, its output and its holder; None: there is no such job."""
+    found = details(tx, id)
+    if found is None:
+        return None
+    attempts = tx.rows(ATTEMPTS, id=id) if found.claims else []
+    output = tx.row(OUTPUT, id=id) if found.status is JobStatus.SUCCEEDED else None
+    holder = tx.row(HOLDER, id=id) if found.status is JobStatus.RUNNING else None
+    named = str(holder[0]) if holder and holder[0] else None
+    return JobHistory(found, attempts, output[0] if output else None, named)
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:

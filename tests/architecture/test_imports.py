@@ -17,6 +17,7 @@ LAYERS = [
     "queue",
     "async_bridge",
     "result_wait",
+    "updates",
     "job",
     "handler_environment",
     "job_transaction",

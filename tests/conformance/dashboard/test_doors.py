@@ -28,7 +28,7 @@ def test_a_page_its_twin_and_its_files(app: Penstock, door: str) -> None:
     assert "unsafe" not in page.headers["content-security-policy"]
     assert [row["id"] for row in ann.get("/jobs.json").json["jobs"]] == [job.id]
     assert ann.get("/").text.count('href="/ops/') > 2
-    for file in re.findall(r'(?:href|src)="/ops(/static/[^"]+)"', page.text):
+    for file in re.findall(r'(?:href|src)="/ops(/static/[^"#]+)', page.text):
         found = ann.get(file)
         assert found.status == 200
         assert "immutable" in found.headers["cache-control"]
