@@ -18,5 +18,5 @@ async def end(job_id: str) -> dict[str, str]:
     return {"said": await app.job(job_id).result_async(timeout=30)}
 
 
-dashboard = asgi("/jobs", is_mount=True, copy_scope=True)(app.dashboard(guard=who))
+dashboard = asgi("/jobs", is_mount=True, copy_scope=True)(app.dashboard(guard=who, prefix="/jobs"))
 api = Litestar([begin, end, dashboard], lifespan=[lifespan(app)])

@@ -18,7 +18,7 @@ from penstock.cli.exit_codes import err
 from penstock.runtime import os_signals
 
 OPTION = "--autoreload"
-LOOK_EVERY = 0.5
+LOOK_EVERY = 0.3
 LAST_MOMENT = 10.0
 """Seconds that a worker may take to leave at once."""
 NOT_SOURCES = frozenset({"__pycache__", "node_modules", "site-packages"})
