@@ -1,9 +1,9 @@
 """FastAPI: `uvicorn with_fastapi:api`."""
 
 from fastapi import FastAPI
+from work import app, greet, who
 
 from penstock.integrations.asgi import lifespan
-from work import app, greet, who
 
 api = FastAPI(lifespan=lifespan(app))
 api.mount("/jobs", app.dashboard(guard=who))

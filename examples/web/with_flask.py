@@ -2,9 +2,9 @@
 
 from flask import Flask, current_app, jsonify
 from flask.typing import ResponseReturnValue
+from work import app, who
 
 from penstock.integrations.flask import FlaskPenstock
-from work import app, who
 
 api = Flask(__name__)
 api.config["SHOP"] = "tea"

@@ -2,9 +2,9 @@
 
 from litestar import Litestar, get, post
 from litestar.handlers import asgi
+from work import app, greet, who
 
 from penstock.integrations.asgi import lifespan
-from work import app, greet, who
 
 
 @post("/greetings/{name:str}")

@@ -7,9 +7,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
+from work import app, greet, who
 
 from penstock.integrations.asgi import lifespan
-from work import app, greet, who
 
 
 @asynccontextmanager

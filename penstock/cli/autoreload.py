@@ -58,14 +58,10 @@ class Reloader:
             seen = source_times(self.folder)
             self.child = subprocess.Popen(self.command)
             changed = self._changed(seen)
-            if self.stopping:
-                return self.child.wait()
-            if changed is None and (code := self.child.wait()) == 0:
-                return code
-            if changed is None:
-                err.print("penstock: the worker has ended; it is started again when a file changes", markup=False)
+            if changed is None and not self.stopping and self.child.wait() != 0:
+                err.print("penstock: the worker ended; it is started again when a file changes", markup=False)
                 changed = self._changed(seen, alone=True)
-            if self.stopping:
+            if changed is None:
                 return self.child.wait()
             err.print(f"penstock: {changed} has changed; starting again", markup=False)
             self._end_child()

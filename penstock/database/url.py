@@ -104,7 +104,12 @@ def parse(url: str) -> Url:
 
 
 ASYNCPG_ALONE = frozenset(
-    {"command_timeout", "prepared_statement_cache_size", "prepared_statement_name_func", "statement_cache_size"}
+    {
+        "command_timeout",
+        "prepared_statement_cache_size",
+        "prepared_statement_name_func",
+        "statement_cache_size",
+    }
 )
 """Parameters of a URL for asyncpg that mean nothing to other drivers."""
 ASYNCPG_SSL = {"true": "require", "1": "require", "false": "disable", "0": "disable"}

@@ -132,7 +132,9 @@ def the_app() -> DjangoApp:
     if given.get("database_url") is None:
         alias = alias or "default"
     elif alias is not None:
-        raise ConfigurationError(f"{SETTING}: give DATABASE, an alias of DATABASES, or DATABASE_URL, not both")
+        raise ConfigurationError(
+            f"{SETTING}: give DATABASE, an alias of DATABASES, or DATABASE_URL, not both"
+        )
     if alias is not None and alias not in connections.settings:
         known = ", ".join(sorted(connections.settings))
         raise ConfigurationError(f'{SETTING} = {{"DATABASE": {alias!r}}}: DATABASES has only {known}')

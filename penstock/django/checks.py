@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Warning as Caution
+from django.core.checks import CheckMessage, Error
+from django.core.checks import Warning as Caution
 
 from penstock.django.application import the_app
 from penstock.errors import PenstockError

@@ -22,9 +22,17 @@ NOT_FOR_LIBPQ = frozenset(
     }
 )
 """OPTIONS of Django's PostgreSQL backend that are its own, or that Penstock sets by itself."""
-FOR_PYMYSQL = frozenset({"charset", "connect_timeout", "read_default_file", "read_default_group", "unix_socket"})
+FOR_PYMYSQL = frozenset(
+    {"charset", "connect_timeout", "read_default_file", "read_default_group", "unix_socket"}
+)
 """OPTIONS of Django's MySQL backend that PyMySQL takes as they are."""
-SSL_FILES = {"ca": "ssl_ca", "cert": "ssl_cert", "key": "ssl_key", "capath": "ssl_capath", "cipher": "ssl_cipher"}
+SSL_FILES = {
+    "ca": "ssl_ca",
+    "cert": "ssl_cert",
+    "key": "ssl_key",
+    "capath": "ssl_capath",
+    "cipher": "ssl_cipher",
+}
 
 
 def database_url(alias: str, vendor: str, entry: Mapping[str, Any]) -> str:

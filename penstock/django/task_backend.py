@@ -1,8 +1,8 @@
 """The backend of `django.tasks`: each of Django's tasks is a task of Penstock's, and each result is a job.
 
 `TASKS = {"default": {"BACKEND": "penstock.django.TaskBackend"}}`. A task that raises has FAILED, as with Django's own
-backends, unless `retries` are given: for all tasks in OPTIONS, for one in its decorator. A task whose worker died is run
-again by another. The signals `task_started` and `task_finished` are sent by the worker, around the function.
+backends, unless `retries` are given: for all tasks in OPTIONS, for one in its decorator. Another worker runs a task
+again whose worker died. The signals `task_started` and `task_finished` are sent by the worker, around the function.
 """
 
 from __future__ import annotations
@@ -98,7 +98,9 @@ class TaskBackend(BaseTaskBackend):
         result = self.get_result(job.id)
         if "key" not in options:
             # A worker may have begun with it by now, which is not yet the caller's to know.
-            result = replace(result, task=task, status=TaskResultStatus.READY, errors=[], worker_ids=[], **NOT_BEGUN)
+            result = replace(
+                result, task=task, status=TaskResultStatus.READY, errors=[], worker_ids=[], **NOT_BEGUN
+            )
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -129,7 +131,9 @@ class TaskBackend(BaseTaskBackend):
         found = app.tasks.get(task.module_path)
         if found is not None:
             if getattr(found.function, "django_function", None) is not task.func:
-                raise ConfigurationError(f"there is another task named {task.module_path}: rename one of them")
+                raise ConfigurationError(
+                    f"there is another task named {task.module_path}: rename one of them"
+                )
             return found
         chosen = {name: getattr(task, name, None) or self.options.get(name) for name in DECLARED}
         options = {name: value for name, value in chosen.items() if value is not None}

@@ -26,7 +26,11 @@ STATUSES = {
     JobStatus.CANCELLED: TaskResultStatus.FAILED,
 }
 """All others are READY: the job waits, also for its next attempt."""
-STAND_INS = {"TimedOut": "builtins.TimeoutError", "Crashed": "builtins.SystemError", "Cancelled": "asyncio.CancelledError"}
+STAND_INS = {
+    "TimedOut": "builtins.TimeoutError",
+    "Crashed": "builtins.SystemError",
+    "Cancelled": "asyncio.CancelledError",
+}
 """Exceptions for ends without one: the time was up, the worker's process died, the job was cancelled."""
 
 

@@ -1,4 +1,4 @@
-"""The interface of `django.tasks`: Django's own since 6.0; before that, the `django-tasks` package, which is the same."""
+"""Finds the interface of `django.tasks`: in Django since 6.0; for 5.2, in the package `django-tasks`, which has the same."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     api = FastAPI(lifespan=lifespan(app))
 
 Every process of the server is a worker then. When the server stops, jobs that run may finish within
-`shutdown_timeout`, and the log says which are waited for. A second Ctrl-C gives them back at once. Under a reloader of a
-development server nothing is waited for.
+`shutdown_timeout`, and the log says which are waited for. A second Ctrl-C gives them back at once. The reloader of a
+development server waits for nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +51,9 @@ def lifespan(
     `options` are those of `app.worker()`: `queues=`, `concurrency=`, `role=`. `shutdown_timeout` is how long running
     jobs may go on when the server stops: the app's setting, and 0 under a reloader.
     """
-    patience = checked("shutdown_timeout", shutdown_timeout, seconds) if shutdown_timeout is not None else None
+    patience = (
+        checked("shutdown_timeout", shutdown_timeout, seconds) if shutdown_timeout is not None else None
+    )
 
     @asynccontextmanager
     async def around(server_app: Any) -> AsyncIterator[Any]:
@@ -60,14 +68,18 @@ def lifespan(
 
 
 @asynccontextmanager
-async def running_worker(app: Penstock, patience: float | None = None, **options: Any) -> AsyncIterator[Worker]:
+async def running_worker(
+    app: Penstock, patience: float | None = None, **options: Any
+) -> AsyncIterator[Worker]:
     """A worker for the time of the block, which leaves at a second Ctrl-C."""
     worker = app.worker(**options)
     await worker.start()
     try:
         yield worker
     finally:
-        limit = patience if patience is not None else (0.0 if is_reloaded() else app.settings.shutdown_timeout)
+        limit = (
+            patience if patience is not None else (0.0 if is_reloaded() else app.settings.shutdown_timeout)
+        )
         _tell(worker.running_tasks, limit)
         with _hurried_by_signals(worker):
             await worker.stop(limit)

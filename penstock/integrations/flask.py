@@ -1,7 +1,7 @@
 """An extension for Flask: `flask penstock …`, handlers inside the application context, and the dashboard.
 
-    jobs = FlaskPenstock(app, dashboard="/jobs", guard=who)
-    jobs.init_app(flask_app)
+jobs = FlaskPenstock(app, dashboard="/jobs", guard=who)
+jobs.init_app(flask_app)
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ LAYERS = [
     "dashboard",
     "testing",
     "cli",
+    "integrations",
+    "django",
     "__init__",
     "__main__",
 ]

@@ -34,12 +34,21 @@ def has_django_tasks() -> bool:
     return bool(tasks_api.PACKAGE)
 
 
-needs_django_tasks = pytest.mark.skipif(not has_django_tasks(), reason="neither django.tasks nor django_tasks is here")
+needs_django_tasks = pytest.mark.skipif(
+    not has_django_tasks(), reason="neither django.tasks nor django_tasks is here"
+)
 
 
 @needs_django_tasks
 def test_the_contract_of_django_tasks(empty_database_url: str, tmp_path: Path) -> None:
-    arguments = ["-m", "django", "test", "tests.django.contract", "--settings", "tests.django.contract.settings"]
+    arguments = [
+        "-m",
+        "django",
+        "test",
+        "tests.django.contract",
+        "--settings",
+        "tests.django.contract.settings",
+    ]
     said = succeeded(arguments, tmp_path, ROOT, empty_database_url)
     assert "Ran 27 tests" in said, said
 

@@ -90,7 +90,9 @@ def test_a_reloader_does_not_wait_for_running_jobs(
         eventually(lambda: job.status == "running", timeout=60)
 
         def given_back() -> bool:
-            (tmp_path / "with_fastapi.py").touch()  # again and again: a reloader may look before it knows the file
+            (
+                tmp_path / "with_fastapi.py"
+            ).touch()  # again and again: a reloader may look before it knows the file
             return f"1 running job given back: {GREET}" in log()
 
         eventually(given_back, timeout=60, pause=0.5)
@@ -106,7 +108,8 @@ def test_a_worker_with_autoreload_runs_the_newest_source(
     app = app_on(database_url)
 
     @app.task(name="answer")
-    def answer() -> int: ...
+    def answer() -> int:
+        return 0
 
     @app.task(name="linger")
     def linger() -> None: ...

@@ -1,11 +1,11 @@
 """The shop's tests: what was enqueued is seen inside a TestCase; a TransactionTestCase runs it."""
 
 from django.test import TestCase, TransactionTestCase
-from shop.models import Order
-from shop.tasks import fulfil, greet, send_receipt, ship
 
 from penstock.django import app
 from penstock.testing import assert_enqueued, assert_enqueued_async, drain
+from shop.models import Order
+from shop.tasks import fulfil, greet, send_receipt, ship
 
 
 class EnqueueTests(TestCase):

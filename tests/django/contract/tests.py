@@ -348,5 +348,3 @@ class Dashboard(TransactionTestCase):
 
 def _encoded(form: dict[str, str]) -> str:
     return "&".join(f"{name}={value}" for name, value in form.items())
-
-
