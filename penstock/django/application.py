@@ -123,10 +123,14 @@ class DjangoApp(Penstock):
         self.database.in_transaction(emptying.delete_everything)
 
 
-@cache
 def the_app() -> DjangoApp:
-    """The app that the project's settings describe."""
-    _set_up()
+    """The app that the project's settings describe, with the tasks that its apps declare."""
+    _set_up()  # which imports the tasks, and they ask for the app
+    return _made()
+
+
+@cache
+def _made() -> DjangoApp:
     given = _given()
     alias = given.pop("database", None)
     if given.get("database_url") is None:

@@ -44,6 +44,10 @@ class HandlerConnections:
             self._keeping.discard(threading.get_ident())
         reset_queries()
         close_old_connections()
+        for each in connections.all(initialized_only=True):
+            # One that was kept may have been cut off meanwhile, and only a query would tell.
+            if each.connection is not None and not each.in_atomic_block and not each.is_usable():
+                each.close()
 
     def _end(self) -> None:
         close_old_connections()

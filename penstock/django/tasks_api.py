@@ -1,4 +1,4 @@
-"""Finds the interface of `django.tasks`: in Django since 6.0; for 5.2, in the package `django-tasks`, which has the same."""
+"""Finds the interface of `django.tasks`: in Django since 6.0, and for 5.2 in the package `django-tasks`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Django projects with test suites of their own: the example, and the contract of `django.tasks`."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,14 @@ PYMYSQL = "import pymysql; pymysql.install_as_MySQLdb()\n"
 """Django speaks to MySQL through mysqlclient; PyMySQL takes its place if the program says so at its start."""
 
 
-def succeeded(arguments: Sequence[str], folder: Path, home: Path, url: str) -> str:
+def succeeded(
+    arguments: Sequence[str], folder: Path, home: Path, url: str, more: Mapping[str, str] | None = None
+) -> str:
     """Run a program of a Django project to its good end; what it said."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     (folder / "sitecustomize.py").write_text(PYMYSQL)
     path = os.pathsep.join([str(home), str(folder), str(ROOT)])
-    environment = ours | {"DATABASE_URL": url, "PYTHONPATH": path}
+    environment = ours | {"DATABASE_URL": url, "PYTHONPATH": path, **(more or {})}
     done = finished(Program(arguments, folder, environment, *said_in(folder)))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 from penstock import Concurrency, Retry
@@ -80,6 +81,13 @@ def fail_patiently() -> None:
 @task(timeout=0.05, executor="async")
 async def sleep_too_long() -> None:
     await asyncio.sleep(30)
+
+
+@task
+def wait_for(file: str) -> str:
+    while not Path(file).exists():
+        time.sleep(0.02)
+    return file
 
 
 @task(limits=(Concurrency(1, key="account"),), takes_context=True)
