@@ -25,7 +25,7 @@ from penstock.database.user.connections import recognize
 from penstock.django.connections import HandlerConnections
 from penstock.django.databases import database_url
 from penstock.errors import ConfigurationError
-from penstock.schema import emptying, version
+from penstock.schema import flush, version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,8 +51,7 @@ class DjangoApp(Penstock):
         super().__init__(database_url if alias is None else _url(alias), **settings)
         self.bridge = DjangoBridge(self.bridge.threads)
         self.database.callers_transaction = self._open_transaction
-        if hasattr(self, "middleware"):  # TEMPORARY
-            self.middleware(HandlerConnections(self.settings.pool_size))
+        self.middleware(HandlerConnections(self.settings.pool_size))
 
     @classmethod
     def set_up_process(cls) -> None:
@@ -120,7 +119,7 @@ class DjangoApp(Penstock):
 
     def forget_all_work(self) -> None:
         """Delete every row of Penstock's tables: `manage.py flush`, and the end of a TransactionTestCase."""
-        self.database.in_transaction(emptying.delete_everything)
+        self.database.in_transaction(flush.delete_everything)
 
 
 def the_app() -> DjangoApp:

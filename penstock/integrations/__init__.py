@@ -1,4 +1,5 @@
-"""Penstock inside web applications: a worker in the lifespan of ASGI applications, and an extension for Flask.
+"""Other libraries and frameworks: ready-made middleware, a worker inside ASGI applications, an extension for Flask.
 
-Each module imports its framework only if it needs it: `asgi` serves FastAPI, Starlette and Litestar and imports none.
+Each module imports its library when it is used, and not before. `asgi` serves FastAPI, Starlette and Litestar, and
+imports none of them. Django has a package of its own, `penstock.django`.
 """

@@ -45,8 +45,7 @@ class FlaskPenstock:
         """Add the command, the context around handlers, and the dashboard."""
         flask_app.extensions["penstock"] = self
         flask_app.cli.add_command(self._command())
-        if hasattr(self.app, "middleware"):  # TEMPORARY
-            self.app.middleware(_in_context_of(flask_app))
+        self.app.middleware(_in_context_of(flask_app))
         if self.dashboard is not None:
             pages: dict[str, Any] = {self.dashboard.rstrip("/"): self.app.dashboard(guard=self.guard).wsgi}
             flask_app.wsgi_app = DispatcherMiddleware(flask_app.wsgi_app, pages)  # type: ignore[method-assign]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
+from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance.state import RunHeader
 from penstock.pipelines.define.blueprint import Blueprint
 from penstock.pipelines.define.fluent import FlowBlueprint
@@ -66,12 +68,36 @@ class Pipeline(Blueprint):
     def trigger(self, /, *args: Any, **kwargs: Any) -> Run:
         """Start a run; durable from the moment this returns."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, self.host.engine.trigger(new, connection))
+        (id,) = self._written([new], connection)
+        return self._handle(new, id)
 
     async def trigger_async(self, /, *args: Any, **kwargs: Any) -> Run:
         """`trigger` for async callers."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, await self.host.engine.trigger_async(new, connection))
+        (id,) = await self._written_async([new], connection)
+        return self._handle(new, id)
+
+    def _written(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return self.host.engine.trigger_many(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = self.host.engine.trigger_many(headed, connection)
+        return publication.ids
+
+    async def _written_async(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return await self.host.engine.trigger_many_async(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = await self.host.engine.trigger_many_async(headed, connection)
+        return publication.ids
+
+    def _publishing(
+        self, news: Sequence[NewRun], connection: object | None
+    ) -> AbstractContextManager[Publication]:
+        publication = Publication("run", self.name, len(news), in_transaction=connection is not None)
+        return publishing(self.host.enqueue_middlewares, publication)
 
     def _handle(self, new: NewRun, id: str) -> Run:
         """Of the new run, or of the one that had its key before."""
@@ -84,13 +110,13 @@ class Pipeline(Blueprint):
         `keys`: one for each; a run that has its key already is returned instead of a new one.
         """
         news, connection = self._new_runs(calls, keys)
-        ids = self.host.engine.trigger_many(news, connection) if news else []
+        ids = self._written(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
     async def trigger_many_async(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
         """`trigger_many` for async callers."""
         news, connection = self._new_runs(calls, keys)
-        ids = await self.host.engine.trigger_many_async(news, connection) if news else []
+        ids = await self._written_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
     def schedule(self, cron: str | None = None, /, **given: Any) -> Any:

@@ -11,6 +11,8 @@ BY_MODULE = {"pymysql": "PyMySQL", "sqlalchemy": "SQLAlchemy", "pydantic_core": 
 OPTIONAL = {
     "opentelemetry",
     "prometheus_client",
+    "sentry_sdk",
+    "structlog",
     "django",
     "asyncpg",
     "jinja2",

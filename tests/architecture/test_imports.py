@@ -23,6 +23,7 @@ LAYERS = [
     "job_transaction",
     "run_context",
     "context",
+    "middleware",
     "task",
     "pipelines",
     "reconcile",

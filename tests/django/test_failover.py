@@ -41,7 +41,9 @@ def test_all_jobs_succeed_after_the_server_was_restarted(
 
     def buy() -> list[str]:
         """Have jobs of all kinds enqueued, through both servers; their ids."""
-        paths = [f"{server}/{view}?item=tea" for server in (gunicorn, uvicorn) for view in ("buy", "buy-async")]
+        paths = [
+            f"{server}/{view}?item=tea" for server in (gunicorn, uvicorn) for view in ("buy", "buy-async")
+        ]
         return [told(path)["job"] for path in paths]
 
     def all_at_once() -> list[str]:
