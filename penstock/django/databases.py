@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -37,13 +37,8 @@ SSL_FILES = {
 
 def database_url(alias: str, vendor: str, entry: Mapping[str, Any]) -> str:
     """The URL for an entry of DATABASES, whose backend says which kind of database it is."""
-    match vendor:
-        case "postgresql":
-            return _postgresql(entry)
-        case "mysql":
-            return _mysql(entry)
-        case "sqlite":
-            return _sqlite(os.fspath(entry.get("NAME") or ":memory:"))
+    if (spell := SPELLINGS.get(vendor)) is not None:
+        return spell(entry)
     raise ConfigurationError(
         f"DATABASES[{alias!r}] is a {vendor} database, which Penstock does not know. Name another alias: "
         'PENSTOCK = {"DATABASE": "..."}'
@@ -77,11 +72,19 @@ def _mysql(entry: Mapping[str, Any]) -> str:
     return f"mysql://{_user(entry)}{place}/{_name(entry)}{_query(query)}"
 
 
-def _sqlite(name: str) -> str:
+def _sqlite(entry: Mapping[str, Any]) -> str:
+    name = os.fspath(entry.get("NAME") or ":memory:")
     if not name.startswith("file:"):
         return f"sqlite:///{quote(name)}"
     path, _, query = name.partition("?")
     return f"sqlite:///{path}?{query}{'&' if query else ''}uri=true"
+
+
+SPELLINGS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+    "sqlite": _sqlite,
+}
 
 
 def _options(entry: Mapping[str, Any]) -> dict[str, Any]:

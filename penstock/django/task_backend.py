@@ -138,11 +138,11 @@ class TaskBackend(BaseTaskBackend):
         chosen = {name: getattr(task, name, None) or self.options.get(name) for name in DECLARED}
         options = {name: value for name, value in chosen.items() if value is not None}
         options["limits"] = [_on_call(limit, task) for limit in chosen["limits"] or ()]
-        handler = Execution(task, type(self)).handler()
+        handler = TaskExecution(task, type(self)).handler()
         return app.task(name=task.module_path, **{"retries": NO_RETRIES, **options})(handler)
 
 
-class Execution:
+class TaskExecution:
     """Runs one of Django's tasks in a worker: with its context, between its signals."""
 
     def __init__(self, task: Any, sender: type) -> None:

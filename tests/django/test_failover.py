@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Penstock
 from tests.django.test_projects import ROOT, SHOP, needs_django_tasks, succeeded
+from tests.forkserver import HEARTH
 from tests.integrations.servers import served, told
 from tests.servers.postgres import Postgres
 from tests.waiting import eventually
@@ -95,6 +96,7 @@ def test_a_task_of_a_dead_worker_is_run_again(
 ) -> None:
     """Where other backends leave it RUNNING for ever."""
     env = {"DJANGO_SETTINGS_MODULE": "tests.django.contract.settings", "DATABASE_URL": database_url}
+    env |= {HEARTH: str(tmp_path)}  # the second worker learns at once that the first is dead
     file = tmp_path / "go"
 
     def ask(script: str) -> str:
