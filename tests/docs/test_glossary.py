@@ -15,7 +15,8 @@ PLAIN = frozenset(
     catalog charsets charts check child claimed cli clock codes command commands compatibility conditional
     context control counts crash cursor cursors dashboard database define demo diagnostics display distributed
     doctor draft engine enqueue enqueued error errors events exit failure finish flask fluent flush function
-    graph host http identity ids import inline inputs item job jobs json keeper layout lazy limiter limits load local lock locks
+    graph host http identity ids import inline inputs item job jobs json keeper layout lazy limiter limits load
+    local lock locks
     login logs main methods metrics migrate model mysql operate options other output overview page penstock pipeline
     pipelines plain postgres process processes prometheus queue read reconcile reconcilers records related
     render repair result retry row rows run runner runs runtime schema search secrets services settings show
