@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Protocol, TypeVar
 
 from penstock.errors import ArgumentError, SerializationError
 from penstock.values.fork_safety import cached_property
@@ -213,16 +212,3 @@ class Signature:
                 dumps(value)
             except SerializationError as error:
                 raise ArgumentError(self.name, str(error), name) from None
-
-
-# The type of a step's value while a pipeline is being described: it can be passed on, and collected.
-
-T = TypeVar("T")
-
-
-class StepValue(Protocol[T]):
-    """A value that a step will have."""
-
-    def collect(self) -> StepValue[list[T]]:
-        """The values of all elements of the innermost open expand, in element order."""
-        ...
