@@ -170,15 +170,7 @@ class CurrentJob:
         said = clean(str(message), LONGEST_PROGRESS)
         self._around.report(self.id, min(1.0, max(0.0, _number(fraction))), said)
 
-    @overload
-    def once(
-        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, R]: ...
-
-    @overload
-    def once(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    def once(self, name: str, function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+    def once(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function unless that was done before under this name; then return what it returned then.
 
         The value is durable before this returns. A crash between the call and the marker repeats the call:
@@ -187,12 +179,12 @@ class CurrentJob:
         """
         _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            return self.once_async(name, function, *args, **kwargs)
+            return cast(R, self.once_async(name, function, *args, **kwargs))
         keepsake = OnceValue(name, function)
         found = self._around.database.read(job_records.find, self.idempotency_key, name)
         if found is not None:
-            return keepsake.read(found)
-        return self._remember(keepsake, function(*args, **kwargs))
+            return cast(R, keepsake.read(found))
+        return cast(R, self._remember(keepsake, function(*args, **kwargs)))
 
     @overload
     async def once_async(
@@ -205,7 +197,7 @@ class CurrentJob:
     ) -> R: ...
 
     async def once_async(
-        self, name: str, function: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs
+        self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
