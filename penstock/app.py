@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from penstock.schedules.definition import ScheduleDefinition
     from penstock.schedules.schedule import Schedule, Schedules
     from penstock.schema import tables
-    from penstock.values.keyword_arguments import ReconcilerKeywords, SettingKeywords, TaskKeywords
+    from penstock.values.option_types import ReconcilerKeywords, SettingKeywords, TaskKeywords
 else:
     declare, fire = Lazy("penstock.schedules.declare"), Lazy("penstock.schedules.fire")
     scheduling = Lazy("penstock.schedules.schedule")
@@ -167,7 +167,7 @@ class Penstock(Pipelines, Operating):
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].key is None and said() is None
+            alone = len(jobs) == 1 and jobs[0].is_plain and said() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:

@@ -197,6 +197,19 @@ class Settings:
         10.0, "Longest time one of Penstock's statements waits for a lock.", read_seconds(0.1, _WEEK)
     )
 
+    dashboard_user: str = _setting(
+        "admin", "The user who signs in to the dashboard, if there is a password for it.", parse.read_text
+    )
+    dashboard_password: str | None = _setting(
+        None,
+        "The password of that user, at least 8 characters; none: the dashboard is closed unless it has a guard.",
+        optional(parse.password),
+        secret=True,
+    )
+    dashboard_timeout: float = _setting(
+        3.0, "Longest time one statement of a page of the dashboard may take.", read_seconds(0.1, _WEEK)
+    )
+
     log_level: str = _setting(
         "info",
         "The least severe events to log: debug, info, warning, error or critical.",

@@ -19,7 +19,7 @@ from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
 from penstock.values.ids import new_id, new_ids
 from penstock.values.limits import Limit, TaskLimits, read_limits
-from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest
+from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, read_labels
 from penstock.values.retry import Retry
 from penstock.values.typed_json.annotations import is_async
 from penstock.values.typed_json.json_text import dumps
@@ -27,7 +27,7 @@ from penstock.values.typed_json.signature import Signature
 
 if TYPE_CHECKING:
     from penstock.schedules.schedule import Schedule
-    from penstock.values.keyword_arguments import ScheduleKeywords, TaskOptionKeywords
+    from penstock.values.option_types import ScheduleKeywords, TaskOptionKeywords
 
 # What `@app.task(...)` and `.options(...)` accept, checked by name and value.
 
@@ -53,6 +53,7 @@ class TaskOptions:
     executor: str | None = None
     connection: object | None = None
     limits: tuple[Limit, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
         if "delay" in changes:
@@ -97,7 +98,7 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
                 f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
             )
         try:
-            read[name] = _read(name, value)
+            read[name] = read_labels(task, value) if name == "labels" else _read(name, value)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
     if read.get("delay") and read.get("at") is not None:
@@ -344,6 +345,7 @@ class Task(StepCalls[P, R]):
             settings.delay,
             settings.at,
             settings.key,
+            labels=settings.labels,
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

@@ -15,9 +15,10 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.pipelines.advance import timers
 from penstock.pipelines.plan.changes import RunMode
-from penstock.queue import audit
+from penstock.queue import audit, states
 from penstock.queue.jobs import MOST_COUNTED, jobs_of_receipt, tier_of
 from penstock.queue.retention import REMOVALS
+from penstock.queue.states import LAST_GENERATION
 from penstock.values.ids import FIRST_ID, LAST_ID, new_id, new_token
 from penstock.values.status import JobStatus, Reason, RunStatus
 from penstock.values.typed_json.json_text import dumps
@@ -27,7 +28,6 @@ MOST_WALKED = 200_000
 """So many of the newest jobs are looked at, unless all of them are to be."""
 MOST_PLACES = 100_000
 """With more in the queue, it is not looked who has lost its place there: that would take too long."""
-LAST_GENERATION = 2**62
 
 BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
 STATES_BOUNDARY = (
@@ -56,19 +56,7 @@ PLACED = (
 TIMED = "SELECT job_id FROM {scheduled} WHERE job_id {among:ids:uuid}"
 STATUS = "SELECT status, token, process_id FROM {job_states} WHERE job_id = :id {lock}"
 DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id = :id"
-GIVE_UP = """
-UPDATE {job_states} SET status = 'failed', reason = :reason, token = NULL, process_id = NULL, finished_at = {now}
-WHERE job_id = :id
-"""
-HOLD = "UPDATE {job_states} SET token = :token, process_id = :process WHERE job_id = :id"
 FORGET_RECEIPT = "DELETE FROM {claims} WHERE token = :token"
-CLAMP = f"""
-UPDATE {{job_states}} SET
-  generation = CASE WHEN generation BETWEEN 0 AND {LAST_GENERATION} THEN generation ELSE :generation END,
-  retry_count = CASE WHEN retry_count BETWEEN 0 AND {MOST_COUNTED} THEN retry_count ELSE 0 END,
-  crash_count = CASE WHEN crash_count BETWEEN 0 AND {MOST_COUNTED} THEN crash_count ELSE 0 END
-WHERE job_id = :id
-"""
 LAST_ATTEMPT = (
     f"SELECT MAX(generation) FROM {{executions}} WHERE job_id = :id AND generation <= {LAST_GENERATION}"
 )
@@ -267,7 +255,7 @@ def _give_up_strange(id: str, tx: Transaction) -> bool:
     state, job = tx.row(STATUS, id=id), tx.row(DESCRIBE, id=id)
     if state is None or job is None or state[0] in list(JobStatus):
         return False
-    tx.run(GIVE_UP, id=id, reason=Reason.ROW_DAMAGED.value)
+    states.end(tx, [id], JobStatus.FAILED, Reason.ROW_DAMAGED)
     _dead_letter(tx, job)
     return True
 
@@ -276,16 +264,7 @@ def _give_up_stateless(id: str, tx: Transaction) -> bool:
     job = tx.row(DESCRIBE, id=id)
     if job is None or tx.row(STATUS, id=id) is not None:
         return False
-    state = {
-        "job_id": id,
-        "status": JobStatus.FAILED.value,
-        "generation": 0,
-        "retry_count": 0,
-        "crash_count": 0,
-        "cancel_requested": False,
-        "reason": Reason.ROW_DAMAGED.value,
-    }
-    tx.insert("job_states", [state], ignore_duplicates=True, finished_at="{now}")
+    states.add_failed(tx, id, Reason.ROW_DAMAGED)
     _dead_letter(tx, job)
     return True
 
@@ -298,7 +277,7 @@ def _dead_letter(tx: Transaction, job: Row) -> None:
 
 def _clamp(id: str, tx: Transaction) -> bool:
     row = tx.row(LAST_ATTEMPT, id=id)
-    return tx.count(CLAMP, id=id, generation=int(row[0]) if row and row[0] is not None else 0) > 0
+    return states.clamp_counts(tx, id, int(row[0]) if row and row[0] is not None else 0)
 
 
 def _hold_again(id: str, tx: Transaction) -> bool:
@@ -308,7 +287,7 @@ def _hold_again(id: str, tx: Transaction) -> bool:
         return False
     token = new_token()
     process = str(state[2]) if state[2] is not None else new_id()
-    tx.run(HOLD, id=id, token=token, process=process)
+    states.hold_again(tx, id, token, process)
     row = {"token": token, "process_id": process, "job_ids": dumps([id])}
     tx.insert("claims", [row], claimed_at="{now}")
     return True

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.reclaim import DEAD_AT
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControl
 from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000
@@ -59,6 +61,10 @@ class QueueCounts:
     lag: float | None = None
     limited: int = 0
     """Available, but waiting until their limits have room for them."""
+    paused_at: int | None = None
+    """Since when no worker claims from it, in microseconds of the database's clock; None: workers do."""
+    paused_by: str | None = None
+    pause_why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,17 @@ class Overview:
 
 def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Overview:
     """Count what waits, runs and has failed, up to `limit` each."""
+    silence = int(reap_after * 1_000_000)
+    return Overview(
+        queue_counts(tx, limit),
+        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
+        {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
+        limit,
+    )
+
+
+def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]:
+    """Every queue that has something in it or is paused."""
     lanes = claim.discover(tx, None)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for queue in {queue for queue, _ in lanes}:
@@ -90,13 +107,25 @@ def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Ov
         for queue, count in found:
             counts[queue][name] = int(count)
     lags = lag_by_queue(tx, lanes)
-    silence = int(reap_after * 1_000_000)
-    return Overview(
-        [QueueCounts(queue, lag=lags.get(queue), **found) for queue, found in sorted(counts.items())],
-        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
-        {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
-        limit,
+    pauses = {pause.name: pause for pause in queue_controls.listed(tx)}
+    return [
+        _row(queue, counts[queue], lags.get(queue), pauses.get(queue)) for queue in sorted({*counts, *pauses})
+    ]
+
+
+def _row(queue: str, found: dict[str, int], lag: float | None, pause: QueueControl | None) -> QueueCounts:
+    row = QueueCounts(
+        queue,
+        found.get("available", 0),
+        found.get("scheduled", 0),
+        found.get("running", 0),
+        found.get("failed", 0),
+        lag,
+        found.get("limited", 0),
     )
+    if pause is None:
+        return row
+    return replace(row, paused_at=pause.changed_at, paused_by=pause.changed_by, pause_why=pause.why)
 
 
 def running(tx: Transaction) -> Counter[str]:

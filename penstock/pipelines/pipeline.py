@@ -11,7 +11,6 @@ from typing_extensions import ParamSpec, TypeVar
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.pipelines.advance.run_rows import read_labels
 from penstock.pipelines.advance.state import RunHeader
 from penstock.pipelines.define.blueprint import Blueprint
 from penstock.pipelines.define.fluent import FlowBlueprint
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.schedules.schedule import Schedule
     from penstock.step_calls import OneArgument, StepValue, Stream, Waited
     from penstock.task import Task
-    from penstock.values.keyword_arguments import PipelineOptionKeywords, ScheduleKeywords
+    from penstock.values.option_types import PipelineOptionKeywords, ScheduleKeywords
 
 A = TypeVar("A")
 V = TypeVar("V")
@@ -184,7 +183,7 @@ class Pipeline(Blueprint, Generic[P, R]):
                     f"{self.name}.trigger(): there is no option {name!r}; options of steps are given where the "
                     f"step is{nearest(name, TRIGGER_OPTIONS)}"
                 )
-        given = read_options(self.name, {k: v for k, v in self.overrides.items() if k != "labels"})
+        given = read_options(self.name, self.overrides)
         new = NewRun(
             new_id(),
             self.runnable,
@@ -192,7 +191,7 @@ class Pipeline(Blueprint, Generic[P, R]):
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
             due_at=cast("int | None", given.get("at")),
-            labels=read_labels(self.name, self.overrides.get("labels")),
+            labels=cast("tuple[str, ...]", given.get("labels", ())),
         )
         return new, given.get("connection")
 
@@ -234,7 +233,7 @@ class GraphPipeline(Pipeline[P, R], GraphBlueprint):
 
     @cached_property
     def codec(self) -> Signature:
-        return Signature.of(self.function, self.name)
+        return Signature(self.function, self.name, returns=False)
 
 
 class FlowPipeline(Pipeline[P, R], FlowBlueprint):

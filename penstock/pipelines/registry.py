@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.pipelines.run import Run
     from penstock.schedules.schedule import Schedule
     from penstock.step_calls import StepValue
-    from penstock.values.keyword_arguments import FlowKeywords, PipelineKeywords
+    from penstock.values.option_types import FlowKeywords, PipelineKeywords
 else:
     pipes, pipeline_options = (
         Lazy("penstock.pipelines.pipeline"),

@@ -29,6 +29,7 @@ from penstock.pipelines.run_control import RunControl, RunDefinition
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.result_wait import ResultWaiter
 from penstock.run_context import RunContext
+from penstock.updates import RunUpdate, UpdateStream
 from penstock.values.parse import LONGEST, parse_seconds
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 from penstock.values.typed_json.json_text import decode, encode
@@ -180,6 +181,23 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
     async def graph_async(self) -> Graph:
         return await self._host.bridge.run(self.graph)
+
+    def stream(self, timeout: float | None = None) -> UpdateStream[RunUpdate]:
+        """Follow the run until it ends: `async for update in run.stream():`, or `for` in sync code.
+
+        An update has `status`, `steps` (by node, how many stand where), `done`, `total` and `reasons`.
+        """
+        return UpdateStream(self._host, self._movement, f"run {self.id}", timeout, RUN_ENDED)
+
+    def _movement(self) -> RunUpdate:
+        return self._database.read(self._read_movement)
+
+    def _read_movement(self, tx: Transaction) -> RunUpdate:
+        standing = self._read_standing(tx)
+        steps: dict[str, dict[str, int]] = {}
+        for node, status, count in tx.rows(reading.COUNTS, run=self.id):
+            steps.setdefault(str(node), {})[str(status)] = int(count)
+        return RunUpdate(standing.status, steps, standing.reasons)
 
     # steering
 

@@ -18,7 +18,7 @@ from penstock.values.typed_json.json_text import dumps, loads
 RUNS_OF = "SELECT id, run_id FROM {jobs} WHERE id {among:ids:uuid}"
 DETAIL = "SELECT detail FROM {audits} WHERE id = :id {lock}"
 REPLACE = "UPDATE {audits} SET detail = :detail WHERE id = :id"
-OLD = "SELECT id FROM {audits} WHERE acted_at < {now} - :age ORDER BY acted_at, id LIMIT :limit"
+OLD = "SELECT id FROM {audits} WHERE acted_at <= {now} - :age ORDER BY acted_at, id LIMIT :limit"
 REMOVE = "DELETE FROM {audits} WHERE id {among:ids:uuid}"
 BATCH = 1000
 
@@ -29,6 +29,7 @@ class Subject(StrEnum):
     RUN = "run"
     JOB = "job"
     SCHEDULE = "schedule"
+    QUEUE = "queue"
     ALL = "installation"
 
 
@@ -54,6 +55,11 @@ def of_schedule(
 ) -> None:
     """Something was done to a schedule."""
     _write(tx, act, Subject.SCHEDULE, [(id, None)], {"schedule": name, **detail}, why)
+
+
+def of_queue(tx: Transaction, act: str, why: str | None = None, **detail: object) -> None:
+    """Something was done to a queue, or to the queues of workers: they have names, and no ids."""
+    _write(tx, act, Subject.QUEUE, [(None, None)], detail, why)
 
 
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:

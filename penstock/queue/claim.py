@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
+from penstock.queue import states
 from penstock.queue.jobs import Claim, Offer, receipt_of
+from penstock.values.status import JobStatus
 
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
@@ -23,10 +25,6 @@ SELECT seq, job_id, task FROM {availabilities}
 WHERE queue = :queue AND tier = :tier AND seq > :floor AND task {among:tasks:text} ORDER BY seq LIMIT 1 {lock_skip}
 """
 LEAVE = "DELETE FROM {availabilities} WHERE queue = :queue AND tier = :tier AND seq {among:seqs:int}"
-PUT_OFF = """
-UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = {now} + :wait
-WHERE job_id = :id AND status = 'available'
-"""
 FORGET_RECEIPTS = "DELETE FROM {claims} WHERE token {among:tokens:int}"
 
 
@@ -80,9 +78,9 @@ def put_off(
             seq, job_id, task = row
             tx.run(LEAVE, queue=lane.queue, tier=lane.tier, seqs=[seq])
             wait = int(pause(str(job_id)) * 1_000_000)
-            if tx.count(PUT_OFF, id=job_id, wait=wait):
+            if states.postpone(tx, job_id, wait):
                 place = {"job_id": job_id, "queue": lane.queue, "tier": lane.tier, "task": task, "wait": wait}
-                tx.insert("scheduled", [place], due_at="{now} + :wait")
+                states.put_in_place(tx, JobStatus.SCHEDULED, [place])
             return str(job_id)
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from penstock.database.transaction import Transaction
-from penstock.queue import audit
+from penstock.queue import audit, states
 from penstock.queue.jobs import EndedStep, Follow, nothing_follows, tier_of
 from penstock.values.status import JobStatus, Reason
 
@@ -15,20 +15,9 @@ SELECT job_id, status, process_id, cancel_requested FROM {job_states} WHERE job_
 ORDER BY job_id {lock}
 """
 DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
-CANCEL = """
-UPDATE {job_states} SET status = 'cancelled', reason = 'cancelled', finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
-REQUEST = "UPDATE {job_states} SET cancel_requested = true WHERE job_id {among:ids:uuid}"
-RETRY = """
-UPDATE {job_states} SET status = 'available', reason = NULL, finished_at = NULL, retry_count = 0, crash_count = 0,
-  cancel_requested = false, due_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
 # A job that was cancelled while it was scheduled left its row there; it must not be promoted by it later.
 UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
 BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
-DISCARD = "UPDATE {job_states} SET status = 'cancelled', reason = 'discarded' WHERE job_id {among:ids:uuid}"
 LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
 STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
@@ -51,10 +40,10 @@ def cancel(
     waiting = [job_id for job_id, status, *_ in rows if status in NOT_STARTED]
     running = [(job_id, process) for job_id, status, process, _ in rows if status == JobStatus.RUNNING]
     if waiting:
-        tx.run(CANCEL, ids=waiting)
+        states.end(tx, waiting, JobStatus.CANCELLED, Reason.CANCELLED)
         _tell_runs(tx, waiting, follow)
     if running:
-        tx.run(REQUEST, ids=[job_id for job_id, _ in running])
+        states.request_cancel(tx, [job_id for job_id, _ in running])
         requests = [{"process_id": process, "job_id": job_id} for job_id, process in running if process]
         tx.insert("cancellations", requests, ignore_duplicates=True)
     if audited:
@@ -88,13 +77,13 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     cancelled = [job_id for job_id, status, *_ in rows if status == JobStatus.CANCELLED]
     if cancelled:
         tx.run(UNSCHEDULE, ids=cancelled)
-    tx.run(RETRY, ids=again)
+    states.retry(tx, again)
     tx.run(BURY, ids=again)
     places = [
         {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
         for job_id, task, queue, priority, *_ in described.values()
     ]
-    tx.insert("availabilities", places)
+    states.put_in_place(tx, JobStatus.AVAILABLE, places)
     audit.of_jobs(tx, "retry", again)
     return again
 
@@ -112,7 +101,7 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
     if failed:
         alone = [row[0] for row in tx.rows(DESCRIBE, ids=failed) if row[4] is None]
         if alone:
-            tx.run(DISCARD, ids=alone)
+            states.discard(tx, alone)
         tx.run(BURY, ids=failed)
         audit.of_jobs(tx, "discard", failed)
     return failed

@@ -7,26 +7,13 @@ the ids are there (`are_written`).
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from functools import cache
 from itertools import groupby
 from operator import itemgetter
 
-from penstock.database.dialect import BatchWrite, TableWrite
 from penstock.database.transaction import Transaction
+from penstock.queue import states
 from penstock.queue.jobs import JobBatch, NewJob, tier_of
 from penstock.values.ids import read_id
-
-JOB_COLUMNS = ("task", "queue", "priority", "options", "max_crashes", "run_id", "node")
-STATE_COLUMNS = {
-    "job_id": ":id",
-    "status": ":status",
-    "generation": "0",
-    "retry_count": "0",
-    "crash_count": "0",
-    "cancel_requested": "false",
-}
-READY_COLUMNS = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
-DUE = {"delay": "{now} + :wait", "at": ":due_at"}
 
 PART = 2000
 """So many rows are sent at a time."""
@@ -46,13 +33,23 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     tx.stage("enqueue")
     if isinstance(jobs, JobBatch):
         _write_in_parts(tx, jobs)
+        _label(tx, jobs.ids, jobs.template.labels)
         return jobs.ids
     new = {job.id for job in jobs}
     ids = [_claim_key(tx, job, new) if job.key is not None else job.id for job in jobs]
     mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
     for group in _groups(mine):
         _write_in_parts(tx, group)
+    for job in mine:
+        _label(tx, [job.id], job.labels)
     return ids
+
+
+def _label(tx: Transaction, ids: Sequence[str], labels: Sequence[str]) -> None:
+    """Write the labels by which these jobs are found again."""
+    rows = [{"label": label, "job_id": id} for id in ids for label in labels]
+    for start in range(0, len(rows), PART):
+        tx.insert("job_labels", rows[start : start + PART])
 
 
 def _write_in_parts(tx: Transaction, jobs: Sequence[NewJob]) -> None:
@@ -103,7 +100,7 @@ def _place(job: NewJob) -> str:
         return "aside"
     if job.due_at is not None:
         return "at"
-    return "delay" if job.delay > 0 else "ready"
+    return "delayed" if job.delay > 0 else "ready"
 
 
 def _alike(job: NewJob) -> tuple[object, ...]:
@@ -124,7 +121,7 @@ def _alike(job: NewJob) -> tuple[object, ...]:
 def _write(tx: Transaction, jobs: Sequence[NewJob]) -> None:
     first = jobs[0]
     place = _place(first)
-    status = {"ready": "available", "delay": "scheduled", "at": "scheduled"}
+    status = {"ready": "available", "delayed": "scheduled", "at": "scheduled"}
     shared = {
         "task": first.task,
         "queue": first.queue,
@@ -147,21 +144,7 @@ def _write(tx: Transaction, jobs: Sequence[NewJob]) -> None:
             del shared["options"]
             for row, job in zip(rows, jobs, strict=True):
                 row["options"] = job.options
-    tx.insert_together(_writes(place, optional), rows, shared)
-
-
-@cache
-def _writes(place: str, optional: tuple[str, ...]) -> BatchWrite:
-    """The tables that a job of this place has rows in."""
-    columns = {name: f":{name}" for name in ("id", "payload", *optional, *JOB_COLUMNS)} | {
-        "created_at": "{now}"
-    }
-    writes = [TableWrite("jobs", columns), TableWrite("job_states", STATE_COLUMNS)]
-    if place == "ready":
-        writes.append(TableWrite("availabilities", READY_COLUMNS))
-    elif place in DUE:
-        writes.append(TableWrite("scheduled", READY_COLUMNS | {"due_at": DUE[place]}, True))
-    return BatchWrite(tuple(writes))
+    tx.insert_together(states.tables_of_new(place, optional), rows, shared)
 
 
 def _optional(job: NewJob) -> list[tuple[str, object]]:
@@ -172,7 +155,7 @@ def _fields(job: NewJob, optional: Sequence[str], place: str) -> dict[str, objec
     fields: dict[str, object] = {"id": job.id, "payload": job.payload}
     if optional:
         fields |= {name: value for name, value in _optional(job) if name in optional}
-    if place == "delay":
+    if place == "delayed":
         fields["wait"] = int(job.delay * 1_000_000)
     elif place == "at":
         fields["due_at"] = job.due_at

@@ -38,6 +38,12 @@ class NewJob(NamedTuple):
     path: str | None = None
     status: JobStatus | None = None
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the job is all that is written: no key to take, and no rows beside it."""
+        return self.key is None and not self.labels
 
 
 class LazyPayloads(Sequence[str]):
@@ -170,6 +176,8 @@ class Offer:
     room: int
     queues: dict[str, int] | None = None
     """How many claims the process may hold of each queue; None: no limit but `room`."""
+    paused: frozenset[str] = frozenset()
+    """Queues of which nothing is taken."""
     claims: list[Claim] = field(default_factory=list)
     has_receipt: bool = False
     """The receipt is written, along with the only step that it is for."""
@@ -183,7 +191,7 @@ class Offer:
 
     def accepts(self, task: str, queue: str) -> bool:
         """There was room for one more of these, and now it is taken."""
-        if self.room <= 0 or task not in self.tasks:
+        if self.room <= 0 or task not in self.tasks or queue in self.paused:
             return False
         if self.queues is not None:
             if self.queues.get(queue, 0) <= 0:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import SerializationError
-from penstock.queue import release
+from penstock.queue import release, states
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.values.status import OutcomeKind
 from penstock.values.typed_json.json_text import loads
 
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
+DESCRIBE = "UPDATE {processes} SET details = :details WHERE id = :id"
 CANCELLATIONS = """
 SELECT c.job_id, s.generation FROM {cancellations} c
 LEFT JOIN {job_states} s ON s.job_id = c.job_id AND s.process_id = c.process_id AND s.cancel_requested
@@ -71,6 +71,12 @@ def register(
         "reap_after": None if reap_after is None else int(reap_after * 1_000_000),
     }
     tx.insert("processes", [row], ignore_duplicates=True, started_at="{now}", heartbeat_at="{now}")
+
+
+def describe(tx: Transaction, id: str, details: str) -> None:
+    """Replace what the row of a process says about it."""
+    tx.stage("register")
+    tx.run(DESCRIBE, id=id, details=details)
 
 
 def beat(tx: Transaction, id: str) -> bool:
@@ -130,10 +136,6 @@ FROM {processes} p WHERE supervisor_id = :supervisor
 REMOVE = "DELETE FROM {processes} WHERE id {among:ids:uuid}"
 FORGET_CHILD_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id {among:ids:uuid}"
 CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id {among:ids:uuid} ORDER BY token {lock}"
-HELD = """
-SELECT job_id, token, generation, claimed_at, process_id FROM {job_states}
-WHERE job_id {among:ids:uuid} AND status = 'running' AND NOT cancel_requested ORDER BY job_id {lock}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,26 +187,13 @@ def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
     claims = tx.rows(CLAIMS, ids=processes)
     jobs = sorted({job_id for _, job_ids in claims for job_id in jobs_of_receipt(job_ids) or ()})
     tokens = {token for token, _ in claims}
-    held = [row for row in tx.rows(HELD, ids=jobs) if row[1] in tokens] if jobs else []
+    running = states.lock_running(tx, jobs)
+    held = [job for job in running if job.token in tokens and not job.cancel_requested]
     if not held:
         return []
-    _record(tx, held)
+    states.record(tx, [job.execution(OutcomeKind.RELEASED) for job in held], again=True)
     # The receipts stay for the reaper: a job whose cancellation was asked for is still under one of them.
-    return release.release(tx, [(str(row[0]), row[1]) for row in held]).given_back
-
-
-def _record(tx: Transaction, held: Sequence[Row]) -> None:
-    rows = [
-        {
-            "job_id": job_id,
-            "generation": generation,
-            "process_id": process,
-            "started_at": claimed_at,
-            "outcome": OutcomeKind.RELEASED.value,
-        }
-        for job_id, _token, generation, claimed_at, process in held
-    ]
-    tx.insert("executions", rows, ignore_duplicates=True, finished_at="{now}")
+    return release.release(tx, [(job.job_id, job.token) for job in held]).given_back
 
 
 def _birth(details: str) -> str:

@@ -18,8 +18,9 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
+from penstock.queue import states
 from penstock.queue.claim import FORGET_RECEIPTS
-from penstock.queue.jobs import MOST_COUNTED, EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
+from penstock.queue.jobs import EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -51,19 +52,9 @@ SELECT token, process_id, job_ids FROM {claims} c
 WHERE NOT EXISTS (SELECT 1 FROM {processes} p WHERE p.id = c.process_id) AND NOT (token {among:left:int})
 ORDER BY token LIMIT :limit {lock_skip}
 """
-LOCK_HELD = """
-SELECT job_id, token, crash_count, generation, claimed_at, cancel_requested, process_id FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock_skip}
-"""
 HOLDING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
 DESCRIBE = """
 SELECT id, task, queue, priority, max_crashes, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}
-"""
-CRASH = f"""
-UPDATE {{job_states}} {{by_key}} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
-  crash_count = crash_count + CASE WHEN crash_count < {MOST_COUNTED} THEN 1 ELSE 0 END,
-  finished_at = CASE WHEN :final = 1 THEN {{now}} END
-WHERE job_id {{among:ids:uuid}}
 """
 FORGET_CANCELLATIONS = """
 DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}
@@ -172,9 +163,9 @@ def reclaim(
     # and its receipt with it: one such row must not keep all the others waiting.
     holding = {job_id: token for job_id, token in tx.rows(HOLDING, ids=ids) if token in tokens} if ids else {}
     wanted = sorted(set(holding).difference(passed_over).intersection(holding if only is None else only))
-    held = [row for row in tx.rows(LOCK_HELD, ids=wanted) if row[1] in tokens] if wanted else []
+    held = [job for job in states.lock_running(tx, wanted, skip_locked=True) if job.token in tokens]
     crashed = _crash(tx, held, follow) if held else []
-    locked = {holding[job_id] for job_id in holding.keys() - {row[0] for row in held}}
+    locked = {holding[job_id] for job_id in holding.keys() - {job.job_id for job in held}}
     if tokens - locked:
         tx.run(FORGET_RECEIPTS, tokens=sorted(tokens - locked))
     tx.run(FORGET_CANCELLATIONS, dead=sorted({str(process) for _, process, _ in orphaned}))
@@ -192,21 +183,22 @@ def _readable(orphaned: Sequence[Row]) -> list[tuple[int, str, list[str]]]:
     return [(token, process, jobs) for token, process, jobs in read if jobs is not None]
 
 
-def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
-    described = {str(row[0]): row[1:] for row in tx.rows(DESCRIBE, ids=[row[0] for row in held])}
+def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> list[Crashed]:
+    described = {str(row[0]): row[1:] for row in tx.rows(DESCRIBE, ids=[job.job_id for job in held])}
     _record(tx, held)
     crashed: list[Crashed] = []
     ended, rows = [], []
-    for job_id, _token, crashes, _generation, _claimed_at, cancelled, process in held:
+    for job in held:
+        job_id = job.job_id
         if job_id not in described:
             raise UnreadableReceipt(f"the state of job {job_id} is there, but the job itself is gone")
         task, queue, priority, max_crashes, run_id, node, path = described[job_id]
-        status, delay, reason = decide_crash(crashes + 1, max_crashes)
-        if cancelled:
+        status, delay, reason = decide_crash(job.crash_count + 1, max_crashes)
+        if job.cancel_requested:
             status, delay, reason = JobStatus.CANCELLED, 0.0, Reason.CANCELLED
         # Suspects come back one by one, so that the innocent get past the one that kills its process.
         delay *= 1 + len(crashed) / len(held)
-        crashed.append(Crashed(job_id, process, task, status, delay, reason))
+        crashed.append(Crashed(job_id, job.process_id, task, status, delay, reason))
         rows.append(
             {
                 "job_id": job_id,
@@ -227,21 +219,12 @@ def _crash(tx: Transaction, held: list[Row], follow: Follow) -> list[Crashed]:
     return crashed
 
 
-def _record(tx: Transaction, held: list[Row]) -> None:
-    rows = [
-        {
-            "job_id": job_id,
-            "generation": generation,
-            "process_id": process,
-            "started_at": claimed_at,
-            "outcome": OutcomeKind.CRASHED.value,
-            "error_type": "Crashed",
-            "error": "the process that held this job died",
-        }
-        for job_id, _token, _crashes, generation, claimed_at, _cancelled, process in held
-    ]
+def _record(tx: Transaction, held: list[states.RunningJob]) -> None:
     # A row that is there already was not written by this attempt: it must not keep the job from going on.
-    tx.insert("executions", rows, ignore_duplicates=True, finished_at="{now}")
+    crashes = [
+        job.execution(OutcomeKind.CRASHED, "Crashed", "the process that held this job died") for job in held
+    ]
+    states.record(tx, crashes, again=True)
 
 
 def _move(tx: Transaction, crashed: Sequence[Crashed], rows: Sequence[dict[str, object]]) -> None:
@@ -250,14 +233,5 @@ def _move(tx: Transaction, crashed: Sequence[Crashed], rows: Sequence[dict[str, 
         groups[job.status, job.reason].append(index)
     for (status, reason), indexes in sorted(groups.items(), key=str):
         ids = [crashed[index].job_id for index in indexes]
-        tx.run(CRASH, status=status.value, reason=reason, final=int(status.terminal), ids=ids)
-        places = [rows[index] for index in indexes]
-        match status:
-            case JobStatus.AVAILABLE:
-                tx.insert("availabilities", places)
-            case JobStatus.SCHEDULED:
-                tx.insert("scheduled", places, due_at="{now} + :wait")
-            case JobStatus.FAILED:
-                tx.insert("dead_letters", places, ignore_duplicates=True, failed_at="{now}")
-            case _:
-                pass
+        states.crash(tx, ids, status, reason)
+        states.put_in_place(tx, status, [rows[index] for index in indexes])

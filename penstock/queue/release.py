@@ -11,22 +11,15 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
+from penstock.queue import states
 from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import Attempt, Claim, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
 from penstock.queue.settle import settle
 from penstock.values.outcome import Outcome
-from penstock.values.status import OutcomeKind, Reason
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 
-LOCK_HELD = """
-SELECT job_id, token, generation, cancel_requested FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
-"""
 DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
-RELEASE = """
-UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL
-WHERE job_id {among:ids:uuid}
-"""
 # Once our process row is gone, everything under it is an orphan and the reaper's business.
 OWN_CLAIMS = """
 SELECT token, job_ids FROM {claims}
@@ -51,19 +44,19 @@ def release(
     """Make these (job, token) available again where the token still stands."""
     tx.stage("release")
     tokens = dict(held)
-    rows = tx.rows(LOCK_HELD, ids=sorted(tokens)) if tokens else []
-    ours = {str(row[0]): row for row in rows if tokens[str(row[0])] == row[1]}
+    running = states.lock_running(tx, sorted(tokens))
+    ours = {job.job_id: job for job in running if tokens[job.job_id] == job.token}
     described = tx.rows(DESCRIBE, ids=sorted(ours)) if ours else []
-    back = [row for row in described if not ours[str(row[0])][3]]
+    back = [row for row in described if not ours[str(row[0])].cancel_requested]
     if back:
         _give_back(tx, back)
     slots.free_slot(tx, sorted(ours))
     if finished_tokens:
         tx.run(FORGET_RECEIPTS, tokens=finished_tokens)
-    unwanted = [(ours[str(row[0])], row) for row in described if ours[str(row[0])][3]]
+    unwanted = [(ours[str(row[0])], row) for row in described if ours[str(row[0])].cancel_requested]
     if unwanted:
         _cancel(tx, unwanted, follow)
-    return ReleaseReport([str(row[0]) for row in back], [str(held[0]) for held, _ in unwanted])
+    return ReleaseReport([str(row[0]) for row in back], [job.job_id for job, _ in unwanted])
 
 
 def release_unknown(
@@ -82,20 +75,21 @@ def release_unknown(
 
 
 def _give_back(tx: Transaction, jobs: Sequence[Row]) -> None:
-    tx.run(RELEASE, ids=[row[0] for row in jobs])
+    states.give_back(tx, [str(row[0]) for row in jobs])
     places = [
         {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
         for job_id, task, queue, priority, *_ in jobs
     ]
-    tx.insert("availabilities", places)
+    states.put_in_place(tx, JobStatus.AVAILABLE, places)
 
 
-def _cancel(tx: Transaction, jobs: Sequence[tuple[Row, Row]], follow: Follow) -> None:
+def _cancel(tx: Transaction, jobs: Sequence[tuple[states.RunningJob, Row]], follow: Follow) -> None:
     """Settle jobs that have not begun as cancelled: no attempt is recorded, and their runs advance."""
     cancelled = Outcome(OutcomeKind.CANCELLED, reason=Reason.CANCELLED)
     attempts = []
-    for (job_id, token, generation, _), (_, task, queue, priority, *place) in jobs:
+    for job, (_, task, queue, priority, *place) in jobs:
         step = None if place[0] is None else str(place[0])
         described = (task, queue, tier_of(priority), "", None, 0, 0, None, step, *place[1:])
-        attempts.append(Attempt(Claim(job_id, token, generation, *described), cancelled, began=False))
+        claim = Claim(job.job_id, job.token, job.generation, *described)
+        attempts.append(Attempt(claim, cancelled, began=False))
     settle(tx, attempts, None, (), follow)

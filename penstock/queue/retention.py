@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from penstock.database.transaction import Transaction
 
 CANDIDATES = """
-SELECT s.job_id, s.finished_at < {now} - :age FROM {job_states} s
+SELECT s.job_id, s.finished_at <= {now} - :age FROM {job_states} s
 WHERE s.job_id > :after ORDER BY s.job_id LIMIT :limit
 """
 PRUNABLE = """
 SELECT s.job_id FROM {job_states} s JOIN {jobs} j ON j.id = s.job_id
-WHERE s.job_id {among:ids:uuid} AND s.finished_at < {now} - :age AND j.run_id IS NULL
+WHERE s.job_id {among:ids:uuid} AND s.finished_at <= {now} - :age AND j.run_id IS NULL
 ORDER BY s.job_id {lock_skip}
 """
 KEYED = "SELECT task, job_key FROM {jobs} WHERE id {among:ids:uuid} AND job_key IS NOT NULL ORDER BY task, job_key"
@@ -27,11 +27,13 @@ REMOVALS = (
     "DELETE FROM {markers} WHERE idempotency_key {among:ids:uuid}",
     "DELETE FROM {progress} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {parked} WHERE job_id {among:ids:uuid}",
+    "DELETE FROM {job_labels} WHERE job_id {among:ids:uuid}",
+    "DELETE FROM {job_followers} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {job_states} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {jobs} WHERE id {among:ids:uuid}",
 )
 OLD_TICKS = """
-SELECT schedule_id, nominal_at, kind FROM {schedule_ticks} WHERE decided_at < {now} - :age
+SELECT schedule_id, nominal_at, kind FROM {schedule_ticks} WHERE decided_at <= {now} - :age
 ORDER BY decided_at LIMIT :limit
 """
 REMOVE_TICK = """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
+from penstock.queue import states
 from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, nothing_follows
 from penstock.queue.limits import slots
 from penstock.values.outcome import Outcome
@@ -59,23 +60,9 @@ def assert_runs_unchanged(
     return {run: ("running", False, definition) for run, definition in runs.items()}
 
 
-LOCK_HELD = """
-SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
-"""
 ALREADY_SETTLED = (
     "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
 )
-END = """
-UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
-  finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
-PUT_BACK = """
-UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
-  retry_count = retry_count + :spent, crash_count = crash_count + :crashed
-WHERE job_id {among:ids:uuid}
-"""
 LONGEST_WAIT = 100 * 366 * 86_400.0
 """Longer delays are cut to a hundred years; more does not fit the column."""
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
@@ -208,7 +195,7 @@ def _in_steps(
 ) -> Settled:
     settled = _through_the_fence(tx, attempts, process)
     if settled.accepted:
-        record(tx, settled.accepted, process)
+        states.record_attempts(tx, settled.accepted, process)
         _move(tx, settled.accepted)
     if finished_tokens:
         tx.run(queue_claim.FORGET_RECEIPTS, tokens=finished_tokens)
@@ -216,8 +203,8 @@ def _in_steps(
 
 
 def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str | None) -> Settled:
-    rows = tx.rows(LOCK_HELD, ids=sorted({attempt.claim.job_id for attempt in attempts}))
-    held = {job_id: (token, cancelled) for job_id, token, cancelled in rows}
+    running = states.lock_running(tx, sorted({attempt.claim.job_id for attempt in attempts}))
+    held = {job.job_id: (job.token, job.cancel_requested) for job in running}
     settled = Settled(finished=list(attempts))
     cancelled_ids = []
     for attempt in attempts:
@@ -253,27 +240,6 @@ def _cancelled(outcome: Outcome) -> Outcome:
     return Outcome(OutcomeKind.CANCELLED, failure=outcome.failure, reason=Reason.CANCELLED)
 
 
-def record(tx: Transaction, attempts: Sequence[Attempt], process: str | None) -> None:
-    """One execution row per finished attempt."""
-    rows = [
-        {
-            "job_id": attempt.claim.job_id,
-            "generation": attempt.claim.generation,
-            "process_id": process,
-            "began_ago": attempt.began_ago,
-            "ended_ago": attempt.ended_ago,
-            "outcome": attempt.outcome.kind.value,
-            "output": attempt.outcome.output,
-            "error_type": attempt.outcome.failure.type if attempt.outcome.failure else None,
-            "error": attempt.outcome.failure.message if attempt.outcome.failure else None,
-            "traceback": attempt.outcome.failure.traceback if attempt.outcome.failure else None,
-        }
-        for attempt in attempts
-        if attempt.began
-    ]
-    tx.insert("executions", rows, started_at="{now} - :began_ago", finished_at="{now} - :ended_ago")
-
-
 def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     """Every job to where its outcome puts it: one statement per kind, whatever the number."""
     groups: dict[tuple[JobStatus, Reason | None, bool, bool], list[Attempt]] = defaultdict(list)
@@ -284,19 +250,10 @@ def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     for (status, reason, spends, crashed), group in sorted(groups.items(), key=lambda item: str(item[0])):
         ids = sorted(attempt.claim.job_id for attempt in group)
         if status.terminal:
-            tx.run(END, status=status.value, reason=reason.value if reason else None, ids=ids)
+            states.end(tx, ids, status, reason)
         else:
-            tx.run(PUT_BACK, status=status.value, spent=int(spends), crashed=int(crashed), ids=ids)
-        rows = [_place(attempt) for attempt in group]
-        match status:
-            case JobStatus.FAILED:
-                tx.insert("dead_letters", rows, ignore_duplicates=True, failed_at="{now}")
-            case JobStatus.AVAILABLE:
-                tx.insert("availabilities", rows)
-            case JobStatus.SCHEDULED:
-                tx.insert("scheduled", rows, due_at="{now} + :wait")
-            case _:
-                pass
+            states.put_back(tx, ids, status, spent=spends, crashed=crashed)
+        states.put_in_place(tx, status, [_place(attempt) for attempt in group])
 
 
 def _place(attempt: Attempt) -> dict[str, object]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from penstock.database.transaction import Transaction
-from penstock.queue import processes
+from penstock.queue import processes, states
 from penstock.queue.claim import LEAVE, discover
 from penstock.queue.jobs import EndedStep, Follow
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -30,15 +30,7 @@ SELECT a.job_id, a.task, a.seq FROM
 JOIN {jobs} j ON j.id = a.job_id JOIN {job_states} s ON s.job_id = a.job_id
 WHERE j.created_at < {now} - :age AND COALESCE(s.due_at, 0) < {now} - :age
 """
-LOCK = """
-SELECT job_id, generation FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'available' ORDER BY job_id {lock}
-"""
 DESCRIBE = "SELECT id, task, queue, run_id, node, path, created_at FROM {jobs} WHERE id {among:ids:uuid}"
-FAIL = """
-UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, generation = generation + 1, finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
 
 
 class QueuePosition(NamedTuple):
@@ -107,7 +99,7 @@ def _known(tx: Transaction) -> set[str] | None:
 
 
 def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
-    generations = {str(job): int(generation) for job, generation in tx.rows(LOCK, ids=ids)}
+    generations = states.lock_in(tx, ids, JobStatus.AVAILABLE)
     if not generations:
         return []
     reason = Reason.UNKNOWN_TASK
@@ -117,23 +109,15 @@ def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
             str(job), task, queue, generations[str(job)] + 1, f"no process knows a task named {task!r}"
         )
         given.append(one)
-        attempts.append(
-            {
-                "job_id": one.job_id,
-                "generation": one.generation,
-                "started_at": created,
-                "outcome": OutcomeKind.ERRORED.value,
-                "error_type": "penstock.errors.UnknownTask",
-                "error": one.error,
-            }
-        )
+        attempt = states.Execution(one.job_id, one.generation, OutcomeKind.ERRORED, created)
+        attempts.append(attempt._replace(error_type="penstock.errors.UnknownTask", error=one.error))
         letters.append({"job_id": one.job_id, "task": task, "queue": queue, "reason": reason.value})
         if run is not None:
             place = (one.job_id, str(run), node, path or "")
             ended.append(EndedStep(*place, JobStatus.FAILED, reason, None, one.error))
-    tx.insert("executions", attempts, finished_at="{now}")
-    tx.run(FAIL, reason=reason.value, ids=sorted(generations))
-    tx.insert("dead_letters", letters, ignore_duplicates=True, failed_at="{now}")
+    states.record(tx, attempts)
+    states.end_unclaimed(tx, sorted(generations), JobStatus.FAILED, reason)
+    states.put_in_place(tx, JobStatus.FAILED, letters)
     if ended:
         follow(tx, ended)
     return given

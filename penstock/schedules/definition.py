@@ -131,6 +131,8 @@ def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True)
         }
         if new.task != target.name:
             shared["task"] = new.task
+        if new.labels:
+            shared["labels"] = list(new.labels)
         return TASK, new.payload, _kept(shared, new.delay, new.key)
     return PIPELINE, new.args, _kept({"labels": list(new.labels)}, new.delay, new.key)
 

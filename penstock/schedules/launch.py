@@ -133,6 +133,7 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
         delay,
         None,
         key,
+        labels=tuple(options.get("labels") or ()),
     )
 
 

@@ -25,7 +25,7 @@ from penstock.values.typed_json.json_text import loads
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
 
-    from penstock.values.keyword_arguments import NewScheduleKeywords, ScheduleChanges
+    from penstock.values.option_types import NewScheduleKeywords, ScheduleChanges
 else:
     greenlets = Lazy("sqlalchemy.util")
 

@@ -12,6 +12,9 @@ COLUMNS = """
 jobs: id uuid, task text, queue text, priority integer, payload text, options text, max_crashes integer,
   job_key text, origin_id uuid, run_id uuid, node text, path text, created_at bigint
 job_keys: task text, job_key text, job_id uuid
+job_labels: label text, job_id uuid
+job_followers: job_id uuid, id uuid, outcome text, spec text, created_at bigint
+queue_controls: kind text, name text, value text, revision bigint, changed_at bigint, changed_by text, why text
 job_states: job_id uuid, status text, token bigint, process_id uuid, generation bigint, retry_count integer,
   crash_count integer, cancel_requested boolean, reason text, due_at bigint, claimed_at bigint, finished_at
   bigint

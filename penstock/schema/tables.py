@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 
-from penstock.schema import run_tables, schedule_tables
+from penstock.schema import job_tables, run_tables, schedule_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
 from penstock.values.parse import KEY_LENGTH
 
@@ -143,6 +143,7 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _history(metadata, prefix)
     _notes(metadata, prefix)
     _processes(metadata, prefix)
+    job_tables.define(metadata, prefix)
     run_tables.define(metadata, prefix)
     define_reconcilers(metadata, prefix)
     define_audit(metadata, prefix)

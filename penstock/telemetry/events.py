@@ -84,6 +84,19 @@ class WorkReclaimed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerAnnounced(Event):
+    """`penstock worker` has started: where its work comes from, and which work it can do."""
+
+    database: str
+    queues: str
+    tasks: tuple[str, ...]
+    pipelines: int
+    reconcilers: int
+    processes: int
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStarted(Event):
     process: str
     host: str

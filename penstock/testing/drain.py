@@ -122,6 +122,7 @@ class ManualWorker:
             limited=app.limited,
         )
         self.housekeeping = self._housekeeping()
+        self.housekeeping.follow_controls = lambda controls: lanes.control(lanes.queues, controls.paused)
         self.waker = Waker(NoListener())
         self.pump: Pump[Claim, Attempt] = Pump(
             app.database,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import NamedTuple
 
-from penstock.database.dialect import BatchWrite, TableWrite
 from penstock.database.transaction import Transaction
 from penstock.pipelines.advance.state import EngineState, JobTemplate
 from penstock.pipelines.model.expressions import Path, path_text
+from penstock.queue import states
 from penstock.queue.jobs import Claim, Offer, tier_of
 from penstock.values.status import JobStatus, Reason
 
@@ -19,32 +18,7 @@ SHARED_FROM = 20
 
 NO_PAYLOAD = "null"
 COMMON = ("run_id", "node", "task", "queue", "priority", "options", "max_crashes", "tier", "status", "reason")
-JOB = {
-    "id": ":id",
-    "task": ":task",
-    "queue": ":queue",
-    "priority": ":priority",
-    "payload": ":payload",
-    "options": ":options",
-    "max_crashes": ":max_crashes",
-    "origin_id": ":origin_id",
-    "run_id": ":run_id",
-    "node": ":node",
-    "path": ":path",
-    "created_at": "{now}",
-}
-STATE = {
-    "job_id": ":id",
-    "status": ":status",
-    "generation": "0",
-    "retry_count": "0",
-    "crash_count": "0",
-    "cancel_requested": "false",
-}
-ENDED = STATE | {"reason": ":reason", "finished_at": "{now}"}
-HELD = STATE | {"generation": "1", "token": ":token", "process_id": ":process_id", "claimed_at": "{now}"}
-RECEIPT = {"token": ":token", "process_id": ":process_id", "job_ids": ":job_ids", "claimed_at": "{now}"}
-QUEUED = {"queue": ":queue", "tier": ":tier", "job_id": ":id", "task": ":task"}
+OPTIONAL = ("origin_id", "path")
 
 
 class KnownArguments(NamedTuple):
@@ -88,7 +62,7 @@ def write(engine_state: EngineState, tx: Transaction, steps: Sequence[NewStep]) 
     if ready:
         trace.made.update({step.id: (step.template.queue, tier_of(step.template.priority)) for step in ready})
         engine_state.tell_ready(tx)
-    _write_errors(tx, [step for step in steps if step.error is not None])
+    states.record_unstarted(tx, [(s.id, s.reason, s.error) for s in steps if s.error is not None])
 
 
 def _groups(steps: Sequence[NewStep]) -> Iterable[tuple[str, bool, Sequence[NewStep]]]:
@@ -163,21 +137,7 @@ def _write_group(
         if len(steps) == 1 and (receipt := offer.close_with(steps[0].id)) is not None:
             place = "held alone"
             rows[0]["job_ids"] = receipt
-    tx.insert_together(_writes(place), rows, shared)
-
-
-@cache
-def _writes(place: str) -> BatchWrite:
-    """The tables that a step of this place has rows in."""
-    state = {"ended": ENDED, "held": HELD, "held alone": HELD}.get(place, STATE)
-    writes = [TableWrite("jobs", JOB), TableWrite("job_states", state)]
-    if place == "held alone":
-        writes.append(TableWrite("claims", RECEIPT))
-    elif place == "ready":
-        writes.append(TableWrite("availabilities", QUEUED))
-    elif place == "delayed":
-        writes.append(TableWrite("scheduled", QUEUED | {"due_at": "{now} + :wait"}))
-    return BatchWrite(tuple(writes))
+    tx.insert_together(states.tables_of_new(place, OPTIONAL), rows, shared)
 
 
 def _fields(step: NewStep, place: str) -> dict[str, object]:
@@ -201,17 +161,3 @@ def _fields(step: NewStep, place: str) -> dict[str, object]:
     if place == "delayed":
         fields["wait"] = int(step.delay * 1_000_000)
     return fields
-
-
-def _write_errors(tx: Transaction, steps: Sequence[NewStep]) -> None:
-    rows = [
-        {
-            "job_id": step.id,
-            "generation": 0,
-            "outcome": "errored",
-            "error_type": step.reason.value if step.reason is not None else None,
-            "error": step.error,
-        }
-        for step in steps
-    ]
-    tx.insert("executions", rows, started_at="{now}", finished_at="{now}")

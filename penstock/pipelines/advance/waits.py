@@ -10,18 +10,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
+from penstock.queue import states
 from penstock.queue.jobs import EndedStep
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
-LOCK = """
-SELECT job_id, generation FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'waiting' ORDER BY job_id {lock}
-"""
 PLACES = "SELECT id, run_id, node, path, created_at FROM {jobs} WHERE id {among:ids:uuid}"
-END = """
-UPDATE {job_states} {by_key} SET status = :status, reason = :reason, generation = generation + 1, finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
 OUTCOMES = {
     JobStatus.SUCCEEDED: OutcomeKind.SUCCEEDED,
     JobStatus.CANCELLED: OutcomeKind.CANCELLED,
@@ -44,7 +37,7 @@ def finish_waiting(tx: Transaction, conclusions: Mapping[str, WaitResult]) -> li
     """End those of these steps, by job id, that still wait; what is to follow."""
     if not conclusions:
         return []
-    generations: dict[str, int] = dict(tx.rows(LOCK, ids=sorted(conclusions)))
+    generations = states.lock_in(tx, sorted(conclusions), JobStatus.WAITING)
     if not generations:
         return []
     groups: dict[tuple[JobStatus, Reason | None], list[str]] = defaultdict(list)
@@ -56,18 +49,10 @@ def finish_waiting(tx: Transaction, conclusions: Mapping[str, WaitResult]) -> li
             id, run, node, path or "", how.status, how.reason, how.output, how.error, kept=how.kept
         )
         ended.append(end)
-        attempts.append(
-            {
-                "job_id": id,
-                "generation": generations[id] + 1,
-                "started_at": created,
-                "outcome": OUTCOMES[how.status].value,
-                "output": how.output,
-                "error_type": how.reason.value if how.reason is not None else None,
-                "error": how.error,
-            }
-        )
-    tx.insert("executions", attempts, finished_at="{now}")
+        attempt = states.Execution(id, generations[id] + 1, OUTCOMES[how.status], created)
+        error_type = how.reason.value if how.reason is not None else None
+        attempts.append(attempt._replace(output=how.output, error_type=error_type, error=how.error))
+    states.record(tx, attempts)
     for (status, reason), ids in groups.items():
-        tx.run(END, status=status.value, reason=reason.value if reason is not None else None, ids=ids)
+        states.end_unclaimed(tx, ids, status, reason)
     return ended

@@ -11,7 +11,6 @@ shortens it, also that of a child which was cancelled before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 
@@ -25,7 +24,7 @@ from penstock.pipelines.lifecycle.claimed_steps import not_started
 from penstock.pipelines.model.definition import Running
 from penstock.pipelines.model.expressions import path_of
 from penstock.pipelines.plan.changes import RunMode
-from penstock.queue import audit
+from penstock.queue import audit, states
 from penstock.queue.control import cancel as cancel_jobs
 from penstock.queue.jobs import EndedStep, tier_of
 from penstock.queue.limits import slots
@@ -261,16 +260,8 @@ FIRST_PAUSE, LONGEST_GRACE_PAUSE = 1.0, 60.0
 
 RUN_IN_GRACE = "SELECT mode, reasons, definition FROM {runs} WHERE id = :id AND ended_at IS NULL"
 HELD = """
-SELECT j.id, j.node, j.path, s.generation, s.claimed_at, s.process_id FROM {jobs} j
+SELECT j.id, j.node, j.path FROM {jobs} j
 JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'running' ORDER BY j.id LIMIT 500
-"""
-LOCK_HELD = """
-SELECT job_id FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
-"""
-GIVE_UP = """
-UPDATE {job_states} SET status = 'cancelled', reason = :reason, token = NULL, process_id = NULL,
-  finished_at = {now}
-WHERE job_id {among:ids:uuid}
 """
 
 
@@ -285,11 +276,12 @@ def give_up(engine_state: EngineState, tx: Transaction, run: str, pause: str | N
     # A child that was not told in time is given no grace of its own.
     cancel_children(tx, run, "0")
     found = {str(held[0]): held for held in tx.rows(HELD, run=run)}
-    mine = [str(id) for (id,) in tx.rows(LOCK_HELD, ids=sorted(found))] if found else []
-    if not mine:
+    running = states.lock_running(tx, sorted(found))
+    if not running:
         return []
-    tx.run(GIVE_UP, ids=mine, reason=reason.value)
-    tx.insert("executions", [_given_up(found[id], reason) for id in mine], finished_at="{now}")
+    mine = [job.job_id for job in running]
+    states.end(tx, mine, JobStatus.CANCELLED, reason)
+    states.record(tx, [_given_up(job, reason) for job in running])
     slots.free_slot(tx, mine)
     return [
         EndedStep(id, run, found[id][1], found[id][2] or "", JobStatus.CANCELLED, reason, None) for id in mine
@@ -311,15 +303,7 @@ def _reason(engine_state: EngineState, tx: Transaction, run: str) -> Reason | No
     return Reason.RUN_HALTED if strict and row[0] == RunMode.HALTED else None
 
 
-def _given_up(held: Sequence[object], reason: Reason) -> dict[str, object]:
-    job, _node, _path, generation, claimed_at, process = held
+def _given_up(job: states.RunningJob, reason: Reason) -> states.Execution:
     what = {Reason.CANCELLED: "cancellation", Reason.RUN_HALTED: "halt"}.get(reason, "deadline")
-    return {
-        "job_id": job,
-        "generation": generation,
-        "process_id": process,
-        "started_at": claimed_at,
-        "outcome": OutcomeKind.CANCELLED.value,
-        "error_type": "Cancelled",
-        "error": f"it was still running when the grace of its run's {what} was over",
-    }
+    error = f"it was still running when the grace of its run's {what} was over"
+    return job.execution(OutcomeKind.CANCELLED, "Cancelled", error)

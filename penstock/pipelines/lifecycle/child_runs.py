@@ -27,8 +27,8 @@ from penstock.pipelines.lifecycle.lineage import ChildRun
 from penstock.pipelines.lifecycle.revive import inherit
 from penstock.pipelines.lifecycle.start import NewRun, is_written
 from penstock.pipelines.model.definition import Definition
+from penstock.queue import states
 from penstock.queue.jobs import Attempt, Claim, EndedStep
-from penstock.queue.settle import record
 from penstock.values.failure import Failure
 from penstock.values.ids import new_id
 from penstock.values.outcome import Outcome
@@ -112,11 +112,6 @@ def _text(definition: Definition, pipeline: Any, values: Mapping[str, object]) -
     return limited(dumps(raw), limit, f"the argument list of {definition.name}")
 
 
-FAIL = """
-UPDATE {job_states} {by_key} SET status = 'failed', reason = :reason, token = NULL, process_id = NULL,
-  finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
 GIVEN = "SELECT args FROM {runs} WHERE id = :id"
 ABOVE = """
 WITH RECURSIVE above (id, depth) AS (
@@ -167,12 +162,12 @@ def prepare(
 
 def fail(tx: Transaction, attempts: Sequence[Attempt]) -> None:
     """Children that cannot be opened with what they are given."""
-    record(tx, attempts, None)
-    groups: dict[str, list[str]] = {}
+    states.record_attempts(tx, attempts, None)
+    groups: dict[Reason | None, list[str]] = {}
     for attempt in attempts:
-        groups.setdefault(str(attempt.outcome.reason), []).append(attempt.claim.job_id)
-    for reason, ids in sorted(groups.items()):
-        tx.run(FAIL, reason=reason, ids=sorted(ids))
+        groups.setdefault(attempt.outcome.reason, []).append(attempt.claim.job_id)
+    for reason, ids in sorted(groups.items(), key=str):
+        states.end(tx, ids, JobStatus.FAILED, reason)
 
 
 def ended(attempt: Attempt) -> EndedStep:

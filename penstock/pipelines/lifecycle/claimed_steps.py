@@ -25,6 +25,7 @@ from penstock.pipelines.model.definition import Node, NodeKind
 from penstock.pipelines.model.expressions import Expr, Output, Path, path_of, path_text
 from penstock.pipelines.plan.changes import RunMode
 from penstock.pipelines.plan.inputs import FetchedInputs, InputQuery, arguments, inputs_of, spread, value_of
+from penstock.queue import states
 from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Claim, EndedStep
 from penstock.values.status import JobStatus, Reason
@@ -128,18 +129,6 @@ def _elements(run: RunView, expr: Expr) -> Streamed | None:
     return Streamed(collect.key, inner.key) if simple else None
 
 
-SKIP = """
-UPDATE {job_states} {by_key} SET status = :status, reason = :reason, token = NULL, process_id = NULL,
-  finished_at = {now}
-WHERE job_id {among:ids:uuid}
-"""
-PUT_ASIDE = """
-UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
-"""
-STILL_OURS = """
-SELECT job_id, token, cancel_requested FROM {job_states} {by_key}
-WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
-"""
 # A caller that resumes a run locks its row first, and looks for steps without a place after that.
 STILL_PAUSED = "SELECT id, paused_at FROM {runs} {by_key} WHERE id {among:ids:uuid} ORDER BY id {lock}"
 
@@ -280,9 +269,7 @@ def not_started(
     """End steps (job, run, node, path) that have not started, because of their run's mode; what is to follow."""
     status, reason = NOT_STARTED[mode]
     ended = [EndedStep(job, run, node, path, status, reason, None) for job, run, node, path in steps]
-    ids = sorted([step.job_id for step in ended])
-    if ids:
-        tx.run(SKIP, status=status.value, reason=reason.value, ids=ids)
+    states.end(tx, [step.job_id for step in ended], status, reason)
     return ended
 
 
@@ -292,8 +279,8 @@ def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
     Returns the jobs that are ours, and whether a caller has asked to cancel them meanwhile.
     """
     tokens = {claim.job_id: claim.token for claim in claims}
-    rows = tx.rows(STILL_OURS, ids=sorted(tokens))
-    return {str(job): bool(asked) for job, token, asked in rows if tokens[str(job)] == token}
+    running = states.lock_running(tx, sorted(tokens))
+    return {job.job_id: bool(job.cancel_requested) for job in running if tokens[job.job_id] == job.token}
 
 
 def _refuse(
@@ -322,18 +309,13 @@ def _wait_for_resume(engine_state: EngineState, tx: Transaction, claims: Sequenc
         return
     rows = tx.rows(STILL_PAUSED, ids=sorted(_runs_of(claims)))
     paused = {str(run) for run, since in rows if since is not None}
-    _put_aside(tx, claims, JobStatus.AVAILABLE)
+    states.give_back(tx, [claim.job_id for claim in claims])
     back = [claim for claim in claims if claim.run_id not in paused]
     if back:
         places = [{"job_id": c.job_id, "task": c.task, "queue": c.queue, "tier": c.tier} for c in back]
-        tx.insert("availabilities", places)
+        states.put_in_place(tx, JobStatus.AVAILABLE, places)
         engine_state.trace(tx).made.update({claim.job_id: (claim.queue, claim.tier) for claim in back})
         engine_state.tell_ready(tx)
-
-
-def _put_aside(tx: Transaction, claims: Sequence[Claim], status: JobStatus) -> None:
-    if claims:
-        tx.run(PUT_ASIDE, status=status.value, ids=sorted([claim.job_id for claim in claims]))
 
 
 def _start_children(
@@ -343,7 +325,8 @@ def _start_children(
         return
     news, wrong = child_runs.prepare(engine_state, tx, found, claims)
     parents = {new.parent_job for new in news}
-    _put_aside(tx, [claim for claim in claims if claim.job_id in parents], JobStatus.WAITING)
+    waiting = [claim.job_id for claim in claims if claim.job_id in parents]
+    states.give_back(tx, waiting, JobStatus.WAITING)
     open_runs(engine_state, tx, news)
     if wrong:
         child_runs.fail(tx, wrong)

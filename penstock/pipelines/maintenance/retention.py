@@ -28,7 +28,7 @@ MOST_LOOKED_AT = 500
 """So many are looked at in one go, where those before are held back."""
 
 FREE = """
-SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_at < {now} - :age
+SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_at <= {now} - :age
   AND NOT EXISTS (SELECT 1 FROM {chains} c JOIN {runs} d ON d.id = c.downstream_id
     WHERE c.upstream_id = r.id AND d.ended_at IS NULL)
   AND NOT EXISTS (SELECT 1 FROM {runs} p WHERE p.id = r.parent_run_id)

@@ -16,19 +16,17 @@ from typing import NamedTuple
 
 from penstock.database.dialect import Ahead, Row
 from penstock.database.transaction import Transaction
+from penstock.queue import states
 from penstock.queue.jobs import Claim
 from penstock.queue.limits import slots
 from penstock.queue.limits.slots import LimitUsage
 from penstock.values.limits import Demand
+from penstock.values.status import JobStatus
 from penstock.values.typed_json.json_text import dumps, loads
 
 MOST_EXAMINED = 500
 """So many of one key are looked at in one transaction, should they all have to go elsewhere, or be cancelled."""
 
-PUT_BACK = """
-UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id = NULL, generation = generation - 1
-WHERE job_id {among:ids:uuid}
-"""
 PARKED = "SELECT limit_key, tier, place, job_id FROM {parked} WHERE job_id {among:ids:uuid}"
 NEXT = """
 SELECT tier, place, job_id, queue, task, demands FROM {parked} {by_key}
@@ -90,7 +88,7 @@ def park(tx: Transaction, refusals: Sequence[Refused]) -> None:
     """Put these jobs into their waiting lines. Their claims end; no handler has run, so they are no attempts."""
     if not refusals:
         return
-    tx.run(PUT_BACK, ids=sorted(refusal.claim.job_id for refusal in refusals))
+    states.park(tx, [refusal.claim.job_id for refusal in refusals])
     rows = [
         {
             "limit_key": key,
@@ -191,7 +189,7 @@ def _go(tx: Transaction, key: str, going: Sequence[Parked]) -> list[Lane]:
     """Places in the queue, and a reservation by which each keeps its own place in another line."""
     slots.reserve(tx, key, [(row.job_id, row.place) for row in going])
     places = [{"job_id": row.job_id, "queue": row.queue, "tier": row.tier, "task": row.task} for row in going]
-    tx.insert("availabilities", places)
+    states.put_in_place(tx, JobStatus.AVAILABLE, places)
     return [(row.queue, row.tier) for row in going]
 
 

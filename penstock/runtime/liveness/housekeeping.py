@@ -20,6 +20,8 @@ from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.idle_check import IdleReport
 from penstock.queue.jobs import Follow
 from penstock.queue.limits import admission, upkeep, waiting_line
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.outage_guard import OutageGuard
@@ -146,6 +148,10 @@ class Housekeeping(Service):
     """The chores of a process."""
 
     name = "housekeeping"
+    follow_controls: Callable[[QueueControls], None] = staticmethod(lambda _: None)
+    """Told the controls of queues when one of them has changed."""
+    _controls = 0
+    """The revision of the controls that are followed."""
 
     def __init__(
         self,
@@ -225,6 +231,7 @@ class Housekeeping(Service):
         seen = self.database.read(schedule.look, left)
         self.next_due = seen.due
         self.next_tick = seen.tick
+        self._notice_controls(seen.controls)
         limits = partial(self.limits.turn, seen.parked, seen.limited)
         return do_all(self.database, (limits, self._fire_ticks, partial(self._promote_due, left)))
 
@@ -238,8 +245,19 @@ class Housekeeping(Service):
     def promote_due(self) -> bool:
         """Give a place in the queue to what is due, and look at nothing else."""
         left = self.due.left
-        self.next_due = self.database.read(schedule.look, left).due
+        seen = self.database.read(schedule.look, left)
+        self.next_due = seen.due
+        self._notice_controls(seen.controls)
         return self._promote_due(left)
+
+    def _notice_controls(self, revision: int) -> None:
+        if revision != self._controls:
+            self.control(self.database.read(queue_controls.read))
+
+    def control(self, controls: QueueControls) -> None:
+        """Follow these controls of queues."""
+        self._controls = controls.revision
+        self.follow_controls(controls)
 
     def _promote_due(self, left: list[str]) -> bool:
         if self.next_due is None or self.next_due > 0:
@@ -382,7 +400,7 @@ class Housekeeping(Service):
             self._reap_at = self._judge_at = now + seen.holder_silent
             self.call()
         tidy = seen.limited and now >= self._looked_at + RETENTION_INTERVAL
-        if seen.kept or tidy or (seen.due is not None and seen.due < soon):
+        if seen.kept or tidy or seen.controls != self._controls or (seen.due is not None and seen.due < soon):
             self.call()
 
     def call(self) -> None:

@@ -19,7 +19,18 @@ from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer
 from penstock.queue.settle import Settled
-from penstock.queue.wakeups import CHORES, CHORES_BY_NAME, ENDED, LATER, READY, YOURS, Wakeups, lane_of, ready
+from penstock.queue.wakeups import (
+    CHORES,
+    CHORES_BY_NAME,
+    CONTROLS,
+    ENDED,
+    LATER,
+    READY,
+    YOURS,
+    Wakeups,
+    lane_of,
+    ready,
+)
 from penstock.runtime.pump.lanes import ASKED, Lanes
 from penstock.runtime.pump.limiter import Limiter
 from penstock.runtime.pump.source import Heed
@@ -183,7 +194,7 @@ class JobSource:
         """The room for next steps. Tasks with limits are left out: their jobs go through the queue and admission."""
         queues = self.lanes.left(self.holdings.busy)
         tasks = frozenset(self.tasks()) - self.limiter.limited.keys()
-        return Offer(self.process(), new_token(), tasks, room, queues)
+        return Offer(self.process(), new_token(), tasks, room, queues, self.lanes.paused)
 
     def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Claim]:
         began = time.monotonic()
@@ -285,7 +296,7 @@ class JobSource:
         there = True
         for subject in subjects:
             lane = lane_of(subject)
-            if subject in (CHORES, CHORES_BY_NAME):
+            if subject in (CHORES, CHORES_BY_NAME, CONTROLS):
                 self.wakeups.relay(CHORES)
             elif subject in ANYTHING:
                 self.lanes.force_sweep()

@@ -23,10 +23,12 @@ class Signature:
     """The arguments and the result of a task as JSON.
 
     Nothing is looked at before the first use, so that annotations may name what is declared later.
+    `returns=False`: the return annotation says nothing about a value that is stored.
     """
 
-    def __init__(self, function: Callable[..., object], name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str, *, returns: bool = True) -> None:
         self._function = function
+        self._returns = returns
         self.name = name
 
     @classmethod
@@ -140,7 +142,7 @@ class Signature:
 
     @cached_property
     def _layout(self) -> Parameters:
-        return Parameters.of(self._function, self.name)
+        return Parameters.of(self._function, self.name, returns=self._returns)
 
     @property
     def _result(self) -> TypeConverter:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from penstock.database import boundary
 from penstock.database.transaction import Transaction
 from penstock.errors import JobFailed
 from penstock.queue import settle as queue_settle
+from penstock.queue import states
 from penstock.queue.jobs import Attempt
 from penstock.runtime.worker import Worker
 from penstock.task import Task
@@ -85,7 +87,7 @@ def test_a_batch_with_one_such_row_is_split(app: Penstock, note: Note) -> None:
 def test_if_the_error_is_refused_too_the_job_has_failed_all_the_same(
     app: Penstock, note: Note, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _refuse_failures(monkeypatch, "record", lambda attempt: attempt.began)
+    _refuse_failures(monkeypatch, states, "record_attempts", lambda attempt: attempt.began)
     jobs = note.enqueue_many([(n,) for n in range(5)])
     drain(app)
     assert [job.status for job in jobs] == ["succeeded"] * 3 + ["failed", "succeeded"]
@@ -99,7 +101,7 @@ def test_what_is_refused_in_every_form_is_tried_again_later(
     app: Penstock, note: Note, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare: list[Attempt] = []
-    _refuse_failures(monkeypatch, "_move", lambda attempt: attempt.began or len(bare) < 5, bare)
+    _refuse_failures(monkeypatch, queue_settle, "_move", lambda attempt: attempt.began or len(bare) < 5, bare)
     monkeypatch.setattr(boundary, "FIRST_PAUSE", 0.05)
 
     async def main(_: Worker) -> None:
@@ -114,12 +116,13 @@ def test_what_is_refused_in_every_form_is_tried_again_later(
 
 def _refuse_failures(
     monkeypatch: pytest.MonkeyPatch,
+    home: ModuleType,
     write: str,
     refuses: Callable[[Attempt], bool],
     bare: list[Attempt] | None = None,
 ) -> None:
     """Something in the database refuses what a settle writes of failed attempts; it is told of those without a row."""
-    writes = getattr(queue_settle, write)
+    writes = getattr(home, write)
 
     def written(tx: Transaction, attempts: Sequence[Attempt], *rest: Any) -> None:
         failed = [attempt for attempt in attempts if attempt.outcome.status == "failed"]
@@ -129,7 +132,7 @@ def _refuse_failures(
             raise ValueError("no such text")
         writes(tx, attempts, *rest)
 
-    monkeypatch.setattr(queue_settle, write, written)
+    monkeypatch.setattr(home, write, written)
 
 
 @pytest.mark.parametrize("fault", [deadlocked, disconnected])

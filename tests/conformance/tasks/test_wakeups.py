@@ -233,11 +233,17 @@ def test_who_is_told_of_the_next_job_does_not_look_for_it_right_after_the_last(
             await until(lambda: job.status == "succeeded")
             settled = time.monotonic()
             await until(lambda: time.monotonic() > settled + 1)
+            # A claim that was under way when it was replaced is not counted: such a job says nothing.
+            if not claimed:
+                return False
             # The look that goes with the settle comes right after the job; the next one only after a pause.
             soon = [moment for moment in looked if moment < claimed[-1] + 0.2]
             return len(soon) <= 1 and not [moment for moment in soon if moment > settled]
 
-        # The notification of a job may be heard after the job is done, which is one more look: the best of three.
-        assert any([await one_job() for _ in range(3)])
+        # The notification of a job may be heard after the job is done, which is one more look: the best of ten.
+        for _ in range(10):
+            if await one_job():
+                return
+        raise AssertionError("it looks again right after every job")
 
     beside_a_worker(app, main)

@@ -23,7 +23,7 @@ def _jobs(old: str, new: str) -> list[Change]:
 JOBS: dict[str, Mutant] = {
     "retention by the local clock": Mutant(1, *_jobs("{now}", LOCAL), **OFTEN),
     "retention of whatever is over": Mutant(
-        1, *_jobs("s.finished_at < {now} - :age", "s.finished_at < {now}"), **OFTEN
+        1, *_jobs("s.finished_at <= {now} - :age", "s.finished_at <= {now}"), **OFTEN
     ),
 }
 RUNS: dict[str, Mutant] = {

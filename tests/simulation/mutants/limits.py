@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.queue import states
 from penstock.queue.limits import admission, slots, waiting_line
 from penstock.runtime.liveness.housekeeping import LimitKeeper
 from penstock.runtime.pump.limiter import Limiter
@@ -24,7 +25,5 @@ MUTANTS: dict[str, Mutant] = {
         Instead(LimitKeeper, "_sweep", lambda _: False),
         crash=0.02,
     ),
-    "a job that waits spends an attempt": Mutant(
-        3, Sql(waiting_line, "PUT_BACK", "generation - 1", "generation + 1")
-    ),
+    "a job that waits spends an attempt": Mutant(3, Sql(states, "PARK", "generation - 1", "generation + 1")),
 }

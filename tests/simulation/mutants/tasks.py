@@ -7,7 +7,7 @@ from typing import Any
 from penstock.database import cursor_dialect
 from penstock.database.cursor_dialect import ByCursor
 from penstock.job_transaction import TransactionScope
-from penstock.queue import claim, control, enqueue, job_records, processes, reclaim, release, schedule, settle
+from penstock.queue import claim, control, enqueue, job_records, processes, reclaim, schedule, settle, states
 from penstock.queue.jobs import MOST_COUNTED, Attempt
 from penstock.runtime.executors.async_executor import LoopExecutor
 from penstock.runtime.executors.dispatcher import Dispatcher
@@ -68,7 +68,7 @@ MUTANTS: dict[str, Mutant] = {
         2,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
-        Code(settle.record, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
+        Code(states.record_attempts, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
         loss=0.1,
         freeze=0.03,
         linger=0.2,
@@ -124,21 +124,19 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "crash counted as a retry": Mutant(
         1,
-        Sql(reclaim, "CRASH", ONE_MORE, "retry_count = retry_count + 1"),
+        Sql(states, "CRASH", ONE_MORE, "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
         1,
-        Sql(reclaim, "CRASH", f"{ONE_MORE},", ""),
+        Sql(states, "CRASH", f"{ONE_MORE},", ""),
     ),
     "errors spend nothing": Mutant(
         0,
-        Sql(settle, "PUT_BACK", "retry_count + :spent", "retry_count"),
+        Sql(states, "PUT_BACK", "retry_count + :spent", "retry_count"),
     ),
     "release spends a crash": Mutant(
         3,
-        Sql(
-            release, "RELEASE", "status = 'available'", "status = 'available', crash_count = crash_count + 1"
-        ),
+        Sql(states, "GIVE_BACK", "status = :status", "status = :status, crash_count = crash_count + 1"),
         home=1.0,
     ),
     "a stop counts as an error": Mutant(
@@ -177,7 +175,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "delays by the local clock": Mutant(
         0,
-        Code(settle._move, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
+        Code(states.put_in_place, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
         8,
@@ -235,7 +233,7 @@ MUTANTS: dict[str, Mutant] = {
 STEERING: dict[str, Mutant] = {
     "retried with old budgets": Mutant(
         1,
-        Sql(control, "RETRY", "retry_count = 0, crash_count = 0,", ""),
+        Sql(states, "RETRY", "retry_count = 0, crash_count = 0,", ""),
     ),
     "lost answers not given again": Mutant(
         2,

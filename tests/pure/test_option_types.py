@@ -11,7 +11,7 @@ from penstock.reconcile import options as reconciler_options
 from penstock.schedules import definition as schedules
 from penstock.settings import Settings
 from penstock.task import KNOWN, STEP_ONLY
-from penstock.values import keyword_arguments as keywords
+from penstock.values import option_types as keywords
 
 READ = {
     keywords.SettingKeywords: {field.name for field in fields(Settings)} - {"database_url"},

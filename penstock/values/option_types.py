@@ -1,7 +1,7 @@
 """The keyword arguments of the public API by name and type, so that a type checker finds a wrong one.
 
 For type checkers only: no module imports it when it runs. What is given is checked by name and value where it is read.
-`tests/pure/test_keyword_arguments.py` compares the names with those that are read.
+`tests/pure/test_option_types.py` compares the names with those that are read.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class EnqueueKeywords(JobKeywords, total=False):
     name: str | None
     at: datetime | None
     connection: object
+    labels: Labels
 
 
 class TaskKeywords(EnqueueKeywords, total=False):
@@ -196,6 +197,9 @@ class SettingKeywords(TypedDict, total=False):
     connect_timeout: Duration | None
     statement_timeout: Duration | None
     lock_timeout: Duration | None
+    dashboard_user: str | None
+    dashboard_password: str | None
+    dashboard_timeout: Duration | None
     log_level: Literal["debug", "info", "warning", "error", "critical"] | None
     log_format: Literal["text", "json"] | None
     crash_at: str | None

@@ -1,0 +1,373 @@
+"""The dashboard: one synchronous handler from a request to a response, with an ASGI and a WSGI door.
+
+A request goes through here in this order: a file of the dashboard's own; the decision who asks (`access.py`); an act
+(`acts.py`) or a page (`pages/`). A page whose data has not changed is answered 304 without its HTML.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.dashboard import asgi, assets, wsgi
+from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Viewer, refuses_as_cross_site
+from penstock.dashboard.acts import ACTS, Done, WrongForm
+from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
+from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
+from penstock.dashboard.pages import NAVIGATION, Route, find
+from penstock.dashboard.render import render
+from penstock.dashboard.views import NotFound, Page, Redact, View
+from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.operate.jobs import UnknownId
+from penstock.values.plain import plain
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+log = logging.getLogger("penstock")
+
+NOTICE = "penstock_notice"
+LONGEST_NOTICE = 600
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY = (
+    ("Content-Security-Policy", POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+CLOSED = (
+    "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
+    "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
+)
+STATIC = "/static/"
+ACT = "/act/"
+LOGIN = "/login"
+
+
+class Dashboard:
+    """The pages of one app, as an ASGI application; `dashboard.wsgi` is the same for WSGI."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        guard: Guard | None = None,
+        *,
+        read_only: bool = False,
+        redact: Redact | None = None,
+        title: str | None = None,
+        prefix: str | None = None,
+        link: LinkLogin | None = None,
+    ) -> None:
+        self.app = app
+        self.title = title or "Penstock"
+        self._guard = guard
+        self._read_only = read_only
+        self._redact = redact
+        self._prefix = None if prefix is None else prefix.rstrip("/")
+        self._link = link
+        settings = app.settings
+        password = settings.dashboard_password
+        self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
+        self._failures = FailureLimit()
+        self._acts = {act.name: act for act in ACTS}
+
+    # the doors
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        await asgi.serve(self, scope, receive, send)
+
+    def wsgi(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """The WSGI application."""
+        return wsgi.serve(self, environ, start_response)
+
+    def respond(self, request: Request) -> Response:
+        """Answer a request in this thread. An async guard gets an event loop for the time of its call."""
+        if (file := _file(request)) is not None:
+            return file
+        return self._answer(request, self._shield(request, lambda: self._admit(request)))
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request of an event loop: the guard there if it is async, the rest in a thread."""
+        if (file := _file(request)) is not None:
+            return file
+        return await self.app.bridge.run(self._answer, request, await self.admission(request))
+
+    async def admission(self, request: Request) -> AccessDecision:
+        if self._guard is not None and _is_async(self._guard):
+            try:
+                found = await self._guard(request)  # type: ignore[misc]
+            except Exception:
+                return self._broken(request)
+            return self._decided(request, found)
+        return await self.app.bridge.run(self._shield, request, lambda: self._admit(request))
+
+    async def latest_stamp(self) -> str:
+        """A text that changes when anything may have changed."""
+        return await self.app.bridge.run(self.stamp)
+
+    def stamp(self) -> str:
+        return ""
+
+    # who asks
+
+    def _admit(self, request: Request) -> AccessDecision:
+        if self._link is not None:
+            return self._by_link(request, self._link)
+        if self._guard is not None:
+            found = self._guard(request)
+            return self._decided(request, _run(found) if inspect.isawaitable(found) else found)
+        if self._password is not None:
+            return self._by_password(request, self._password)
+        return AccessDecision(refusal=self._message(request, 403, "Closed", CLOSED))
+
+    def _by_link(self, request: Request, link: LinkLogin) -> AccessDecision:
+        if request.path == LOGIN and request.is_safe:
+            return AccessDecision(refusal=self._log_in(request, link))
+        viewer = link.viewer(request)
+        if viewer is None:
+            advice = "Open the link that `penstock dashboard` has printed. It works once; start it again for another."
+            return AccessDecision(refusal=self._message(request, 401, "Not signed in", advice))
+        return self._decided(request, viewer)
+
+    def _log_in(self, request: Request, link: LinkLogin) -> Response:
+        if self._failures.is_reached(request.client):
+            return self._message(request, 429, "Too many tries", "Wait for a minute.")
+        session = link.redeem(request.query.get("key", [""])[0])
+        if session is None:
+            self._failures.count(request.client)
+            return self._message(
+                request, 401, "Not signed in", "This link was used before, or is not the newest one."
+            )
+        path = self._mount(request) or "/"
+        cookie = f"{COOKIE}={session}; Path={path}; HttpOnly; SameSite=Lax"
+        return redirect(f"{self._mount(request)}/").with_headers(("Set-Cookie", cookie))
+
+    def _by_password(self, request: Request, login: PasswordLogin) -> AccessDecision:
+        if self._failures.is_reached(request.client):
+            refused = self._message(request, 429, "Too many tries", "Wait for a minute, then sign in again.")
+            return AccessDecision(refusal=refused.with_headers(("Retry-After", "60")))
+        viewer = login.viewer(request)
+        if viewer is not None:
+            return self._decided(request, viewer)
+        if login.was_tried(request):
+            self._failures.count(request.client)
+        asked = ("WWW-Authenticate", 'Basic realm="Penstock", charset="UTF-8"')
+        refused = self._message(
+            request, 401, "Not signed in", "Sign in with the dashboard's user and password."
+        )
+        return AccessDecision(refusal=refused.with_headers(asked))
+
+    def _decided(self, request: Request, found: Viewer | Response | None) -> AccessDecision:
+        if isinstance(found, Response):
+            return AccessDecision(refusal=found)
+        if isinstance(found, Viewer) and self._read_only:
+            found = found.only(READING)
+        if not isinstance(found, Viewer) or not found.may(Right.LOOK):
+            refused = self._message(request, 403, "Not allowed", "You are not allowed to see this dashboard.")
+            return AccessDecision(refusal=refused)
+        return AccessDecision(found)
+
+    # answering
+
+    def _answer(self, request: Request, admission: AccessDecision) -> Response:
+        viewer = admission.viewer
+        if admission.refusal is not None or viewer is None:
+            return admission.refusal or self._message(request, 403, "Not allowed", CLOSED)
+        found = self._shield(request, lambda: AccessDecision(refusal=self._for_viewer(request, viewer)))
+        assert found.refusal is not None
+        return found.refusal
+
+    def _shield(self, request: Request, work: Callable[[], AccessDecision]) -> AccessDecision:
+        """Do something, and answer errors with a page: the host's own handling of errors has no part in this."""
+        try:
+            return work()
+        except (NotFound, UnknownId) as error:
+            return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
+        except DatabaseUnavailable as error:
+            return AccessDecision(
+                refusal=self._message(request, 503, "The database cannot be reached", str(error))
+            )
+        except PenstockError as error:
+            return AccessDecision(refusal=self._message(request, 400, "This cannot be done", str(error)))
+        except Exception:
+            return self._broken(request)
+
+    def _broken(self, request: Request) -> AccessDecision:
+        log.exception("the dashboard could not answer %s %s", request.method, request.path)
+        words = "The dashboard met an error, which is in the log of its process."
+        return AccessDecision(refusal=self._message(request, 500, "Something broke", words))
+
+    def _for_viewer(self, request: Request, viewer: Viewer) -> Response:
+        if request.path.startswith(ACT):
+            return self._act(request, viewer)
+        if not request.is_safe:
+            return self._message(request, 405, "Not allowed", "Pages are only looked at: send GET.")
+        route, args = find(request.path.removesuffix(".json"))
+        view = self._view(request, viewer, args)
+        self.app.prepare()
+        page = route.page(view)
+        return self._page(view, route, page)
+
+    def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
+        return View(self.app, self._mounted(request), viewer, args or {}, self._redact)
+
+    def _mount(self, request: Request) -> str:
+        return request.prefix if self._prefix is None else self._prefix
+
+    def _mounted(self, request: Request) -> Request:
+        if self._prefix is None:
+            return request
+        given = {name: getattr(request, name) for name in Request.__slots__}
+        return Request(**given | {"prefix": self._prefix})
+
+    # pages
+
+    def _page(self, view: View, route: Route, page: Page) -> Response:
+        data = plain(page.data)
+        notice = view.request.cookie(NOTICE)
+        tag = self._tag(view, data)
+        headers = (
+            ("ETag", tag),
+            ("Cache-Control", "private, no-cache"),
+            ("Vary", "Accept, Authorization, Cookie"),
+        )
+        if view.request.headers.get("if-none-match") == tag and not notice:
+            return Response(304, headers=headers)
+        if view.request.wants_json:
+            return as_json(data, page.status).with_headers(*headers, *SECURITY)
+        values = self._values(view, page.title, page.section or route.section)
+        html = render(page.template, values | {"page": data, "notice": _read_notice(notice)})
+        ending = [_notice_cookie("", self._mount(view.request))] if notice else []
+        return Response(page.status, html, headers=(*headers, *SECURITY, *ending))
+
+    def _tag(self, view: View, data: object) -> str:
+        seen: list[object] = [self.title, assets.version(), view.viewer.name, sorted(view.viewer.rights)]
+        seen += [view.request.wants_json, view.request.prefix, data]
+        written = json.dumps(seen, default=str).encode()
+        return f'"{hashlib.sha256(written).hexdigest()[:20]}"'
+
+    def _values(self, view: View, title: str, section: str) -> dict[str, object]:
+        """The names that every template has."""
+        return {
+            "title": title,
+            "app_title": self.title,
+            "section": section,
+            "navigation": NAVIGATION,
+            "viewer": view.viewer,
+            "view": view,
+            "url": view.url,
+            "here": view.here,
+            "static": lambda name: view.request.prefix + STATIC + assets.names()[name],
+            "act": lambda name: view.url(f"{ACT}{name}"),
+            "may": view.may,
+            "notice": None,
+        }
+
+    def _message(self, request: Request, status: int, title: str, words: str) -> Response:
+        """A page that says one thing, such as why there is no other."""
+        headers = (("Cache-Control", "no-store"), *SECURITY)
+        if request.wants_json:
+            return as_json({"status": status, "title": title, "message": words}, status).with_headers(
+                *headers
+            )
+        view = self._view(request, Viewer("", ()))
+        data = {"message": words, "status": status}
+        html = render("message.html", self._values(view, title, "") | {"page": data, "navigation": ()})
+        return Response(status, html, headers=headers)
+
+    # acts
+
+    def _act(self, request: Request, viewer: Viewer) -> Response:
+        """The way to every act: method, site, size, existence and right are checked here, in this order."""
+        if request.method != "POST":
+            return self._message(request, 405, "Not allowed", "An act is asked for with POST.")
+        if (reason := refuses_as_cross_site(request)) is not None:
+            return self._message(request, 403, "Refused", f"This request was refused: {reason}.")
+        if len(request.body) > LONGEST_BODY:
+            return self._message(request, 413, "Too large", f"At most {LONGEST_BODY:,} bytes can be sent.")
+        act = self._acts.get(request.path.removeprefix(ACT).removesuffix(".json"))
+        if act is None:
+            raise NotFound("there is no act of this name")
+        if not viewer.may(act.right):
+            words = f"This needs the right {act.right.value!r}, which {viewer.name} does not have."
+            return self._message(request, 403, "Not allowed", words)
+        view = self._view(request, viewer)
+        try:
+            form = request.form()
+        except ValueError as error:
+            raise WrongForm(f"the form cannot be read: {error}") from error
+        why = form.get("why")
+        self.app.prepare()
+        with self.app.acting(by=viewer.name, why=str(why)[:LONGEST_NOTICE] if why else None):
+            done = act.perform(view, form)
+        return self._done(view, form.get("back"), done)
+
+    def _done(self, view: View, back: object, done: Done) -> Response:
+        if view.request.wants_json:
+            told = {"message": done.message, "ok": not done.bad, **plain_mapping(done.data)}
+            return as_json(told, 409 if done.bad else 200).with_headers(("Cache-Control", "no-store"))
+        to = done.to or (back if isinstance(back, str) and _is_path(back) else "/")
+        kind = "bad" if done.bad else "good"
+        notice = _notice_cookie(f"{kind} {done.message}", self._mount(view.request))
+        return redirect(view.request.prefix + to).with_headers(notice)
+
+
+def plain_mapping(data: object) -> dict[str, object]:
+    found = plain(data)
+    assert isinstance(found, dict)
+    return found
+
+
+def _file(request: Request) -> Response | None:
+    """A file of the dashboard's own, which everyone may have: the page of a refusal needs its looks too."""
+    if not request.path.startswith(STATIC) or not request.is_safe:
+        return None
+    found = assets.asset(request.path.removeprefix(STATIC))
+    if found is None:
+        return Response(404, b"there is no such file", "text/plain; charset=utf-8")
+    return found.with_headers(("X-Content-Type-Options", "nosniff"))
+
+
+def _is_async(guard: Guard) -> bool:
+    return inspect.iscoroutinefunction(guard) or inspect.iscoroutinefunction(type(guard).__call__)
+
+
+def _run(found: Any) -> Viewer | Response | None:
+    async def awaited() -> Viewer | Response | None:
+        answer: Viewer | Response | None = await found
+        return answer
+
+    return asyncio.run(awaited())
+
+
+def _is_path(text: str) -> bool:
+    """True if it is the path of a page here, and no address elsewhere."""
+    return (
+        text.startswith("/") and not text.startswith(("//", "/\\")) and text.isascii() and text.isprintable()
+    )
+
+
+def _notice_cookie(text: str, mount: str) -> tuple[str, str]:
+    value = base64.urlsafe_b64encode(text[:LONGEST_NOTICE].encode("utf-8", "replace")).decode()
+    age = 60 if text else 0
+    path = mount or "/"
+    return "Set-Cookie", f"{NOTICE}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict"
+
+
+def _read_notice(cookie: str) -> dict[str, str] | None:
+    """The notice that the last act left for the next page."""
+    try:
+        kind, _, words = base64.urlsafe_b64decode(cookie.encode()).decode().partition(" ")
+    except ValueError:
+        return None
+    return {"kind": "bad" if kind == "bad" else "good", "message": words} if words else None

@@ -1,0 +1,48 @@
+"""The pages, one module for each subject, and the addresses at which they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from penstock.dashboard.pages import jobs, overview
+from penstock.dashboard.views import NotFound, Page, View
+
+ID = r"[0-9a-fA-F-]{1,36}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An address and its page. `{name}` in a path is an id, or the beginning of one."""
+
+    path: str
+    page: Callable[[View], Page]
+    section: str = ""
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("/", overview.overview, "overview"),
+    Route("/overview", overview.overview, "overview"),
+    Route("/jobs", jobs.jobs, "jobs"),
+)
+NAVIGATION: tuple[tuple[str, str, str], ...] = (
+    ("overview", "Overview", "/"),
+    ("jobs", "Jobs", "/jobs"),
+)
+"""(section, its name for people, its address)"""
+
+
+def find(path: str) -> tuple[Route, dict[str, str]]:
+    """The route for a path, and the ids in it."""
+    wanted = path.rstrip("/") or "/"
+    for pattern, route in _patterns():
+        if found := pattern.fullmatch(wanted):
+            return route, found.groupdict()
+    raise NotFound("there is no page at this address")
+
+
+@cache
+def _patterns() -> list[tuple[re.Pattern[str], Route]]:
+    return [(re.compile(re.sub(r"{(\w+)}", rf"(?P<\1>{ID})", route.path)), route) for route in ROUTES]

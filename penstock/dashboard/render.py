@@ -1,0 +1,77 @@
+"""Renders pages as HTML. Jinja2 is imported here and nowhere else; everything is escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from penstock.errors import ConfigurationError
+from penstock.values.escape import in_text
+
+try:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+except ImportError as missing:  # pragma: no cover - the extra is installed where tests run
+    raise ConfigurationError("the dashboard needs Jinja2: pip install 'penstock[dashboard]'") from missing
+
+TEMPLATES = Path(__file__).parent / "templates"
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+def render(template: str, values: Mapping[str, object]) -> bytes:
+    """The HTML of a template."""
+    return environment().get_template(template).render(values).encode("utf-8", "backslashreplace")
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalize,
+    )
+    made.filters.update(span=span, number=number, json=as_json_text, short=short)
+    return made
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in words: "350 ms", "4.2 s", "3 m 05 s", "2 h 10 m", "4 d 3 h"."""
+    if seconds is None:
+        return ""
+    seconds = max(0.0, seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < MINUTE:
+        return f"{seconds:.1f} s"
+    if seconds < HOUR:
+        return f"{int(seconds // MINUTE)} m {int(seconds % MINUTE):02} s"
+    if seconds < 2 * DAY:
+        return f"{int(seconds // HOUR)} h {int(seconds % HOUR // MINUTE):02} m"
+    return f"{int(seconds // DAY)} d {int(seconds % DAY // HOUR)} h"
+
+
+def number(value: float | None) -> str:
+    """A number with separators."""
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def short(id: str) -> str:
+    """The end of an id, which tells one job from another at a glance: ids of one second begin alike."""
+    return f"…{id[-8:]}"
+
+
+def as_json_text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def _finalize(value: object) -> object:
+    """Nothing for None; control characters of stored texts are made visible."""
+    if value is None:
+        return ""
+    return in_text(value) if type(value) is str else value

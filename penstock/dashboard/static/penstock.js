@@ -1,0 +1,345 @@
+// The script of the dashboard. Everything works without it, as links and forms; with it pages follow the database,
+// times are the viewer's, and there are shortcuts. No framework, no build, nothing inline.
+(() => {
+  "use strict";
+
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  // ---------------------------------------------------------------- theme
+
+  const THEME = "penstock-theme";
+  const stored = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
+  const store = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private window */ } };
+  const setTheme = (theme) => {
+    if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+    else delete root.dataset.theme;
+  };
+  setTheme(stored(THEME));
+  const isDark = () =>
+    root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const toggleTheme = () => {
+    const theme = isDark() ? "light" : "dark";
+    setTheme(theme);
+    store(THEME, theme);
+    say(`${theme} theme`);
+  };
+
+  // ---------------------------------------------------------------- times
+
+  const DAY = 86400e3;
+  const format = (options) => new Intl.DateTimeFormat(undefined, options);
+  const clock = format({ hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const dayAndClock = format({ month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const whole = format({ dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
+  const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const ago = (milliseconds) => {
+    const seconds = Math.round(Math.abs(milliseconds) / 1000);
+    if (seconds < 2) return "now";
+    const [unit, size] = UNITS.find(([, size]) => seconds >= size);
+    const told = `${Math.floor(seconds / size)} ${unit}`;
+    return milliseconds < 0 ? `in ${told}` : `${told} ago`;
+  };
+  const localise = (part) => {
+    const now = Date.now();
+    for (const element of part.querySelectorAll("time[datetime]")) {
+      const moment = new Date(element.dateTime);
+      if (Number.isNaN(moment.getTime())) continue;
+      const utc = `${moment.toISOString().replace("T", " ").replace(/\.\d+Z$/, "")} UTC`;
+      const local = Math.abs(now - moment) < DAY / 2 ? clock.format(moment) : dayAndClock.format(moment);
+      const relative = element.dataset.form === "ago";
+      const text = relative ? ago(now - moment) : element.dataset.form === "whole" ? whole.format(moment) : local;
+      if (element.textContent !== text) element.textContent = text;
+      element.title = `${relative || text !== whole.format(moment) ? `${whole.format(moment)} ${zone}\n` : ""}${utc}`;
+    }
+    for (const element of part.querySelectorAll("[data-zone]")) element.textContent = zone;
+  };
+
+  // ---------------------------------------------------------------- morphing: the page of now becomes the newer one
+
+  const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
+  const isKept = (element) => element.hasAttribute("data-keep") || (element.tagName === "DIALOG" && element.open);
+
+  const morph = (from, to) => {
+    if (from.nodeType !== 1) {
+      if (from.nodeValue !== to.nodeValue) from.nodeValue = to.nodeValue;
+      return;
+    }
+    if (isKept(from)) return;
+    for (const { name, value } of [...to.attributes]) {
+      if (name === "open" && from.tagName === "DETAILS") continue;
+      if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+    }
+    for (const { name } of [...from.attributes]) {
+      const own = name === "open" || (name === "title" && from.tagName === "TIME") || name === "data-choice";
+      if (!to.hasAttribute(name) && !own) from.removeAttribute(name);
+    }
+    if (from.tagName === "TEXTAREA" || from.tagName === "SELECT") {
+      if (isTouched(from)) return;
+    }
+    morphChildren(from, to);
+  };
+
+  const isTouched = (field) => {
+    if (field === document.activeElement) return true;
+    if (field.tagName === "SELECT") return [...field.options].some((option) => option.selected !== option.defaultSelected);
+    return field.value !== field.defaultValue;
+  };
+
+  const matches = (one, other) =>
+    one.nodeType === other.nodeType && one.nodeName === other.nodeName && keyOf(one) === keyOf(other);
+
+  const morphChildren = (from, to) => {
+    const keyed = new Map();
+    for (const child of from.children) if (keyOf(child)) keyed.set(keyOf(child), child);
+    let here = from.firstChild;
+    for (const wanted of [...to.childNodes]) {
+      const key = keyOf(wanted);
+      let found = null;
+      if (key) found = keyed.get(key) && matches(keyed.get(key), wanted) ? keyed.get(key) : null;
+      else if (here && matches(here, wanted)) found = here;
+      if (!found) {
+        from.insertBefore(wanted, here);
+        continue;
+      }
+      if (found === here) here = here.nextSibling;
+      else from.insertBefore(found, here);
+      morph(found, wanted);
+    }
+    while (here) {
+      const next = here.nextSibling;
+      if (!(here.nodeType === 1 && isKept(here))) here.remove();
+      here = next;
+    }
+  };
+
+  // ---------------------------------------------------------------- live: conditional polling
+
+  const QUICK = 2000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
+  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false };
+  const pageIsLive = () => document.body.dataset.live !== "off";
+
+  const showLive = (state, words) => {
+    const shown = document.getElementById("live");
+    if (!shown) return;
+    shown.className = `live ${state}`;
+    shown.querySelector("span").textContent = words;
+  };
+
+  const pace = () => {
+    if (live.failures) return Math.min(QUICK * 2 ** live.failures, LONGEST);
+    const calm = Date.now() - Math.max(live.lastChange, live.lastTouch) > CALM;
+    return calm ? SLOW : QUICK;
+  };
+
+  const later = () => {
+    clearTimeout(live.timer);
+    if (pageIsLive() && !document.hidden) live.timer = setTimeout(look, pace());
+  };
+
+  const look = async () => {
+    if (live.busy || document.hidden || !pageIsLive()) return later();
+    live.busy = true;
+    try {
+      const headers = live.tag ? { "If-None-Match": live.tag } : {};
+      const answer = await fetch(location.href, { headers, cache: "no-store", credentials: "same-origin", redirect: "error" });
+      if (answer.status === 200) {
+        live.tag = answer.headers.get("ETag");
+        update(await answer.text());
+      } else if (answer.status !== 304) throw new Error(String(answer.status));
+      live.failures = 0;
+      showLive("is-live", "Live");
+    } catch {
+      live.failures += 1;
+      if (live.failures > 1) showLive("is-lost", "Not connected");
+    }
+    live.busy = false;
+    later();
+  };
+
+  const update = (html) => {
+    const next = new DOMParser().parseFromString(html, "text/html");
+    localise(next);
+    for (const id of ["side", "main"]) {
+      const from = document.getElementById(id), to = next.getElementById(id);
+      if (!from || !to) continue;
+      const before = from.innerHTML.length;
+      keepNotices(from, to);
+      morph(from, to);
+      if (from.innerHTML.length !== before) live.lastChange = Date.now();
+    }
+    if (document.title !== next.title) document.title = next.title;
+  };
+
+  // A notice is sent once; the next look at the page must not take it away while it is being read.
+  const keepNotices = (from, to) => {
+    const notice = from.querySelector("#notice");
+    if (notice && !to.querySelector("#notice")) to.prepend(notice.cloneNode(true));
+  };
+
+  const listen = () => {
+    const address = document.body.dataset.events;
+    if (!address || !window.EventSource) return;
+    let source = null;
+    const open = () => {
+      if (source || document.hidden) return;
+      source = new EventSource(address);
+      source.addEventListener("changed", () => { clearTimeout(live.timer); look(); });
+      source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) source = null; };
+    };
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden && source) { source.close(); source = null; } else open();
+    });
+    addEventListener("pagehide", () => { if (source) source.close(); source = null; });
+    open();
+  };
+
+  // ---------------------------------------------------------------- small help
+
+  let toast = null;
+  const say = (words) => {
+    if (toast) toast.remove();
+    toast = document.createElement("div");
+    toast.className = "toast";
+    toast.setAttribute("role", "status");
+    toast.textContent = words;
+    document.body.append(toast);
+    const mine = toast;
+    setTimeout(() => mine.remove(), 1800);
+  };
+
+  const copy = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.classList.add("is-copied");
+      setTimeout(() => button.classList.remove("is-copied"), 1200);
+      say("Copied");
+    } catch { say("This browser does not let pages copy"); }
+  };
+
+  // A question before an act that cannot be taken back. Without a dialog the browser's own asks.
+  const ask = (form, submitter) => {
+    const dialog = document.getElementById("confirm");
+    const words = (submitter && submitter.dataset.confirm) || form.dataset.confirm;
+    const go = () => {
+      form.dataset.confirmed = "yes";
+      form.requestSubmit(submitter || undefined);
+    };
+    if (!dialog || !dialog.showModal) { if (window.confirm(words)) go(); return; }
+    dialog.querySelector("p").textContent = words;
+    dialog.returnValue = "";
+    dialog.onclose = () => { if (dialog.returnValue === "yes") go(); };
+    dialog.showModal();
+  };
+
+  // An act on all that a filter matches is done in rounds: each says how many are done and whether more are left.
+  const doInRounds = async (form) => {
+    const bar = form.querySelector("progress"), words = form.querySelector("[data-progress-words]");
+    const fields = new URLSearchParams(new FormData(form));
+    let done = 0;
+    if (bar) bar.hidden = false;
+    for (const button of form.querySelectorAll("button")) button.disabled = true;
+    for (;;) {
+      const answer = await fetch(`${form.action}.json`, { method: "POST", body: fields, credentials: "same-origin" });
+      const told = await answer.json().catch(() => ({}));
+      if (!answer.ok && answer.status !== 409) { if (words) words.textContent = told.message || "This failed"; break; }
+      done += told.count || 0;
+      if (words) words.textContent = `${done.toLocaleString()} done`;
+      if (bar && form.dataset.total) { bar.max = Number(form.dataset.total); bar.value = done; }
+      if (!told.more) { if (words) words.textContent = told.message && !done ? told.message : `${done.toLocaleString()} done`; break; }
+      if (told.after) fields.set("after", told.after);
+    }
+    for (const button of form.querySelectorAll("button")) button.disabled = false;
+    look();
+  };
+
+  // ---------------------------------------------------------------- events
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target, submitter = event.submitter;
+    const asks = form.dataset.confirm || (submitter && submitter.dataset.confirm);
+    if (asks && form.dataset.confirmed !== "yes") {
+      event.preventDefault();
+      ask(form, submitter);
+      return;
+    }
+    delete form.dataset.confirmed;
+    if (form.hasAttribute("data-rounds")) {
+      event.preventDefault();
+      doInRounds(form);
+      return;
+    }
+    if (form.method === "get") for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+  });
+
+  document.addEventListener("click", (event) => {
+    const target = event.target.closest("[data-copy], [data-theme-toggle], [data-help], [data-dismiss]");
+    for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+    if (!target) return;
+    if (target.dataset.copy !== undefined) copy(target);
+    else if (target.hasAttribute("data-theme-toggle")) toggleTheme();
+    else if (target.hasAttribute("data-dismiss")) target.closest(".notice").remove();
+    else help();
+  });
+
+  document.addEventListener("change", (event) => {
+    const box = event.target;
+    if (box.hasAttribute("data-submit")) box.form.requestSubmit();
+    if (!box.hasAttribute("data-check-all")) return;
+    for (const other of box.form.querySelectorAll('input[type="checkbox"]')) other.checked = box.checked;
+  });
+
+  const help = () => {
+    const dialog = document.getElementById("help");
+    if (dialog && dialog.showModal && !dialog.open) dialog.showModal();
+  };
+
+  const rowLinks = () => [...document.querySelectorAll("main tbody tr")].map((row) => row.querySelector("a")).filter(Boolean);
+  const moveInRows = (step) => {
+    const links = rowLinks();
+    if (!links.length) return;
+    const at = links.indexOf(document.activeElement);
+    links[Math.min(Math.max(at + step, 0), links.length - 1)].focus();
+  };
+
+  let going = 0;
+  const typing = (target) => target.closest && target.closest("input, textarea, select, [contenteditable]");
+  document.addEventListener("keydown", (event) => {
+    live.lastTouch = Date.now();
+    if (event.key === "Escape") {
+      for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
+      if (typing(event.target)) event.target.blur();
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) return;
+    if (going && Date.now() - going < 1500) {
+      going = 0;
+      const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    const search = document.getElementById("search");
+    if (event.key === "/" && search) { event.preventDefault(); search.focus(); search.select(); }
+    else if (event.key === "?") help();
+    else if (event.key === "g") going = Date.now();
+    else if (event.key === "t") toggleTheme();
+    else if (event.key === "j") moveInRows(1);
+    else if (event.key === "k") moveInRows(-1);
+  });
+  for (const name of ["pointerdown", "scroll"]) {
+    addEventListener(name, () => { live.lastTouch = Date.now(); }, { passive: true });
+  }
+
+  const begin = () => {
+    localise(document);
+    listen();
+    const notice = document.getElementById("notice");
+    if (notice) notice.focus({ preventScroll: true });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(live.timer); else look(); });
+    addEventListener("pageshow", (event) => { if (event.persisted) look(); });
+    setInterval(() => { if (!document.hidden) localise(document); }, 10000);
+    if (pageIsLive()) { showLive("is-live", "Live"); later(); } else showLive("", "Not live");
+  };
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
+  else begin();
+})();

@@ -1,0 +1,125 @@
+"""The values that pages are made of: `View` is a page's request with all that it may use, `Page` its answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from penstock.dashboard.access import Right, Viewer
+from penstock.dashboard.http import Request, address
+from penstock.errors import PenstockError
+from penstock.values.ids import checked_id
+from penstock.values.typed_json.json_text import loads
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.database.transaction import Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SHOWN = 20_000
+"""Characters of a payload, a result, an error or a traceback that a page shows."""
+LONGEST_QUERY = 1000
+
+Redact = Callable[[str, str, object], object]
+"""Called with the task's name, the kind ("arguments", "result", "error", "traceback", "context") and the value."""
+
+
+class NotFound(PenstockError):
+    """There is nothing at this address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value that may be too large, or not for this viewer. `text` is None if it is hidden."""
+
+    text: str | None
+    cut: bool = False
+    """True if there is more than is shown."""
+    size: int = 0
+    """Characters of the whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A request for a page, its viewer, and the app. `args` are the ids in the path."""
+
+    app: Penstock
+    request: Request
+    viewer: Viewer
+    args: Mapping[str, str] = field(default_factory=dict)
+    redact: Redact | None = None
+    seconds: float = 5.0
+    """Longest time for one statement."""
+
+    def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function of `operate` that only reads."""
+        return self.app.database.read(work, *args, **kwargs)
+
+    def may(self, right: Right | str) -> bool:
+        return self.viewer.may(Right(right))
+
+    # the query string
+
+    def text(self, name: str) -> str | None:
+        """A field of the query string; None if it is missing or empty."""
+        value = self.request.query.get(name, [""])[-1].strip()
+        return value[:LONGEST_QUERY] or None
+
+    def id(self, name: str) -> str | None:
+        """A field that is an id; None if it is missing, or is none."""
+        try:
+            return checked_id(self.text(name))
+        except PenstockError:
+            return None
+
+    def whole(self, name: str, default: int, most: int) -> int:
+        """A field that is a whole number from 1 to `most`."""
+        given = self.text(name) or ""
+        return max(1, min(most, int(given))) if given.isascii() and given.isdigit() else default
+
+    def url(self, path: str, **query: object) -> str:
+        """The address of a page of the dashboard, wherever that is mounted."""
+        return self.request.prefix + address(path, query)
+
+    def here(self, **changes: object) -> str:
+        """The address of this page with some fields of the query string changed; None removes one."""
+        query: dict[str, object] = dict(self.request.query.items())
+        return self.url(self.request.path, **(query | changes))
+
+    # what is not for all eyes
+
+    def shown(self, task: str, kind: str, text: str | None, most: int = SHOWN) -> Shown | None:
+        """Arguments, a result or an error as this viewer may see them: hidden, redacted, cut to a page's size."""
+        if text is None:
+            return None
+        if not self.may(Right.PAYLOADS):
+            return Shown(None, size=len(text))
+        if self.redact is not None:
+            text = self._redacted(task, kind, text)
+        return Shown(text[:most], len(text) > most, len(text))
+
+    def _redacted(self, task: str, kind: str, text: str) -> str:
+        assert self.redact is not None
+        if kind in ("error", "traceback"):
+            return str(self.redact(task, kind, text))
+        return _json(self.redact(task, kind, loads(text)))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: its template, its title, and its data, which is also its JSON twin."""
+
+    template: str
+    title: str
+    data: Mapping[str, object]
+    status: int = 200
+    section: str = ""
+    """The entry of the navigation that is marked; by default the first word of the address."""
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
