@@ -60,6 +60,10 @@ bench: $(READY) ## measure throughput and latency (SERVER=15,18 PEERS= WORKLOADS
 dist: $(READY) ## build wheel and sdist into dist/, check both, run hello world with each
 	$(BIN)/python scripts/dist.py $(ARGS)
 
+.PHONY: pictures
+pictures: $(READY) ## take pictures of the dashboard for docs/pictures
+	$(BIN)/python scripts/pictures.py $(ARGS)
+
 .PHONY: pins
 pins: $(READY) ## refresh requirements-dev.txt to the newest versions
 	$(BIN)/python scripts/pin.py

@@ -57,7 +57,7 @@ class View:
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function of `operate` that only reads."""
-        return self.app.database.read(work, *args, **kwargs)
+        return self.app.database.read_briefly(self.seconds, work, *args, **kwargs)
 
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
