@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
 from typing_extensions import TypeVar
 
+from penstock import middleware as around
 from penstock.async_bridge import AsyncBridge
 from penstock.database.database import Database
 from penstock.database.listeners import ear_for
@@ -63,6 +64,8 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 M = TypeVar("M", default=Any)
+Around = TypeVar("Around", bound=around.Middleware)
+AroundEnqueue = TypeVar("AroundEnqueue", bound=around.EnqueueMiddleware)
 
 
 class Penstock(Pipelines, Operating):
@@ -79,6 +82,8 @@ class Penstock(Pipelines, Operating):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
         self.reconcilers: dict[str, definition.Reconciler] = {}
+        self.middlewares: tuple[around.Middleware, ...] = ()
+        self.enqueue_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
         self._open_pipelines()
         self.declared: dict[str, ScheduleDefinition] = {}
         self._paused: set[str] = set()
@@ -136,7 +141,20 @@ class Penstock(Pipelines, Operating):
     ) -> Callable[[Callable[[Item[M]], Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
         self.database.go_through_sqlalchemy()
-        return definition.declaration(self.reconcilers, model, options)
+        return definition.declaration(self.reconcilers, model, options, lambda: self.middlewares)
+
+    def middleware(self, function: Around, /) -> Around:
+        """Declare code around every handler: `@app.middleware`, a generator function with one `yield`.
+
+        The first that is declared is the outermost. See `penstock.middleware`.
+        """
+        self.middlewares = (*self.middlewares, around.checked_middleware(function))
+        return function
+
+    def enqueue_middleware(self, function: AroundEnqueue, /) -> AroundEnqueue:
+        """Declare code around every enqueue and trigger; it may store headers with what is written."""
+        self.enqueue_middlewares = (*self.enqueue_middlewares, around.checked_enqueue_middleware(function))
+        return function
 
     def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule:
         """Know what `task.schedule(...)` says; workers bring it into the database."""

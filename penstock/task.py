@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, ove
 from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
-from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob
+from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing, read_middleware
+from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
 from penstock.step_calls import StepCalls, Stream, Waited
 from penstock.values import parse
 from penstock.values.fork_safety import cached_property
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 EXECUTORS = ("async", "thread", "process")
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
+FOR_ALL_JOBS = ("limits", "middleware")
 AS_DECLARED = ("name", "queue", "priority", "delay")
 """Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
 
@@ -53,6 +56,7 @@ class TaskOptions:
     executor: str | None = None
     connection: object | None = None
     limits: tuple[Limit, ...] = ()
+    middleware: tuple[Middleware, ...] = ()
     labels: tuple[str, ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
@@ -124,6 +128,8 @@ def _read(name: str, value: object) -> object:
             return None if value is None else parse.instant(value)
         case "limits":
             return read_limits(value)
+        case "middleware":
+            return read_middleware(value)
         case "retries":
             return Retry.of(value)
         case "max_crashes":
@@ -152,6 +158,12 @@ class TaskServices(JobServices, Protocol):
     def submit(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
+
+    @property
+    def middlewares(self) -> tuple[Middleware, ...]: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
 
     def also_runs(self, task: Task[Any, Any]) -> None: ...
 
@@ -185,10 +197,11 @@ class Task(StepCalls[P, R]):
 
     def options(self, **overrides: Unpack[TaskOptionKeywords]) -> Task[P, R]:
         """The same task with other options, for this enqueue or this step."""
-        if "limits" in overrides:
-            raise ConfigurationError(
-                f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
-            )
+        for option in FOR_ALL_JOBS:
+            if option in overrides:
+                raise ConfigurationError(
+                    f"{self.name}: {option}= belongs to @app.task(...): it holds for all its jobs"
+                )
         merged = overridden(self.overrides, overrides)
         name = read_options(self.name, merged).get("name")
         defaults = self.defaults if name is None else self.defaults.merged({"name": name})
@@ -212,7 +225,7 @@ class Task(StepCalls[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = self.host.submit([job], self.settings.connection)
+        (id,) = self._written([job])
         return Job(self.host, id, self)
 
     @overload
@@ -229,7 +242,7 @@ class Task(StepCalls[P, R]):
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = await self.host.submit_async([job], self.settings.connection)
+        (id,) = await self._written_async([job])
         return Job(self.host, id, self)
 
     @overload
@@ -243,7 +256,7 @@ class Task(StepCalls[P, R]):
 
     def enqueue_many(self, calls: Calls) -> list[Job[Any]]:
         """Write a job for each call: a tuple of arguments, or a mapping of keyword arguments. All or none."""
-        ids = self.host.submit(self._jobs(calls), self.settings.connection)
+        ids = self._written(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
 
     @overload
@@ -257,8 +270,31 @@ class Task(StepCalls[P, R]):
 
     async def enqueue_many_async(self, calls: Calls) -> list[Job[Any]]:
         """`enqueue_many` for async callers."""
-        ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
+        ids = await self._written_async(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
+
+    def _written(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return self.host.submit(jobs, connection)
+        with self._publishing(jobs) as publication:
+            publication.ids = self.host.submit(with_headers(jobs, publication.headers), connection)
+        return publication.ids
+
+    async def _written_async(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return await self.host.submit_async(jobs, connection)
+        with self._publishing(jobs) as publication:
+            headed = with_headers(jobs, publication.headers)
+            publication.ids = await self.host.submit_async(headed, connection)
+        return publication.ids
+
+    def _publishing(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Publication]:
+        settings = self.settings
+        within = settings.connection is not None
+        publication = Publication("job", self.name, len(jobs), queue=settings.queue, in_transaction=within)
+        return publishing(self.host.enqueue_middlewares, publication)
 
     def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:
         """Declare that it is enqueued again and again: `report.schedule("0 3 * * *", tz="Europe/Berlin")`.
@@ -285,6 +321,11 @@ class Task(StepCalls[P, R]):
         """How many of its jobs may run at a time or start in a while; None: as many as there are."""
         found = self.defaults.limits
         return TaskLimits(self.name, self.function, self.codec, found) if found else None
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """The middleware around its handler: the app's, and inside that its own."""
+        return self.host.middlewares + self.defaults.middleware
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
+from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance.state import RunHeader
 from penstock.pipelines.define.blueprint import Blueprint
 from penstock.pipelines.define.fluent import FlowBlueprint
@@ -88,12 +90,36 @@ class Pipeline(Blueprint, Generic[P, R]):
     def trigger(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run; durable from the moment this returns."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, self.host.engine.trigger(new, connection))
+        (id,) = self._written([new], connection)
+        return self._handle(new, id)
 
     async def trigger_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """`trigger` for async callers."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, await self.host.engine.trigger_async(new, connection))
+        (id,) = await self._written_async([new], connection)
+        return self._handle(new, id)
+
+    def _written(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return self.host.engine.trigger_many(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = self.host.engine.trigger_many(headed, connection)
+        return publication.ids
+
+    async def _written_async(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return await self.host.engine.trigger_many_async(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = await self.host.engine.trigger_many_async(headed, connection)
+        return publication.ids
+
+    def _publishing(
+        self, news: Sequence[NewRun], connection: object | None
+    ) -> AbstractContextManager[Publication]:
+        publication = Publication("run", self.name, len(news), in_transaction=connection is not None)
+        return publishing(self.host.enqueue_middlewares, publication)
 
     def _handle(self, new: NewRun, id: str) -> Run[R]:
         """Of the new run, or of the one that had its key before."""
@@ -106,7 +132,7 @@ class Pipeline(Blueprint, Generic[P, R]):
         `keys`: one for each; a run that has its key already is returned instead of a new one.
         """
         news, connection = self._new_runs(calls, keys)
-        ids = self.host.engine.trigger_many(news, connection) if news else []
+        ids = self._written(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
     async def trigger_many_async(
@@ -114,7 +140,7 @@ class Pipeline(Blueprint, Generic[P, R]):
     ) -> list[Run[R]]:
         """`trigger_many` for async callers."""
         news, connection = self._new_runs(calls, keys)
-        ids = await self.host.engine.trigger_many_async(news, connection) if news else []
+        ids = await self._written_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
     def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:

@@ -11,10 +11,11 @@ from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ActionRefused, ConfigurationError, DefinitionError
 from penstock.lazy_import import Lazy
+from penstock.middleware import Publication, publishing
 from penstock.schedules import acts, rows
 from penstock.schedules.decide import Overlap, TickOutcome, skipped
 from penstock.schedules.declare import declare
-from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined
+from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined, with_headers
 from penstock.schedules.rows import ScheduleRow, TickRow
 from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, first_ticks, instant_of
@@ -438,7 +439,12 @@ class Schedules:
         self, target: Any, cron: str | None, given: dict[str, Any]
     ) -> tuple[ScheduleDefinition, bool, object]:
         connection, paused = given.pop("connection", None), given.pop("paused", False)
-        return defined(target, {"cron": cron, **given}), bool(paused), connection
+        one = defined(target, {"cron": cron, **given})
+        if self._host.enqueue_middlewares:
+            publication = Publication("schedule", one.name, 1, in_transaction=connection is not None)
+            with publishing(self._host.enqueue_middlewares, publication):
+                one = with_headers(one, publication.headers)
+        return one, bool(paused), connection
 
     def __repr__(self) -> str:
         return "<schedules>"

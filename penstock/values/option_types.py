@@ -52,6 +52,7 @@ class TaskKeywords(EnqueueKeywords, total=False):
     """Keyword arguments of `@app.task(...)`."""
 
     limits: Limit | Sequence[object]
+    middleware: Sequence[Callable[..., Any]]
 
 
 class TaskOptionKeywords(EnqueueKeywords, total=False):
@@ -108,6 +109,7 @@ class ReconcilerKeywords(TypedDict, total=False):
     locks: Sequence[object]
     on_lost: Callable[..., Any] | None
     index: bool
+    middleware: Sequence[Callable[..., Any]]
     workers: int
     every: Duration | Mapping[Any, Duration] | Callable[[Any], Duration]
     by: str | None
@@ -202,4 +204,5 @@ class SettingKeywords(TypedDict, total=False):
     dashboard_timeout: Duration | None
     log_level: Literal["debug", "info", "warning", "error", "critical"] | None
     log_format: Literal["text", "json"] | None
+    log_tracebacks: Literal["debug", "info", "warning", "error", "critical", "never"] | None
     crash_at: str | None

@@ -10,13 +10,13 @@ from penstock.pipelines.pipeline import TRIGGER_OPTIONS
 from penstock.reconcile import options as reconciler_options
 from penstock.schedules import definition as schedules
 from penstock.settings import Settings
-from penstock.task import KNOWN, STEP_ONLY
+from penstock.task import FOR_ALL_JOBS, KNOWN, STEP_ONLY
 from penstock.values import option_types as keywords
 
 READ = {
     keywords.SettingKeywords: {field.name for field in fields(Settings)} - {"database_url"},
     keywords.TaskKeywords: KNOWN,
-    keywords.TaskOptionKeywords: KNOWN - {"limits"} | {*STEP_ONLY},
+    keywords.TaskOptionKeywords: KNOWN - set(FOR_ALL_JOBS) | {*STEP_ONLY},
     keywords.FlowKeywords: {*EVENTS, *OTHERS},
     keywords.PipelineKeywords: {*EVENTS, *OTHERS, "name"},
     keywords.PipelineOptionKeywords: {*TRIGGER_OPTIONS, *_KNOWN} - _OF_HANDLERS.keys(),
@@ -24,10 +24,10 @@ READ = {
     | reconciler_options.OTHERS,
     keywords.ScheduleKeywords: schedules.TIMING - {"cron"}
     | {*schedules.ARGUMENTS, "name"}
-    | schedules.OPTIONS - {"at"},
+    | schedules.OPTIONS - {"at", *FOR_ALL_JOBS},
     keywords.ScheduleChanges: schedules.TIMING - {"paused"}
     | {*schedules.ARGUMENTS}
-    | schedules.OPTIONS - {"at"},
+    | schedules.OPTIONS - {"at", *FOR_ALL_JOBS},
     keywords.NewScheduleKeywords: keywords.ScheduleKeywords.__annotations__.keys() | {"connection"},
 }
 
