@@ -207,6 +207,8 @@ class Dashboard:
             return work()
         except (NotFound, UnknownId) as error:
             return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
+        except NotAllowed as error:
+            return AccessDecision(refusal=self._message(request, 403, "Not allowed", str(error)))
         except ReadTimeout as error:
             return AccessDecision(refusal=self._message(request, 503, "This took too long", str(error)))
         except DatabaseUnavailable as error:

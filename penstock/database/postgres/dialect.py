@@ -74,8 +74,8 @@ LOOK_UP_EACH = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true),
     f"set_config('enable_{way}', 'off', true)"
     for way in ("seqscan", "bitmapscan", "mergejoin", "hashjoin", "material")
 )
-"""A page joins a few rows with theirs: a merge, a hash or a copy would read the other table, from its end or whole. It is
-planned for its own values: what is right for a pipeline with a million runs is wrong for one without any."""
+"""A page joins a few rows with theirs: a merge, a hash or a copy would read the other table, from its end or whole.
+It is planned for its own values: what is right for a pipeline with a million runs is wrong for one without any."""
 
 
 class Postgres:
