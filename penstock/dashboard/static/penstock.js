@@ -333,6 +333,9 @@
   const begin = () => {
     localise(document);
     listen();
+    for (const wide of document.querySelectorAll(".graph-wrap")) wide.scrollLeft = (wide.scrollWidth - wide.clientWidth) / 2;
+    const current = document.querySelector(".side [aria-current]");
+    if (current && current.offsetParent) current.closest(".side").scrollLeft = current.offsetLeft - 40;
     const notice = document.getElementById("notice");
     if (notice) notice.focus({ preventScroll: true });
     document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(live.timer); else look(); });
