@@ -59,7 +59,11 @@
   // ---------------------------------------------------------------- morphing: the page of now becomes the newer one
 
   const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
-  const isKept = (element) => element.hasAttribute("data-keep") || (element.tagName === "DIALOG" && element.open);
+  // A form that is being filled in stays until it is closed, also if the newer page has it no more.
+  const isFilledIn = (element) =>
+    element.matches("details.menu[open], form") && element.contains(document.activeElement) && typing(document.activeElement);
+  const isKept = (element) =>
+    element.hasAttribute("data-keep") || (element.tagName === "DIALOG" && element.open) || isFilledIn(element);
 
   const morph = (from, to) => {
     if (from.nodeType !== 1) {
