@@ -42,7 +42,6 @@ def fill(shop: ModuleType) -> Filled:
     """Everything that a page can show, on a database with the schema and nothing else."""
     app = shop.app
     shop.Base.metadata.create_all(app.database.engine)
-    app.declare_schedules()
     _past(shop)
     filled = _present(shop)
     _people(shop, filled)
@@ -52,6 +51,7 @@ def fill(shop: ModuleType) -> Filled:
 def _past(shop: ModuleType) -> None:
     app = shop.app
     with travel(app, -HOURS * 3600):
+        app.declare_schedules()
         for turn in range(ROUNDS):
             shop.send_receipt.enqueue_many([(number,) for number in range(20 + 5 * (turn % 4))])
             shop.charge.enqueue_many([(f"acct-{n % 9}", 100 * turn + n) for n in range(1, 15)])
