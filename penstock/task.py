@@ -6,13 +6,16 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
-from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob
+from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, Uniqueness, UniqueRule
+from penstock.queue.rules.second_look import EXPIRES_AT, EXPIRES_IN
+from penstock.queue.rules.unique_keys import REPLACEABLE
 from penstock.values import parse
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
@@ -27,9 +30,20 @@ from penstock.values.typed_json.signature import Signature, StepValue
 # What `@app.task(...)` and `.options(...)` accept, checked by name and value.
 
 EXECUTORS = ("async", "thread", "process")
+RETURN, REPLACE = "return", "replace"
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
 AS_DECLARED = ("name", "queue", "priority", "delay")
 """Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
+
+
+class Expiry(NamedTuple):
+    """When a job that has not started expires: an instant, or so long after its enqueue; in microseconds."""
+
+    at: int | None = None
+    after: int | None = None
+
+    def stored(self) -> dict[str, object]:
+        return {EXPIRES_AT: self.at} if self.at is not None else {EXPIRES_IN: self.after}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +63,34 @@ class TaskOptions:
     connection: object | None = None
     limits: tuple[Limit, ...] = ()
     labels: tuple[str, ...] = ()
+    unique: str | None = None
+    unique_for: float | None = None
+    on_conflict: str | None = None
+    expires: Expiry | None = None
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
         if "delay" in changes:
             changes = {"at": None} | dict(changes)
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    def unique_rule(self, task: str) -> UniqueRule | None:
+        """For how long the key is unique; None: for ever."""
+        if (self.unique, self.unique_for, self.on_conflict) == (None, None, None):
+            return None
+        if self.key is None:
+            raise ConfigurationError(
+                f"{task}: unique=, unique_for= and on_conflict= are about a key; give it, such as key='order:7'"
+            )
+        replaces = self.on_conflict == REPLACE
+        if replaces and (self.unique is not None or self.unique_for is not None):
+            raise ConfigurationError(
+                f"{task}: on_conflict='replace' holds while the job has not started; leave unique= and unique_for= out"
+            )
+        if self.unique == Uniqueness.FOREVER and self.unique_for is not None:
+            raise ConfigurationError(f"{task}: unique='forever' has no end; leave unique_for= out")
+        window = None if self.unique_for is None else int(self.unique_for * 1_000_000)
+        lasts = Uniqueness(self.unique) if self.unique not in (None, Uniqueness.FOREVER) else None
+        return UniqueRule(lasts, window, replaces) if lasts or window is not None or replaces else None
 
 
 KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
@@ -127,8 +164,28 @@ def _read(name: str, value: object) -> object:
             if value is not None and value not in EXECUTORS:
                 raise ValueError(f"use one of {', '.join(EXECUTORS)}")
             return value
+        case "unique":
+            return _one_of(value, list(Uniqueness))
+        case "on_conflict":
+            return _one_of(value, (RETURN, REPLACE))
+        case "unique_for":
+            return None if value is None else parse.seconds(value, 0.001)
+        case "expires":
+            return None if value is None else _expiry(value)
         case _:
             return value
+
+
+def _one_of(value: object, words: Sequence[str]) -> str | None:
+    if value is not None and value not in words:
+        raise ValueError(f"use one of {', '.join(words)}{nearest(str(value), words)}")
+    return None if value is None else str(value)
+
+
+def _expiry(value: object) -> Expiry:
+    if isinstance(value, datetime):
+        return Expiry(at=parse.instant(value))
+    return Expiry(after=int(parse.seconds(value, 0.001) * 1_000_000))
 
 
 def _name(value: object, longest: int) -> str:
@@ -320,6 +377,10 @@ class Task(Generic[P, R]):
             kept["executor"] = self.settings.executor
         if "retries" in self.overrides:
             kept["retries"] = self.settings.retries.to_dict()
+        if self.settings.expires is not None:
+            kept |= self.settings.expires.stored()
+        if self.settings.on_conflict == REPLACE:
+            kept[REPLACEABLE] = True
         return dumps(kept) if kept else None
 
     def may_replace(self, known: Task[Any, Any]) -> bool:
@@ -361,6 +422,7 @@ class Task(Generic[P, R]):
             settings.at,
             settings.key,
             labels=settings.labels,
+            unique=settings.unique_rule(self.name),
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

@@ -175,6 +175,10 @@ POSTPONE = """
 UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = {now} + :wait
 WHERE job_id = :id AND status = 'available'
 """
+RESCHEDULE = """
+UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = :due
+WHERE job_id = :id AND status IN ('scheduled', 'available')
+"""
 END_UNCLAIMED = """
 UPDATE {job_states} {by_key} SET status = :status, reason = :reason, generation = generation + 1, finished_at = {now}
 WHERE job_id {among:ids:uuid}
@@ -196,6 +200,11 @@ def promote(tx: Transaction, ids: Sequence[str]) -> None:
 def postpone(tx: Transaction, id: str, wait: int) -> bool:
     """Available → scheduled, in so many microseconds; False if the job is not available any more."""
     return tx.count(POSTPONE, id=id, wait=wait) > 0
+
+
+def reschedule(tx: Transaction, id: str, due: int) -> bool:
+    """Scheduled or available → scheduled, at this instant; False if the job is neither any more."""
+    return tx.count(RESCHEDULE, id=id, due=due) > 0
 
 
 def end_unclaimed(tx: Transaction, ids: Sequence[str], status: JobStatus, reason: Reason | None) -> None:

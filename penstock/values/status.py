@@ -99,6 +99,7 @@ class Reason(Vocabulary):
     WAIT_TIMED_OUT = "wait_timed_out"
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
+    EXPIRED = "expired"
     CHILD_RUN_FAILED = "child_run_failed"
     UPSTREAM_RUN_NOT_SUCCEEDED = "upstream_run_not_succeeded"
     ROW_DAMAGED = "row_damaged"
@@ -131,6 +132,7 @@ _EXPLANATIONS = {
     Reason.WAIT_TIMED_OUT: "the signal it waited for did not come in time",
     Reason.CANCELLED: "it was cancelled",
     Reason.DISCARDED: "it was discarded from the dead letters",
+    Reason.EXPIRED: "no attempt had begun when its time (expires) was over",
     Reason.CHILD_RUN_FAILED: "the child run did not succeed",
     Reason.UPSTREAM_RUN_NOT_SUCCEEDED: "the run it follows did not succeed",
     Reason.ROW_DAMAGED: "its rows were damaged, and `penstock doctor --repair` gave it up; retry it if it is to run",
