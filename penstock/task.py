@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import update_wrapper
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
 
 from penstock.context import building, refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
 from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, Uniqueness, UniqueRule
+from penstock.queue.rules.followers import ON_FAILURE, ON_SUCCESS, TOLD
 from penstock.queue.rules.second_look import EXPIRES_AT, EXPIRES_IN
 from penstock.queue.rules.unique_keys import REPLACEABLE
 from penstock.values import parse
@@ -67,6 +68,8 @@ class TaskOptions:
     unique_for: float | None = None
     on_conflict: str | None = None
     expires: Expiry | None = None
+    on_success: tuple[Task[Any, Any], ...] = ()
+    on_failure: tuple[Task[Any, Any], ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
         if "delay" in changes:
@@ -112,7 +115,7 @@ def declared_options(task: str, given: Mapping[str, object]) -> TaskOptions:
 def refuse_step_options(task: str, place: str, given: Mapping[str, object]) -> None:
     """Refuse options of steps outside of a pipeline: they would have no effect, and the caller would not notice."""
     for name in STEP_ONLY:
-        if given.get(name) is not None:
+        if given.get(name) is not None and not (name == ON_FAILURE and _are_tasks(given[name])):
             raise ConfigurationError(
                 f"{task}: {name}= belongs to a step of a pipeline, not {place}. Leave it out here; give it where "
                 f"the step is described: task.options({name}=...)(...)"
@@ -123,7 +126,9 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
     """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
     read: dict[str, object] = {}
     for name, value in given.items():
-        if name in STEP_ONLY or (value is None and name in AS_DECLARED):
+        if value is None and name in AS_DECLARED:
+            continue
+        if name in STEP_ONLY and not (name == ON_FAILURE and _are_tasks(value)):
             continue
         if name not in KNOWN:
             raise ConfigurationError(
@@ -170,6 +175,8 @@ def _read(name: str, value: object) -> object:
             return _one_of(value, (RETURN, REPLACE))
         case "unique_for":
             return None if value is None else parse.seconds(value, 0.001)
+        case "on_success" | "on_failure":
+            return _callbacks(value)
         case "expires":
             return None if value is None else _expiry(value)
         case _:
@@ -180,6 +187,41 @@ def _one_of(value: object, words: Sequence[str]) -> str | None:
     if value is not None and value not in words:
         raise ValueError(f"use one of {', '.join(words)}{nearest(str(value), words)}")
     return None if value is None else str(value)
+
+
+def _are_tasks(value: object) -> bool:
+    several = value if isinstance(value, list | tuple) else [value]
+    return bool(several) and all(isinstance(each, Task) for each in several)
+
+
+def _callbacks(value: object) -> tuple[Task[Any, Any], ...]:
+    if value is None:
+        return ()
+    if not _are_tasks(value):
+        raise ValueError("give a task, or a list of tasks")
+    return tuple(value) if isinstance(value, list | tuple) else (cast("Task[Any, Any]", value),)
+
+
+def _callback_spec(event: str, task: Task[Any, Any]) -> dict[str, object]:
+    """A callback as it is kept in the options of a job: how it is enqueued, and what it takes of what it is told."""
+    parameters = task.signature.parameters.values()
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    missing = [p.name for p in named if p.default is p.empty and p.name not in TOLD]
+    if missing:
+        raise ConfigurationError(
+            f"{event}={task.name}: it needs {missing[0]!r}, and a callback is told {', '.join(TOLD)}"
+        )
+    draft = task.drafted(None)
+    return {
+        "task": draft.task,
+        "queue": draft.queue,
+        "priority": draft.priority,
+        "max_crashes": draft.max_crashes,
+        "options": draft.options,
+        "delay": draft.delay,
+        "takes": [p.name for p in named if p.name in TOLD],
+        "rest": any(p.kind is p.VAR_KEYWORD for p in parameters),
+    }
 
 
 def _expiry(value: object) -> Expiry:
@@ -381,6 +423,9 @@ class Task(Generic[P, R]):
             kept |= self.settings.expires.stored()
         if self.settings.on_conflict == REPLACE:
             kept[REPLACEABLE] = True
+        for event, tasks in ((ON_SUCCESS, self.settings.on_success), (ON_FAILURE, self.settings.on_failure)):
+            if tasks:
+                kept[event] = [_callback_spec(event, task) for task in tasks]
         return dumps(kept) if kept else None
 
     def may_replace(self, known: Task[Any, Any]) -> bool:

@@ -124,7 +124,7 @@ _EXPLANATIONS = {
     Reason.CONDITION_UNMATCHED: "no arm of the switch matches the value and there is no otherwise",
     Reason.TRANSITION_INVALID: "the value cannot be expanded: it is not a list or a dict",
     Reason.ADVANCEMENT_FAILED: "creating the following steps failed",
-    Reason.UPSTREAM_FAILED: "a step it depends on did not succeed",
+    Reason.UPSTREAM_FAILED: "a step or job it depends on did not succeed",
     Reason.BRANCH_NOT_TAKEN: "the switch chose another arm",
     Reason.RUN_HALTED: "the run was halted before it started",
     Reason.RUN_STOPPED: "stop_run() ended the run before it started",
