@@ -2,240 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import update_wrapper
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from penstock.context import building, refuse_to_act
+from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
-from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, Uniqueness, UniqueRule
-from penstock.queue.rules.followers import ON_FAILURE, ON_SUCCESS, TOLD
-from penstock.queue.rules.second_look import EXPIRES_AT, EXPIRES_IN
-from penstock.queue.rules.unique_keys import REPLACEABLE
-from penstock.values import parse
+from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing
+from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
+from penstock.step_calls import StepCalls, Stream, Waited
+from penstock.task_options import (
+    FOR_ALL_JOBS,
+    TaskOptions,
+    kept_options,
+    overridden,
+    read_options,
+    refuse_step_options,
+)
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
 from penstock.values.ids import new_id, new_ids
-from penstock.values.limits import Limit, TaskLimits, read_limits
-from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, read_labels
-from penstock.values.retry import Retry
+from penstock.values.limits import TaskLimits
+from penstock.values.parse import NAME_LENGTH
 from penstock.values.typed_json.annotations import is_async
 from penstock.values.typed_json.json_text import dumps
-from penstock.values.typed_json.signature import Signature, StepValue
+from penstock.values.typed_json.signature import Signature
 
-# What `@app.task(...)` and `.options(...)` accept, checked by name and value.
-
-EXECUTORS = ("async", "thread", "process")
-RETURN, REPLACE = "return", "replace"
-STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
-AS_DECLARED = ("name", "queue", "priority", "delay")
-"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
-
-
-class Expiry(NamedTuple):
-    """When a job that has not started expires: an instant, or so long after its enqueue; in microseconds."""
-
-    at: int | None = None
-    after: int | None = None
-
-    def stored(self) -> dict[str, object]:
-        return {EXPIRES_AT: self.at} if self.at is not None else {EXPIRES_IN: self.after}
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """How a task's jobs are enqueued and run."""
-
-    name: str | None = None
-    queue: str = "default"
-    priority: int = 0
-    delay: float = 0.0
-    at: int | None = None
-    key: str | None = None
-    retries: Retry = dataclasses.field(default_factory=Retry)
-    max_crashes: int | None = 10
-    timeout: float | None = None
-    executor: str | None = None
-    connection: object | None = None
-    limits: tuple[Limit, ...] = ()
-    labels: tuple[str, ...] = ()
-    unique: str | None = None
-    unique_for: float | None = None
-    on_conflict: str | None = None
-    expires: Expiry | None = None
-    on_success: tuple[Task[Any, Any], ...] = ()
-    on_failure: tuple[Task[Any, Any], ...] = ()
-
-    def merged(self, changes: Mapping[str, object]) -> TaskOptions:
-        if "delay" in changes:
-            changes = {"at": None} | dict(changes)
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
-
-    def unique_rule(self, task: str) -> UniqueRule | None:
-        """For how long the key is unique; None: for ever."""
-        if (self.unique, self.unique_for, self.on_conflict) == (None, None, None):
-            return None
-        if self.key is None:
-            raise ConfigurationError(
-                f"{task}: unique=, unique_for= and on_conflict= are about a key; give it, such as key='order:7'"
-            )
-        replaces = self.on_conflict == REPLACE
-        if replaces and (self.unique is not None or self.unique_for is not None):
-            raise ConfigurationError(
-                f"{task}: on_conflict='replace' holds while the job has not started; leave unique= and unique_for= out"
-            )
-        if self.unique == Uniqueness.FOREVER and self.unique_for is not None:
-            raise ConfigurationError(f"{task}: unique='forever' has no end; leave unique_for= out")
-        window = None if self.unique_for is None else int(self.unique_for * 1_000_000)
-        lasts = Uniqueness(self.unique) if self.unique not in (None, Uniqueness.FOREVER) else None
-        return UniqueRule(lasts, window, replaces) if lasts or window is not None or replaces else None
-
-
-KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
-
-
-def overridden(said: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
-    """Merge the options set so far by `.options()` with the new ones. A delay replaces an `at`, and vice versa."""
-    rivals = {"delay": "at", "at": "delay"}
-    outdone = {rival for name, rival in rivals.items() if now.get(name) is not None}
-    return {name: value for name, value in said.items() if name not in outdone} | dict(now)
-
-
-def declared_options(task: str, given: Mapping[str, object]) -> TaskOptions:
-    """The options of `@app.task(...)`."""
-    refuse_step_options(task, "to @app.task(...)", given)
-    return TaskOptions().merged(read_options(task, given))
-
-
-def refuse_step_options(task: str, place: str, given: Mapping[str, object]) -> None:
-    """Refuse options of steps outside of a pipeline: they would have no effect, and the caller would not notice."""
-    for name in STEP_ONLY:
-        if given.get(name) is not None and not (name == ON_FAILURE and _are_tasks(given[name])):
-            raise ConfigurationError(
-                f"{task}: {name}= belongs to a step of a pipeline, not {place}. Leave it out here; give it where "
-                f"the step is described: task.options({name}=...)(...)"
-            )
-
-
-def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
-    """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
-    read: dict[str, object] = {}
-    for name, value in given.items():
-        if value is None and name in AS_DECLARED:
-            continue
-        if name in STEP_ONLY and not (name == ON_FAILURE and _are_tasks(value)):
-            continue
-        if name not in KNOWN:
-            raise ConfigurationError(
-                f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
-            )
-        try:
-            read[name] = read_labels(task, value) if name == "labels" else _read(name, value)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
-    if read.get("delay") and read.get("at") is not None:
-        raise ConfigurationError(f"{task}: give delay= or at=, not both")
-    return read
-
-
-def _read(name: str, value: object) -> object:
-    match name:
-        case "name":
-            return _name(value, NAME_LENGTH)
-        case "queue":
-            return QueueLimit(_name(value, NAME_LENGTH)).name
-        case "key":
-            return None if value is None else _name(value, KEY_LENGTH)
-        case "priority":
-            return parse.whole(value, -parse.MOST)
-        case "delay":
-            return parse.seconds(value)
-        case "timeout":
-            return None if value is None else parse.seconds(value, 0.001)
-        case "at":
-            return None if value is None else parse.instant(value)
-        case "limits":
-            return read_limits(value)
-        case "retries":
-            return Retry.of(value)
-        case "max_crashes":
-            return None if value is None else parse.whole(value, 0)
-        case "executor":
-            if value is not None and value not in EXECUTORS:
-                raise ValueError(f"use one of {', '.join(EXECUTORS)}")
-            return value
-        case "unique":
-            return _one_of(value, list(Uniqueness))
-        case "on_conflict":
-            return _one_of(value, (RETURN, REPLACE))
-        case "unique_for":
-            return None if value is None else parse.seconds(value, 0.001)
-        case "on_success" | "on_failure":
-            return _callbacks(value)
-        case "expires":
-            return None if value is None else _expiry(value)
-        case _:
-            return value
-
-
-def _one_of(value: object, words: Sequence[str]) -> str | None:
-    if value is not None and value not in words:
-        raise ValueError(f"use one of {', '.join(words)}{nearest(str(value), words)}")
-    return None if value is None else str(value)
-
-
-def _are_tasks(value: object) -> bool:
-    several = value if isinstance(value, list | tuple) else [value]
-    return bool(several) and all(isinstance(each, Task) for each in several)
-
-
-def _callbacks(value: object) -> tuple[Task[Any, Any], ...]:
-    if value is None:
-        return ()
-    if not _are_tasks(value):
-        raise ValueError("give a task, or a list of tasks")
-    return tuple(value) if isinstance(value, list | tuple) else (cast("Task[Any, Any]", value),)
-
-
-def _callback_spec(event: str, task: Task[Any, Any]) -> dict[str, object]:
-    """A callback as it is kept in the options of a job: how it is enqueued, and what it takes of what it is told."""
-    parameters = task.signature.parameters.values()
-    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    missing = [p.name for p in named if p.default is p.empty and p.name not in TOLD]
-    if missing:
-        raise ConfigurationError(
-            f"{event}={task.name}: it needs {missing[0]!r}, and a callback is told {', '.join(TOLD)}"
-        )
-    draft = task.drafted(None)
-    return {
-        "task": draft.task,
-        "queue": draft.queue,
-        "priority": draft.priority,
-        "max_crashes": draft.max_crashes,
-        "options": draft.options,
-        "delay": draft.delay,
-        "takes": [p.name for p in named if p.name in TOLD],
-        "rest": any(p.kind is p.VAR_KEYWORD for p in parameters),
-    }
-
-
-def _expiry(value: object) -> Expiry:
-    if isinstance(value, datetime):
-        return Expiry(at=parse.instant(value))
-    return Expiry(after=int(parse.seconds(value, 0.001) * 1_000_000))
-
-
-def _name(value: object, longest: int) -> str:
-    return parse.text(value, longest, without="\0\t")
-
+if TYPE_CHECKING:
+    from penstock.schedules.schedule import Schedule
+    from penstock.values.option_types import ScheduleKeywords, TaskOptionKeywords
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
@@ -247,12 +48,18 @@ class TaskServices(JobServices, Protocol):
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
 
+    @property
+    def middlewares(self) -> tuple[Middleware, ...]: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
+
     def also_runs(self, task: Task[Any, Any]) -> None: ...
 
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...
 
 
-class Task(Generic[P, R]):
+class Task(StepCalls[P, R]):
     """A function under a stable name, with the options its jobs run by."""
 
     def __init__(
@@ -264,8 +71,8 @@ class Task(Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise DefinitionError(f"@app.task decorates functions; {function!r} is none")
+        super().__init__(function)
         self.host = host
-        self.function = function
         self.defaults = options
         self.overrides: Mapping[str, object] = overrides or {}
         if not options.name and not hasattr(function, "__qualname__"):
@@ -277,44 +84,13 @@ class Task(Generic[P, R]):
             )
         update_wrapper(self, function)
 
-    # A call with values is the function's own; one with values to come, in a pipeline, is a step.
-
-    @overload
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    @overload
-    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def __call__(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        builder = building.get()
-        if builder is not None:
-            return builder.call(self, args, kwargs)
-        return self.function(*args, **kwargs)
-
-    @overload
-    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def map(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def map(self, /, *args: Any, **kwargs: Any) -> Any:
-        """In a pipeline: this step once for each element."""
-        builder = building.get()
-        if builder is None:
-            raise DefinitionError(
-                f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function"
-            )
-        return builder.map(self, args, kwargs)
-
-    def options(self, **overrides: object) -> Task[P, R]:
+    def options(self, **overrides: Unpack[TaskOptionKeywords]) -> Task[P, R]:
         """The same task with other options, for this enqueue or this step."""
-        if "limits" in overrides:
-            raise ConfigurationError(
-                f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
-            )
+        for option in FOR_ALL_JOBS:
+            if option in overrides:
+                raise ConfigurationError(
+                    f"{self.name}: {option}= belongs to @app.task(...): it holds for all its jobs"
+                )
         merged = overridden(self.overrides, overrides)
         name = read_options(self.name, merged).get("name")
         defaults = self.defaults if name is None else self.defaults.merged({"name": name})
@@ -327,7 +103,10 @@ class Task(Generic[P, R]):
         return other
 
     @overload
-    def enqueue(self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+    def enqueue(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
+    def enqueue(self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[list[V]]: ...
 
     @overload
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -335,13 +114,16 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = self.host.submit([job], self.settings.connection)
+        (id,) = self._written([job])
         return Job(self.host, id, self)
 
     @overload
+    async def enqueue_async(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
     async def enqueue_async(
-        self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Job[V]: ...
+        self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job[list[V]]: ...
 
     @overload
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -349,37 +131,66 @@ class Task(Generic[P, R]):
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = await self.host.submit_async([job], self.settings.connection)
+        (id,) = await self._written_async([job])
         return Job(self.host, id, self)
 
     @overload
-    def enqueue_many(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    def enqueue_many(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    def enqueue_many(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     def enqueue_many(self, calls: Calls) -> list[Job[R]]: ...
 
     def enqueue_many(self, calls: Calls) -> list[Job[Any]]:
         """Write a job for each call: a tuple of arguments, or a mapping of keyword arguments. All or none."""
-        ids = self.host.submit(self._jobs(calls), self.settings.connection)
+        ids = self._written(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
 
     @overload
-    async def enqueue_many_async(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    async def enqueue_many_async(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    async def enqueue_many_async(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     async def enqueue_many_async(self, calls: Calls) -> list[Job[R]]: ...
 
     async def enqueue_many_async(self, calls: Calls) -> list[Job[Any]]:
         """`enqueue_many` for async callers."""
-        ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
+        ids = await self._written_async(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
 
-    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+    def _written(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return self.host.submit(jobs, connection)
+        with self._publishing(jobs) as publication:
+            publication.ids = self.host.submit(with_headers(jobs, publication.headers), connection)
+        return publication.ids
+
+    async def _written_async(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return await self.host.submit_async(jobs, connection)
+        with self._publishing(jobs) as publication:
+            headed = with_headers(jobs, publication.headers)
+            publication.ids = await self.host.submit_async(headed, connection)
+        return publication.ids
+
+    def _publishing(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Publication]:
+        settings = self.settings
+        within = settings.connection is not None
+        publication = Publication("job", self.name, len(jobs), queue=settings.queue, in_transaction=within)
+        return publishing(self.host.enqueue_middlewares, publication)
+
+    def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:
         """Declare that it is enqueued again and again: `report.schedule("0 3 * * *", tz="Europe/Berlin")`.
 
         Workers bring it into the database when they start. The schedule, to look at and to steer.
         """
-        return self.host.declare_schedule(self, cron, given)
+        return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewJob:
         """The job that this call would be, or any; nothing is written."""
@@ -400,6 +211,11 @@ class Task(Generic[P, R]):
         found = self.defaults.limits
         return TaskLimits(self.name, self.function, self.codec, found) if found else None
 
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """The middleware around its handler: the app's, and inside that its own."""
+        return self.host.middlewares + self.defaults.middleware
+
     @cached_property
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.function)
@@ -419,13 +235,7 @@ class Task(Generic[P, R]):
             kept["executor"] = self.settings.executor
         if "retries" in self.overrides:
             kept["retries"] = self.settings.retries.to_dict()
-        if self.settings.expires is not None:
-            kept |= self.settings.expires.stored()
-        if self.settings.on_conflict == REPLACE:
-            kept[REPLACEABLE] = True
-        for event, tasks in ((ON_SUCCESS, self.settings.on_success), (ON_FAILURE, self.settings.on_failure)):
-            if tasks:
-                kept[event] = [_callback_spec(event, task) for task in tasks]
+        kept |= kept_options(self.settings)
         return dumps(kept) if kept else None
 
     def may_replace(self, known: Task[Any, Any]) -> bool:

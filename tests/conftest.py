@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+os.environ.pop("COLUMNS", None)
+"""pytest-xdist sets it: commands would take it for the wish of a person to have tables of that width."""
+
 SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "server")}
 SESSION = pytest.StashKey[Path]()
 SESSION_END = pytest.StashKey[ExitStack]()

@@ -21,6 +21,7 @@ from penstock.cli.commands.reconcilers import reconcilers
 from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
 from penstock.cli.commands.schedules import schedules
 from penstock.cli.commands.signals import signal, token
+from penstock.cli.commands.watch import watch
 from penstock.cli.commands.worker import health, worker
 from penstock.cli.demo.demo import demo
 
@@ -33,6 +34,7 @@ COMMANDS: list[Callable[..., None]] = [
     status,
     jobs,
     show,
+    watch,
     explain,
     processes,
     reconcilers,

@@ -18,16 +18,17 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.queue import states
+from penstock.queue import states, tallies
 from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
 from penstock.queue.rules import followers
+from penstock.values.failure import Failure, fingerprint
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 CLAIMS_PER_TURN = 20
-DIED = "the process that ran it died"
+HOLDER_DIED = "the process that ran it died"
 NO_TOKEN = -1
 DEAD_AT = """
 CASE WHEN heartbeat_at BETWEEN 0 AND 4000000000000000 THEN heartbeat_at ELSE 0 END
@@ -74,6 +75,9 @@ class Crashed:
     status: JobStatus
     delay: float
     reason: Reason | None
+
+
+DIED = Failure("Crashed", "the process that held this job died")
 
 
 class UnreadableReceipt(PenstockError):
@@ -209,13 +213,15 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
                 "tier": tier_of(priority),
                 "reason": reason.value if reason else None,
                 "wait": int(delay * 1_000_000),
+                **(fingerprint(task, DIED) if status is JobStatus.FAILED else {}),
             }
         )
         if run_id is not None and status.terminal:
-            ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, DIED))
+            ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, HOLDER_DIED))
         elif status.terminal:
-            over.append(followers.EndedJob(job_id, task, status, options, reason, None, DIED))
+            over.append(followers.EndedJob(job_id, task, status, options, reason, None, HOLDER_DIED))
     _move(tx, crashed, rows)
+    tallies.count_crashes(tx, zip(rows, crashed, strict=True))
     if ended:
         follow(tx, ended)
     if over:
@@ -226,9 +232,7 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
 
 def _record(tx: Transaction, held: list[states.RunningJob]) -> None:
     # A row that is there already was not written by this attempt: it must not keep the job from going on.
-    crashes = [
-        job.execution(OutcomeKind.CRASHED, "Crashed", "the process that held this job died") for job in held
-    ]
+    crashes = [job.execution(OutcomeKind.CRASHED, DIED.type, DIED.message) for job in held]
     states.record(tx, crashes, again=True)
 
 

@@ -326,7 +326,7 @@ def record_unstarted(tx: Transaction, errors: Sequence[tuple[str, Reason | None,
     tx.insert("executions", rows, started_at="{now}", finished_at="{now}")
 
 
-# Repairs of rows that were changed by hand, or by a fault (`operate/damage.py`).
+# Repairs of rows that were changed by hand, or by a fault (`operate/diagnosis/damage.py`).
 
 LAST_GENERATION = 2**62
 HOLD_AGAIN = "UPDATE {job_states} SET token = :token, process_id = :process WHERE job_id = :id"

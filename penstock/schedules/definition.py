@@ -13,7 +13,7 @@ from penstock.queue.jobs import NewJob
 from penstock.schedules import cron as crons
 from penstock.schedules.decide import Missed, Overlap, TickPolicy
 from penstock.schedules.times import SECOND, Spec, span, zone_of
-from penstock.task import KNOWN
+from penstock.task_options import KNOWN
 from penstock.values import parse
 from penstock.values.parse import NAME_LENGTH, nearest
 from penstock.values.typed_json.json_text import dumps, loads
@@ -140,6 +140,14 @@ def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True)
 def _kept(shared: dict[str, Any], delay: float, key: str | None) -> str:
     more = {"delay": delay, "key": key}
     return dumps(shared | {name: value for name, value in more.items() if value})
+
+
+def with_headers(one: ScheduleDefinition, headers: Mapping[str, str]) -> ScheduleDefinition:
+    """The same with headers for every job and run of it."""
+    if not headers:
+        return one
+    options: Any = loads(one.options)
+    return dataclasses.replace(one, options=dumps({**options, "headers": dict(headers)}))
 
 
 def changed(known: ScheduleDefinition, target: Any, given: Mapping[str, object]) -> ScheduleDefinition:

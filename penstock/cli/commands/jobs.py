@@ -11,7 +11,7 @@ from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.show_run import show_run
 from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
-from penstock.cli.output import show_json, show_table, span, tell, when
+from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter, JobRow, Story
 from penstock.operate.overview import Overview, QueueCounts, gauges, overview
@@ -86,11 +86,12 @@ def jobs(
         ["id", "task", "queue", "status", "reason", "attempts #", "created (UTC)"], rows, empty="no jobs"
     )
     if page.before:
-        out.print(f"\nmore with: --before {page.before}", markup=False)
+        out.print(f"\nmore with: --before {named(page.before)}", markup=False)
 
 
 def show(
-    job: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, or the beginning of it")],
+    job: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, in short or whole")],
+    everything: Annotated[bool, typer.Option("--all", help="of a run: list every step")] = False,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -100,7 +101,7 @@ def show(
         id, is_run = found.database.read(find_run_or_job, job)
         acts = found.audit(id)
         if is_run:
-            show_run(found, found.run(id), acts, as_json)
+            show_run(found, found.run(id), acts, as_json, everything=everything)
             return
         told = found.database.read(operate_jobs.story, id)
         obstacle = _obstacle(found, told)

@@ -18,10 +18,11 @@ from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
 from penstock.lazy_import import Lazy
+from penstock.middleware import EnqueueMiddleware
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
-from penstock.task import TaskOptions
+from penstock.task_options import TaskOptions
 from penstock.telemetry.events import Stream
 from penstock.values.fork_safety import forget_after_fork
 from penstock.values.typed_json.json_text import dumps
@@ -103,6 +104,9 @@ class EngineServices(Protocol):
 
     @property
     def events(self) -> Stream: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
 
     def find_task(self, name: str) -> Any: ...
 

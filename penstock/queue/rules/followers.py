@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.queue import audit, enqueue, states
-from penstock.queue.jobs import NewJob, tier_of
+from penstock.queue.jobs import NewJob, headers_of, tier_of, with_headers
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus, Reason
 from penstock.values.typed_json.json_text import dumps, loads
@@ -76,7 +76,11 @@ def has_callbacks(options: str | None) -> bool:
 
 def call_back(tx: Transaction, ended: Sequence[EndedJob]) -> None:
     """Enqueue the callbacks of these jobs: those for a success, or those for a failure."""
-    jobs = [_callback(spec, job) for job in ended for spec in _callbacks_of(job)]
+    jobs = [
+        with_headers([_callback(spec, job)], headers_of(job.options))[0]
+        for job in ended
+        for spec in _callbacks_of(job)
+    ]
     if jobs:
         enqueue.enqueue(tx, jobs)
 

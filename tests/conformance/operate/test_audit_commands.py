@@ -43,6 +43,7 @@ LOOKING = {
     "show",
     "status",
     "token",
+    "watch",
 }
 OTHERS = {"dead-letters", "demo", "migrate", "queues", "schedules", "worker"}
 

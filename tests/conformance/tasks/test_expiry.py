@@ -100,4 +100,4 @@ def test_what_is_no_time_is_refused(app: Penstock) -> None:
 
     for wrong in (0, -1, "soon", datetime.now()):
         with pytest.raises(ConfigurationError):
-            note.options(expires=wrong).enqueue()
+            note.options(expires=wrong).enqueue()  # type: ignore[arg-type]
