@@ -33,10 +33,11 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
-    "integrations",
     "dashboard",
     "testing",
     "cli",
+    "integrations",
+    "django",
     "__init__",
     "__main__",
 ]
