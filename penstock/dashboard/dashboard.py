@@ -20,9 +20,11 @@ from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Vie
 from penstock.dashboard.acts import ACTS, Done, WrongForm
 from penstock.dashboard.conditional import Pulse
 from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
+from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.troubles import Troubles
 from penstock.dashboard.views import NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
@@ -83,7 +85,8 @@ class Dashboard:
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
-        self._acts = {act.name: act for act in ACTS}
+        self._troubles = Troubles(app)
+        self._acts = {act.name: act for act in (*ACTS, *JOB_ACTS)}
 
     # the doors
 
@@ -237,7 +240,9 @@ class Dashboard:
 
     def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
         seconds = self.app.settings.dashboard_timeout
-        return View(self.app, self._mounted(request), viewer, args or {}, self._redact, seconds)
+        return View(
+            self.app, self._mounted(request), viewer, args or {}, self._redact, seconds, self._troubles
+        )
 
     def _mount(self, request: Request) -> str:
         return request.prefix if self._prefix is None else self._prefix

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.dashboard.pages import jobs, overview
+from penstock.dashboard.pages import jobs, operations, overview
 from penstock.dashboard.views import NotFound, Page, View
 
 ID = r"[0-9a-fA-F-]{1,36}"
@@ -26,10 +26,29 @@ ROUTES: tuple[Route, ...] = (
     Route("/", overview.overview, "overview"),
     Route("/overview", overview.overview, "overview"),
     Route("/jobs", jobs.jobs, "jobs"),
+    Route("/jobs/new", jobs.new_job, "jobs"),
+    Route("/jobs/bulk", jobs.bulk, "jobs"),
+    Route("/jobs/{id}", jobs.job, "jobs"),
+    Route("/failures", operations.failures, "failures"),
+    Route("/reconcilers", operations.all_reconcilers, "reconcilers"),
+    Route("/processes", operations.processes, "processes"),
+    Route("/processes/{id}", operations.process, "processes"),
+    Route("/limits", operations.limits, "limits"),
+    Route("/audit", operations.audit, "audit"),
+    Route("/doctor", operations.doctor, "doctor"),
+    Route("/settings", operations.settings, "settings"),
+    Route("/search", operations.search, "search"),
 )
 NAVIGATION: tuple[tuple[str, str, str], ...] = (
     ("overview", "Overview", "/"),
     ("jobs", "Jobs", "/jobs"),
+    ("failures", "Failures", "/failures"),
+    ("reconcilers", "Reconcilers", "/reconcilers"),
+    ("processes", "Processes", "/processes"),
+    ("limits", "Limits", "/limits"),
+    ("audit", "Audit", "/audit"),
+    ("doctor", "Doctor", "/doctor"),
+    ("settings", "Settings", "/settings"),
 )
 """(section, its name for people, its address)"""
 
