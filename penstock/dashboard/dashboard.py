@@ -24,6 +24,8 @@ from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.run_acts import RUN_ACTS
+from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.troubles import Troubles
 from penstock.dashboard.views import NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
@@ -86,7 +88,7 @@ class Dashboard:
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
         self._troubles = Troubles(app)
-        self._acts = {act.name: act for act in (*ACTS, *JOB_ACTS)}
+        self._acts = {act.name: act for act in (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
 
     # the doors
 

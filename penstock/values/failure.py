@@ -17,7 +17,13 @@ from penstock.values.retry import lineage
 
 LONGEST_MESSAGE = 8_000
 LONGEST_TRACEBACK = 32_000
-_OWN_FRAMES = ("penstock.runtime", "penstock.values", "penstock.testing")
+_OWN_FRAMES = (
+    "penstock.runtime",
+    "penstock.values",
+    "penstock.testing",
+    "penstock.middleware",
+    "penstock.reconcile",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.dashboard.pages import jobs, operations, overview
+from penstock.dashboard.pages import jobs, operations, overview, pipelines, runs, schedules
 from penstock.dashboard.views import NotFound, Page, View
 
 ID = r"[0-9a-fA-F-]{1,36}"
@@ -38,11 +38,21 @@ ROUTES: tuple[Route, ...] = (
     Route("/doctor", operations.doctor, "doctor"),
     Route("/settings", operations.settings, "settings"),
     Route("/search", operations.search, "search"),
+    Route("/runs", runs.runs, "runs"),
+    Route("/runs/{id}", runs.run, "runs"),
+    Route("/pipelines", pipelines.pipelines, "pipelines"),
+    Route("/pipeline", pipelines.pipeline, "pipelines"),
+    Route("/schedules", schedules.schedules, "schedules"),
+    Route("/schedules/new", schedules.new_schedule, "schedules"),
+    Route("/schedule", schedules.schedule, "schedules"),
 )
 NAVIGATION: tuple[tuple[str, str, str], ...] = (
     ("overview", "Overview", "/"),
     ("jobs", "Jobs", "/jobs"),
     ("failures", "Failures", "/failures"),
+    ("runs", "Runs", "/runs"),
+    ("pipelines", "Pipelines", "/pipelines"),
+    ("schedules", "Schedules", "/schedules"),
     ("reconcilers", "Reconcilers", "/reconcilers"),
     ("processes", "Processes", "/processes"),
     ("limits", "Limits", "/limits"),
