@@ -56,6 +56,7 @@ CLOSED = (
     "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
     "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
 )
+EVERY_ACT = (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
 STATIC = "/static/"
 ACT = "/act/"
 LOGIN = "/login"
@@ -88,7 +89,7 @@ class Dashboard:
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
         self._troubles = Troubles(app)
-        self._acts = {act.name: act for act in (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
+        self._acts = {act.name: act for act in EVERY_ACT}
 
     # the doors
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.dashboard.access import Right
 from penstock.dashboard.acts import DashboardAct, Done, Form, WrongForm, id_of, optional_text, text_of
@@ -12,9 +13,9 @@ from penstock.dashboard.pages.jobs import FILTERS, search_of
 from penstock.dashboard.views import NotFound, View
 from penstock.errors import ActionRefused
 from penstock.operate import actions
-from penstock.operate.job_detail import payload_of
-from penstock.operate.job_search import search
 from penstock.operate.jobs import JobRow
+from penstock.operate.pages.job import payload_of
+from penstock.operate.pages.job_search import search
 from penstock.values.parse import parse_seconds
 
 BATCH = 500
@@ -94,8 +95,8 @@ def new_job(view: View, form: Form) -> Done:
     return Done(f"job {job.id} is enqueued", {"id": job.id}, f"/jobs/{job.id}")
 
 
-def _options(form: Form, queue: str | None) -> dict[str, object]:
-    given: dict[str, object] = {
+def _options(form: Form, queue: str | None) -> dict[str, Any]:
+    given: dict[str, Any] = {
         "queue": optional_text(form, "queue") or queue,
         "key": optional_text(form, "key"),
     }

@@ -68,7 +68,7 @@ class Troubles:
         self._busy = False
 
     def latest(self) -> list[Trouble] | None:
-        """What is not well, worst first; None: the first examination is under way."""
+        """Findings that are not ok, the worst first; None: the first examination is under way."""
         with self._lock:
             begin = not self._busy and time.monotonic() >= self._due_at
             self._busy = self._busy or begin

@@ -62,7 +62,7 @@ class View:
         return self.app.database.read_briefly(self.seconds, work, *args, **kwargs)
 
     def troubles(self) -> list[Trouble] | None:
-        """What the doctor has found lately; None: nothing is known yet."""
+        """The latest findings of the doctor; None: nothing is known yet."""
         return None if self.doctor is None else self.doctor.latest()
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.dashboard.pages import jobs, operations, overview, pipelines, runs, schedules
+from penstock.dashboard.pages import jobs, operate, overview, pipelines, runs, schedules
 from penstock.dashboard.views import NotFound, Page, View
 
 ID = r"[0-9a-fA-F-]{1,36}"
@@ -29,15 +29,15 @@ ROUTES: tuple[Route, ...] = (
     Route("/jobs/new", jobs.new_job, "jobs"),
     Route("/jobs/bulk", jobs.bulk, "jobs"),
     Route("/jobs/{id}", jobs.job, "jobs"),
-    Route("/failures", operations.failures, "failures"),
-    Route("/reconcilers", operations.all_reconcilers, "reconcilers"),
-    Route("/processes", operations.processes, "processes"),
-    Route("/processes/{id}", operations.process, "processes"),
-    Route("/limits", operations.limits, "limits"),
-    Route("/audit", operations.audit, "audit"),
-    Route("/doctor", operations.doctor, "doctor"),
-    Route("/settings", operations.settings, "settings"),
-    Route("/search", operations.search, "search"),
+    Route("/failures", operate.failures, "failures"),
+    Route("/reconcilers", operate.all_reconcilers, "reconcilers"),
+    Route("/processes", operate.processes, "processes"),
+    Route("/processes/{id}", operate.process, "processes"),
+    Route("/limits", operate.limits, "limits"),
+    Route("/audit", operate.audit, "audit"),
+    Route("/doctor", operate.doctor, "doctor"),
+    Route("/settings", operate.settings, "settings"),
+    Route("/search", operate.search, "search"),
     Route("/runs", runs.runs, "runs"),
     Route("/runs/{id}", runs.run, "runs"),
     Route("/pipelines", pipelines.pipelines, "pipelines"),

@@ -10,9 +10,9 @@ from penstock.dashboard.forms import argument_fields
 from penstock.dashboard.views import NotFound, Page, View
 from penstock.database.transaction import Transaction
 from penstock.operate import audit, explain
-from penstock.operate.job_detail import JobAttempt, JobDetail, job_detail
-from penstock.operate.job_search import FoundJobs, JobSearch, search
 from penstock.operate.jobs import find_job
+from penstock.operate.pages.job import JobAttempt, JobDetail, job_detail
+from penstock.operate.pages.job_search import FoundJobs, JobSearch, search
 from penstock.values.status import JobStatus, Reason
 
 PAGE_SIZE = 50

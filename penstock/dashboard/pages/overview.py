@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.dashboard.views import Page, View
 from penstock.database.transaction import Transaction
 from penstock.operate import overview as queries
-from penstock.operate.charts import Chart, Period, chart, top_tasks
+from penstock.operate.pages.charts import Chart, Period, chart, top_tasks
 
 COUNT_LIMIT = 10_000
 TOP_TASKS = 10

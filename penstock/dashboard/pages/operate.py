@@ -9,12 +9,13 @@ from dataclasses import fields
 from penstock.dashboard.http import address
 from penstock.dashboard.views import NotFound, Page, View
 from penstock.database.transaction import Transaction
-from penstock.operate import limit_pages, reconcilers
+from penstock.operate import reconcilers
 from penstock.operate.audit import Act, AuditFilter, page_of_acts
-from penstock.operate.failures import FailureGroup
-from penstock.operate.failures import failures as group_failures
+from penstock.operate.pages import limits as limit_pages
+from penstock.operate.pages.failures import FailureGroup
+from penstock.operate.pages.failures import failures as group_failures
+from penstock.operate.pages.search import SearchHit, look_up
 from penstock.operate.processes import ProcessRow, held_jobs, list_processes
-from penstock.operate.search import SearchHit, look_up
 from penstock.schema import version
 from penstock.settings import Settings
 
@@ -156,7 +157,7 @@ def limits(view: View) -> Page:
 
 
 def audit(view: View) -> Page:
-    """What people did, the latest first."""
+    """Acts of people and programs, the latest first."""
     wanted = AuditFilter(view.id("subject"), view.text("by"), view.text("act"))
     found = view.read(page_of_acts, wanted, ACTS_PAGE + 1, view.id("before"))
     shown = found[:ACTS_PAGE]
@@ -226,7 +227,7 @@ def _setting(value: object) -> str:
 
 
 def doctor(view: View) -> Page:
-    """What the doctor has found lately."""
+    """The latest findings of the doctor."""
     return Page("doctor.html", "Doctor", {"troubles": view.troubles()})
 
 

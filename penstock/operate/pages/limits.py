@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from penstock.database.transaction import Transaction
 from penstock.queue.limits.slots import NEVER, USED
 
-PAGE = 100
+PAGE = 50
 MOST_COUNTED = 1000
 MOST_JOBS = 50
 
 KEYS = f"""
-SELECT l.limit_key, l.most, {USED},
-  (SELECT COUNT(*) FROM (SELECT 1 FROM {{parked}} p WHERE p.limit_key = l.limit_key LIMIT {MOST_COUNTED}) waiting),
-  (SELECT MIN(p.parked_at) FROM {{parked}} p WHERE p.limit_key = l.limit_key)
+SELECT l.limit_key, l.most, {USED}, (SELECT MIN(p.parked_at) FROM {{parked}} p WHERE p.limit_key = l.limit_key)
 FROM {{limits}} l WHERE l.limit_key > :after ORDER BY l.limit_key LIMIT :limit
 """
+LENGTH = "SELECT COUNT(*) FROM (SELECT 1 FROM {parked} WHERE limit_key = :key LIMIT :limit) waiting"
 HOLDERS = """
 SELECT s.job_id, j.task, s.until, s.token FROM {slots} s JOIN {jobs} j ON j.id = s.job_id
 WHERE s.limit_key = :key ORDER BY s.until, s.job_id LIMIT :limit
@@ -60,10 +59,16 @@ class ParkedRow:
 
 def limit_keys(tx: Transaction, after: str = "", limit: int = PAGE) -> list[LimitRow]:
     """Keys of limits in their order, from behind one."""
+    rows = tx.rows(KEYS, after=after, limit=limit)
     return [
-        LimitRow(str(key), int(most), int(used), int(waiting), oldest)
-        for key, most, used, waiting, oldest in tx.rows(KEYS, after=after, limit=limit)
+        LimitRow(str(key), int(most), int(used), 0 if oldest is None else _length(tx, key), oldest)
+        for key, most, used, oldest in rows
     ]
+
+
+def _length(tx: Transaction, key: str) -> int:
+    row = tx.row(LENGTH, key=key, limit=MOST_COUNTED)
+    return int(row[0]) if row else 0
 
 
 def of_key(tx: Transaction, key: str) -> tuple[list[SlotRow], list[ParkedRow]]:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.database.transaction import Transaction
-from penstock.operate.job_search import KEYED
 from penstock.operate.jobs import LABELLED, WITH_PREFIX, id_range
+from penstock.operate.pages.job_search import KEYED
 from penstock.values.ids import LAST_ID
 
 MOST = 10
@@ -56,7 +56,7 @@ def look_up(tx: Transaction, text: str, tasks: Sequence[str], pipelines: Sequenc
 
 def _by_id(tx: Transaction, text: str) -> list[SearchHit]:
     low, high = id_range(text)
-    jobs = [str(id) for (id,) in tx.rows(WITH_PREFIX, low=low, high=high)]
+    jobs = [str(id) for (id,) in tx.rows(WITH_PREFIX, low=low, high=high, limit=MOST)]
     runs = [
         SearchHit("run", str(id), "id", str(name))
         for id, name in tx.rows(RUN_WITH_PREFIX, low=low, high=high)
