@@ -32,10 +32,11 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
-    "integrations",
     "dashboard",
     "testing",
     "cli",
+    "integrations",
+    "django",
     "__init__",
     "__main__",
 ]

@@ -10,6 +10,7 @@ from penstock import Penstock
 from penstock.dashboard import Dashboard, Request, Viewer, conditional
 from penstock.dashboard.pages import jobs as pages
 from penstock.errors import ConfigurationError, ReadTimeout
+from penstock.operate.pages.job_search import search
 from tests.conformance.dashboard.browser import Browser, browser
 
 DOORS = ["wsgi", "asgi"]
@@ -144,7 +145,6 @@ def test_a_page_is_not_built_while_nothing_is_committed(
     ann = browser(app)
     tag = ann.get("/jobs").headers["etag"]
     built: list[object] = []
-    search: Callable[..., object] = pages.search
 
     def counted(*given: Any) -> object:
         built.append(given)
