@@ -27,7 +27,7 @@ from penstock.dashboard.render import render
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.troubles import Troubles
-from penstock.dashboard.views import NotFound, Page, Redact, View
+from penstock.dashboard.views import NotAllowed, NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
 from penstock.values.plain import plain
@@ -210,6 +210,8 @@ class Dashboard:
             return work()
         except (NotFound, UnknownId) as error:
             return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
+        except NotAllowed as error:
+            return AccessDecision(refusal=self._message(request, 403, "Not allowed", str(error)))
         except ReadTimeout as error:
             return AccessDecision(refusal=self._message(request, 503, "This took too long", str(error)))
         except DatabaseUnavailable as error:
