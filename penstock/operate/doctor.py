@@ -88,7 +88,13 @@ def examine(patient: CheckContext) -> list[Finding]:
         findings += check(patient)
         if findings[-1].level is Level.PROBLEM:
             return findings
-    for check in CHECKS:
+    return [*findings, *made(patient, CHECKS)]
+
+
+def made(patient: CheckContext, checks: Iterable[Check]) -> list[Finding]:
+    """The findings of some checks, of an installation that has a database and a schema."""
+    findings: list[Finding] = []
+    for check in checks:
         try:
             findings += check(patient)
         except Exception as error:

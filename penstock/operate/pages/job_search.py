@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from penstock.database.transaction import Transaction
-from penstock.operate.jobs import BOUNDARY, COLUMNS, ORDER, THESE, WALK, JobRow, job_of
+from penstock.operate.jobs import BOUNDARY, COLUMNS, LABELLED, ORDER, THESE, WALK, JobRow, job_of
 from penstock.operate.overview import claimed_ids
 from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
@@ -42,6 +42,7 @@ CONDITIONS = {
     "since": " AND j.created_at >= :since",
     "until": " AND j.created_at <= :until",
     "text": TEXT,
+    "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label)",
 }
 OF_DEAD_LETTERS = {
     "queue": " AND d.queue = :queue",
@@ -59,6 +60,7 @@ class JobSearch:
     queue: str | None = None
     task: str | None = None
     key: str | None = None
+    label: str | None = None
     text: str | None = None
     since: int | None = None
     until: int | None = None
@@ -124,7 +126,8 @@ def search(
         case JobStatus.SCHEDULED:
             return _waiting(tx, wanted, limit, high, SCHEDULED)
         case _:
-            return _walk(tx, wanted, limit, high, low, seconds, _stride)
+            look = _stride if wanted.label is None else _labelled
+            return _walk(tx, wanted, limit, high, low, seconds, look)
 
 
 def _waiting(tx: Transaction, wanted: JobSearch, limit: int, high: str, *tables: str) -> FoundJobs:
@@ -198,6 +201,16 @@ def _dead(
         return [], None
     rows = tx.rows(COLUMNS + THESE + wanted.conditions + ORDER, ids=ids, limit=limit, **wanted.parameters)
     return [job_of(row) for row in rows], ids[-1] if len(ids) == stride else None
+
+
+def _labelled(
+    tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
+) -> tuple[list[JobRow], str | None]:
+    rows = tx.rows(LABELLED, label=wanted.label, before=high, limit=stride)
+    ids = [str(id) for (id,) in rows if str(id) >= low]
+    template = COLUMNS + THESE + wanted.conditions + ORDER
+    found = tx.rows(template, ids=ids, limit=limit, **wanted.parameters) if ids else []
+    return [job_of(row) for row in found], ids[-1] if len(ids) == stride else None
 
 
 def _id_at(micros: int | None, slack: int, otherwise: str) -> str:
