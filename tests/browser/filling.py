@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from penstock.operate.overview import claimed_ids
+from penstock.operate.processes import list_processes
 from penstock.testing import drain, travel
 from tests.plans.scenes import Batches
+from tests.waiting import eventually
+from tests.workers import workers
 
 HOURS = 3
 ROUNDS = 12
@@ -46,6 +53,17 @@ def fill(shop: ModuleType) -> Filled:
     filled = _present(shop)
     _people(shop, filled)
     return filled
+
+
+@contextmanager
+def staffed(shop: ModuleType, url: str, folder: Path) -> Iterator[str]:
+    """A supervisor and two workers that are at work on a film; the id of one of their processes."""
+    app = shop.app
+    shop.encode.enqueue_many([("feature.mov", 36_000.0), ("trailer.mov", 36_000.0)])
+    with workers(folder, url, print) as start:
+        start("--queues", "films", "--processes", "2", target="tests.browser.shop:app")
+        eventually(lambda: len(app.database.read(claimed_ids)) == 2)
+        yield next(row.id for row in app.database.read(list_processes) if row.supervisor_id)
 
 
 def _past(shop: ModuleType) -> None:
