@@ -30,6 +30,7 @@ from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID
 
+DEAD_LETTERS_COUNTED = 10_000
 SKEW = 5.0
 LAG = 60.0
 SAMPLE = 1000
@@ -317,12 +318,13 @@ def _stuck_runs(tx: Transaction) -> list[str]:
 
 
 def letters(patient: CheckContext) -> Iterable[Finding]:
-    found = patient.database.read(dead_letters.by_reason)
+    found = patient.database.read(dead_letters.by_reason, DEAD_LETTERS_COUNTED)
     if not found:
         return [Finding("dead letters", Level.OK, "none")]
     task, reason, count = found[0]
     total = sum(number for _, _, number in found)
-    message = f"{total} dead letters; most of them: {count} of {task} ({reason})"
+    many = f"{total:,} dead letters and more" if total == DEAD_LETTERS_COUNTED else f"{total} dead letters"
+    message = f"{many}; most of them: {count} of {task} ({reason})"
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 
