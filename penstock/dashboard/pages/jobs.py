@@ -62,13 +62,12 @@ def search_of(view: View, text: Callable[[str], str | None]) -> JobSearch:
 
 def bulk(view: View) -> Page:
     """How far an act on everything that a filter matches has come, with a button to go on."""
-    action = view.text("action") or ""
-    if action not in BULK:
-        raise NotFound("the address names no act on jobs")
+    given = view.text("action")
+    action = given if given in BULK else None
     fields = {name: view.text(name) for name in FILTERS}
     return Page(
         "bulk.html",
-        f"{BULK[action]} jobs",
+        f"{BULK[action]} jobs" if action else "Many jobs",
         {
             "action": action,
             "filter": fields,
