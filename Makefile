@@ -56,6 +56,10 @@ chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETW
 bench: $(READY) ## measure throughput and latency (SERVER=15,18 PEERS= WORKLOADS= ROUNDS= SCALE=)
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: pictures
+pictures: $(READY) ## take pictures of the dashboard for docs/pictures
+	$(BIN)/python scripts/pictures.py $(ARGS)
+
 .PHONY: pins
 pins: $(READY) ## refresh requirements-dev.txt to the newest versions
 	$(BIN)/python scripts/pin.py

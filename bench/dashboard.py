@@ -25,6 +25,7 @@ from json import dumps, loads
 from pathlib import Path
 
 import psutil
+import psycopg
 
 from bench.dashboard_tables import Loaded, Size, load
 from bench.server import SETTINGS
@@ -122,7 +123,8 @@ def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
     app.migrate()
     loaded = load(app, size)
     app.close()
-    server.admin.run("VACUUM ANALYZE", "dashboard")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
     print(f"filled: {asdict(size)} in {time.monotonic() - began:.0f} s", flush=True)
     known.write_text(dumps(asdict(loaded)))
     return loaded
@@ -312,7 +314,7 @@ def _watching(address: str) -> Iterator[None]:
         while not over.wait(2.0):
             with suppress(OSError):
                 answer = ask(address + path, headers={**_signed_in(), "If-None-Match": tag})
-                tag = answer.headers.get("ETag", tag)
+                tag = answer.headers.get("etag", tag)
 
     threads = [
         threading.Thread(target=watch, args=(path,), daemon=True)

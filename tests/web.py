@@ -41,11 +41,11 @@ def ask(
     form: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
     context: Any = None,
+    body: str | None = None,
 ) -> Answer:
     """One request; redirects are not followed. A form is posted from the site itself, unless headers say otherwise."""
     where = urlsplit(url)
     given = dict(headers or {})
-    body = None
     if form is not None:
         method, body = "POST", urlencode(form, doseq=True)
         given.setdefault("Content-Type", "application/x-www-form-urlencoded")
@@ -56,7 +56,9 @@ def ask(
     try:
         connection.request(method, where.path + (f"?{where.query}" if where.query else ""), body, given)
         response = connection.getresponse()
-        return Answer(response.status, dict(response.getheaders()), response.read())
+        return Answer(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        )
     finally:
         connection.close()
 
