@@ -33,6 +33,7 @@ LAYERS = [
     "dashboard",
     "testing",
     "cli",
+    "pytest_plugin",
     "__init__",
     "__main__",
 ]
