@@ -57,7 +57,7 @@ class View:
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function of `operate` that only reads."""
-        return self.app.database.read(work, *args, **kwargs)
+        return self.app.database.read_briefly(self.seconds, work, *args, **kwargs)
 
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
@@ -81,7 +81,7 @@ class View:
         given = self.text(name) or ""
         return max(1, min(most, int(given))) if given.isascii() and given.isdigit() else default
 
-    def url(self, path: str, **query: object) -> str:
+    def url(self, path: str, /, **query: object) -> str:
         """The address of a page of the dashboard, wherever that is mounted."""
         return self.request.prefix + address(path, query)
 

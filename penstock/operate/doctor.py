@@ -17,13 +17,13 @@ from penstock.database import diagnostics
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated
-from penstock.operate import damage, dead_letters, overview
+from penstock.operate import damage, dead_letters
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
 from penstock.operate.schedules import ailing
 from penstock.pipelines.advance.timers import REMIND_SIGNED
 from penstock.pipelines.maintenance import repair
-from penstock.queue import claim
+from penstock.queue import claim, tallies
 from penstock.queue.rules import queue_controls
 from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
@@ -175,7 +175,7 @@ def claims(patient: CheckContext) -> Iterable[Finding]:
 
 def waiting(patient: CheckContext) -> Iterable[Finding]:
     """Jobs that are ready or due, and for how long no worker has taken them."""
-    lags = patient.database.read(lambda tx: overview.lag_by_queue(tx, claim.discover(tx, None)))
+    lags = patient.database.read(lambda tx: tallies.lag_by_queue(tx, claim.discover(tx, None)))
     alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
     paused = {pause.name: pause for pause in patient.database.read(queue_controls.listed)}
     for queue, pause in sorted(paused.items()):

@@ -145,7 +145,7 @@ def story(tx: Transaction, id: str) -> Story | None:
     rows = tx.rows(COLUMNS + THESE, ids=[id])
     if not rows:
         return None
-    job = _job(rows[0])
+    job = job_of(rows[0])
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
     due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
     output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
@@ -212,7 +212,7 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPa
         low = str(boundary[0]) if boundary else FIRST_ID
         template = COLUMNS + WALK + wanted.conditions + ORDER
         rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
-        found += map(_job, rows)
+        found += map(job_of, rows)
         if len(found) == limit:
             return JobsPage(found, found[-1].id)
         if boundary is None:
@@ -245,14 +245,14 @@ def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -
     if not ids:
         return []
     template = COLUMNS + THESE + wanted.conditions + ORDER
-    return [_job(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
+    return [job_of(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
 
 
 def _page(found: list[JobRow], limit: int) -> JobsPage:
     return JobsPage(found, found[-1].id if len(found) == limit else None)
 
 
-def _job(row: Row) -> JobRow:
+def job_of(row: Row) -> JobRow:
     id, task, queue, priority, status, *rest = row
     return JobRow(str(id), task, queue, priority, JobStatus.stored(status), *rest)
 

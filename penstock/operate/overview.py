@@ -7,7 +7,6 @@ nothing here walks over finished jobs.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
@@ -16,17 +15,12 @@ from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.reclaim import DEAD_AT
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControl
+from penstock.queue.tallies import READY, lag_by_queue
 from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000
 RECENT = 1000
 
-READY = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue LIMIT :limit) counted"
-HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
-WAITING_SINCE = """
-SELECT {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
-FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
-"""
 SCHEDULED = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted GROUP BY queue
 """
@@ -141,19 +135,6 @@ def running(tx: Transaction) -> Counter[str]:
 def claimed_ids(tx: Transaction) -> list[str]:
     """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
     return sorted({id for (ids,) in tx.rows(CLAIMED) for id in jobs_of_receipt(ids) or ()}, reverse=True)
-
-
-def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """For how long the head of each queue has waited."""
-    lags: dict[str, float] = {}
-    for queue, tier in lanes:
-        head = tx.row(HEAD, queue=queue, tier=tier)
-        since = tx.row(WAITING_SINCE, id=head[0]) if head else None
-        if since:
-            now, *moments = since
-            waited = (now - max(moment or 0 for moment in moments)) / 1_000_000
-            lags[queue] = max(lags.get(queue, 0.0), waited)
-    return lags
 
 
 def _one(tx: Transaction, template: str, **parameters: object) -> int:

@@ -96,6 +96,37 @@ class JobBatch(Sequence[NewJob]):
         return self.template._replace(id=self.ids[place], payload=self.payloads[place])
 
 
+HEADERS = "h"
+"""The key of the headers among the stored options of a job."""
+
+
+SCHEDULE_HEADER = "schedule"
+"""The header of a job or run that a schedule has made: the schedule's name."""
+
+
+def with_headers(jobs: Sequence[NewJob], headers: Mapping[str, str]) -> Sequence[NewJob]:
+    """The same jobs with these headers, the same for all of them."""
+    if not headers:
+        return jobs
+    if isinstance(jobs, JobBatch):
+        return JobBatch(_with_headers(jobs.template, headers), jobs.ids, jobs.payloads)
+    return [_with_headers(job, headers) for job in jobs]
+
+
+def _with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
+    options = {} if job.options is None else from_json(job.options)
+    merged = {**headers, **options.get(HEADERS, {})}
+    return job._replace(options=to_json({**options, HEADERS: merged}).decode())
+
+
+def headers_of(options: str | None) -> Mapping[str, str]:
+    """The headers among the stored options of a job."""
+    if options is None or f'"{HEADERS}":' not in options:
+        return {}
+    found = from_json(options)
+    return found.get(HEADERS) or {} if isinstance(found, dict) else {}
+
+
 class Claim(NamedTuple):
     """A job held by this process, and the token that proves it."""
 

@@ -142,6 +142,14 @@ def _kept(shared: dict[str, Any], delay: float, key: str | None) -> str:
     return dumps(shared | {name: value for name, value in more.items() if value})
 
 
+def with_headers(one: ScheduleDefinition, headers: Mapping[str, str]) -> ScheduleDefinition:
+    """The same with headers for every job and run of it."""
+    if not headers:
+        return one
+    options: Any = loads(one.options)
+    return dataclasses.replace(one, options=dumps({**options, "headers": dict(headers)}))
+
+
 def changed(known: ScheduleDefinition, target: Any, given: Mapping[str, object]) -> ScheduleDefinition:
     """The definition with some of it said anew. `target`: None, if this app does not know it."""
     for name in given:

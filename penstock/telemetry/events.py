@@ -49,6 +49,9 @@ class AttemptSettled(Event):
     reason: str | None
     seconds: float
     error: str | None = None
+    error_type: str | None = None
+    """The name of the exception's class, with its module."""
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ class ManualWorker:
 
 
 def _without_exception(task: str, event: Raised | TimedOut | Rejected) -> PenstockError:
-    """What came of a call where no handler raised: its arguments, its result or its time."""
+    """An error for a call in which no handler raised: because of its arguments, its result or its time."""
     if isinstance(event, TimedOut):
         return PenstockError(f"{task} took longer than its timeout of {event.seconds:g} s")
     error = PenstockError(f"{task}: {event.failure}")

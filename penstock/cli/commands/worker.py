@@ -53,7 +53,7 @@ def worker(
         log_format=log_format or app.settings.log_format,
     )
     logs.configure(wanted.log_level, wanted.log_format, _around)
-    logs.attach(app.events)
+    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
     os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 

@@ -26,6 +26,7 @@ from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.reclaimer import Reclaimer
+from penstock.runtime.liveness.tally_keeper import TallyKeeper
 from penstock.runtime.pump.idle import IdleMode
 from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
@@ -184,15 +185,15 @@ class Housekeeping(Service):
         self.old: Boundary[str] = Boundary(database, stream, "the old job")
         self.outage_guard = OutageGuard(self.settings.reap_after)
         self.local_processes = LocalProcesses(database, lambda: None)
-        self._reap_at = 0.0
+        self._reap_at = self._looked_at = 0.0
         self.rest = IdleMode()
         self._judge_at = math.inf
         """When also an idle process looks: a process will have been silent for too long, or a chore was left undone."""
-        self._looked_at = 0.0
         self._round_after = RARELY
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = FIRST_ID
+        self.tallies = TallyKeeper(database, process)
 
     def run(self) -> None:
         self.outage_guard.arrive(self.settings.heartbeat_interval)
@@ -201,7 +202,13 @@ class Housekeeping(Service):
     def turn(self) -> Turn:
         """One chore that cannot be done does not keep the others from being done; only an outage does."""
         self._looked_at = time.monotonic()
-        chores = (self._keep_contact, self._reap_if_due, *self.chores, self._prune_if_due)
+        chores = (
+            self._keep_contact,
+            self._reap_if_due,
+            *self.chores,
+            self._prune_if_due,
+            self.tallies.turn,
+        )
         return Turn.WORKED if do_all(self.database, chores) else Turn.IDLE
 
     def _keep_contact(self) -> bool:

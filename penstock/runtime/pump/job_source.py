@@ -355,7 +355,7 @@ def _given_back(settled: Settled) -> set[str]:
 
 
 def _event(attempt: Attempt) -> AttemptSettled:
-    claim, outcome = attempt.claim, attempt.outcome
+    claim, outcome, failure = attempt.claim, attempt.outcome, attempt.outcome.failure
     return AttemptSettled(
         claim.job_id,
         claim.task,
@@ -365,5 +365,7 @@ def _event(attempt: Attempt) -> AttemptSettled:
         outcome.status,
         outcome.reason,
         (attempt.began_ago - attempt.ended_ago) / 1_000_000,
-        str(outcome.failure) if outcome.failure else None,
+        str(failure) if failure else None,
+        failure.type if failure else None,
+        (failure.traceback or None) if failure else None,
     )
