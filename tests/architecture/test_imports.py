@@ -35,6 +35,7 @@ LAYERS = [
     "integrations",
     "dashboard",
     "testing",
+    "assistant",
     "cli",
     "pytest_plugin",
     "__init__",
