@@ -181,6 +181,7 @@ class Penstock(Pipelines, Operating):
         """Write jobs, in a transaction of our own or in the caller's."""
         if not jobs:
             return []
+        connection = self.connection_for(connection)
         if connection is not None:
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
@@ -233,6 +234,10 @@ class Penstock(Pipelines, Operating):
                 self.wakeups.call_housekeeping_within(tx)
         self._count(jobs)
         return ids
+
+    def connection_for(self, given: object | None) -> object | None:
+        """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
+        return given
 
     def within(self, theirs: connections.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
@@ -318,6 +323,10 @@ class Penstock(Pipelines, Operating):
             wanted, changed.concurrency, changed.role, supervisor_id, told, reconcilers=reconcilers
         )
         return Worker(self, options)
+
+    @classmethod
+    def set_up_process(cls) -> None:
+        """Called in a fresh process for handlers, before a task's module is imported; a framework begins here."""
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""

@@ -29,6 +29,11 @@ def check_app(app: Any) -> list[Problem]:
     return [problem for check in CHECKS for problem in check(app)]
 
 
+def check_definitions(app: Any) -> list[Problem]:
+    """The problems that can be found without a database."""
+    return [*check_tasks(app), *check_pipelines(app)]
+
+
 def check_tasks(app: Any) -> Iterable[Problem]:
     """Every annotation can be resolved, every default written as JSON, every task found again by a fresh process."""
     for name, task in sorted(app.tasks.items()):
