@@ -268,6 +268,19 @@ class Work(TransactionTestCase):
             result.refresh()
         assert [result.return_value for result in results] == [1, 1, 2]
 
+    def test_a_task_under_another_name_than_its_function(self) -> None:
+        result = tasks.renamed.enqueue()
+        drain(app)
+        result.refresh()
+        assert result.return_value == "done"
+
+    def test_a_queue_that_is_not_allowed_any_more_harms_no_job(self) -> None:
+        result = tasks.meaning.using(queue_name="mail").enqueue()
+        fewer = {"default": {"BACKEND": "penstock.django.TaskBackend", "QUEUES": ["default"]}}
+        with override_settings(TASKS=fewer):
+            assert drain(app) == 1
+            assert tasks.meaning.get_result(result.id).return_value == 42
+
     async def test_async_tests_drain_on_their_own_loop(self) -> None:
         result = await tasks.echo_async.aenqueue(1)
         assert await drain_async(app) == 1
