@@ -26,6 +26,7 @@ from penstock.django.tasks_api import (
     task_finished,
     task_started,
 )
+from penstock.errors import PenstockError
 from penstock.testing import assert_enqueued, drain, drain_async, travel
 from tests.django.contract import tasks
 
@@ -133,6 +134,11 @@ class Enqueue(TestCase):
         first = tasks.echo.using(key="a").enqueue(1)
         assert tasks.echo.using(key="a").enqueue(2) == first
         assert tasks.echo.using(key="b").enqueue(2).id != first.id
+
+    def test_drain_is_refused_in_the_transaction_of_a_test(self) -> None:
+        tasks.echo.enqueue(1)
+        with self.assertRaisesRegex(PenstockError, "TransactionTestCase"):
+            drain(app)
 
     def test_all_four_abilities_are_there(self) -> None:
         backend = TASKS.default_task_backend
