@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,7 @@ from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, span
 from penstock.context import running
+from penstock.lazy_import import Lazy
 from penstock.operate.processes import list_processes
 from penstock.runtime import os_signals
 from penstock.runtime.liveness.host_identity import host_name
@@ -20,8 +22,13 @@ from penstock.runtime.supervisor.worker_process import serve_alone
 from penstock.runtime.worker import WorkerOptions, details
 from penstock.settings import Settings
 from penstock.telemetry import logs
-from penstock.telemetry.events import ProcessStarted, WorkerAnnounced
+from penstock.telemetry.events import MetricsServed, ProcessStarted, WorkerAnnounced
 from penstock.values.parse import nearest
+
+if TYPE_CHECKING:
+    from penstock.operate import worker_monitor
+else:
+    worker_monitor = Lazy("penstock.operate.worker_monitor")
 
 
 def worker(
@@ -36,6 +43,9 @@ def worker(
     role: Annotated[str | None, typer.Option(help="all, worker, advancer or reconciler")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="serve /metrics, /livez and /readyz on this port")
+    ] = None,
 ) -> None:
     """Run jobs until told to stop.
 
@@ -51,6 +61,8 @@ def worker(
         role=role or app.settings.role,
         log_level=log_level or app.settings.log_level,
         log_format=log_format or app.settings.log_format,
+        metrics_port=app.settings.metrics_port if metrics_port is None else metrics_port,
+        metrics_host=app.settings.metrics_host,
     )
     logs.configure(wanted.log_level, wanted.log_format, _around)
     logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
@@ -62,9 +74,24 @@ def _run(app: Penstock, wanted: Settings) -> int:
     told = details(wanted.queues, wanted.concurrency)
     options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
     _announce(app, wanted, str(told["queues"]))
-    if wanted.processes == 0:
+    monitor = _monitor(app, wanted)
+    if wanted.processes:
+        return Supervisor(app, options, wanted.processes, monitor).run()
+    if monitor is None:
         return serve_alone(app, options)
-    return Supervisor(app, options, wanted.processes).run()
+    monitor.start()
+    try:
+        return serve_alone(app, replace(options, turned=monitor.turned))
+    finally:
+        monitor.close()
+
+
+def _monitor(app: Penstock, wanted: Settings) -> worker_monitor.WorkerMonitor | None:
+    if wanted.metrics_port is None:
+        return None
+    made = worker_monitor.WorkerMonitor(app, wanted.metrics_host, wanted.metrics_port, wanted.processes)
+    app.events.emit(MetricsServed(wanted.metrics_host, made.server.port))
+    return made
 
 
 def _announce(app: Penstock, wanted: Settings, queues: str) -> None:
