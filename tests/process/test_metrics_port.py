@@ -1,4 +1,4 @@
-"""`penstock worker --metrics-port`: sums over children that outlive them, and probes; read by the parser of Prometheus."""
+"""`penstock worker --metrics-port`: sums over children, which outlive them, and probes; read by Prometheus' parser."""
 
 import os
 import re
