@@ -6,7 +6,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
+
+from typing_extensions import TypeVar
 
 from penstock import middleware as around
 from penstock.async_bridge import AsyncBridge
@@ -40,16 +42,18 @@ from penstock.values.ids import checked_id
 from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData
+    from sqlalchemy import MetaData, Table
     from sqlalchemy import util as greenlets
 
     from penstock.reconcile import hint, row_lock, table
     from penstock.reconcile import reconciler as definition
+    from penstock.reconcile.item import Item
     from penstock.schedules import declare, fire
     from penstock.schedules import schedule as scheduling
     from penstock.schedules.definition import ScheduleDefinition
     from penstock.schedules.schedule import Schedule, Schedules
     from penstock.schema import tables
+    from penstock.values.option_types import ReconcilerKeywords, SettingKeywords, TaskKeywords
 else:
     declare, fire = Lazy("penstock.schedules.declare"), Lazy("penstock.schedules.fire")
     scheduling = Lazy("penstock.schedules.schedule")
@@ -59,6 +63,7 @@ else:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+M = TypeVar("M", default=Any)
 Around = TypeVar("Around", bound=around.Middleware)
 AroundEnqueue = TypeVar("AroundEnqueue", bound=around.EnqueueMiddleware)
 
@@ -66,7 +71,7 @@ AroundEnqueue = TypeVar("AroundEnqueue", bound=around.EnqueueMiddleware)
 class Penstock(Pipelines, Operating):
     """Durable tasks, pipelines and reconcilers on one database."""
 
-    def __init__(self, database_url: str | None = None, **settings: Any) -> None:
+    def __init__(self, database_url: str | None = None, **settings: Unpack[SettingKeywords]) -> None:
         self.settings = Settings.load(database_url=database_url, **settings)
         self.database = Database(self.settings)
         catalog.describe(self.database)
@@ -112,7 +117,7 @@ class Penstock(Pipelines, Operating):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **options: Unpack[TaskKeywords]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Declare a task: `@app.task` or `@app.task(queue="mail", retries=5)`."""
@@ -132,8 +137,8 @@ class Penstock(Pipelines, Operating):
         return declare if function is None else declare(function)
 
     def reconciler(
-        self, model: Any, /, **options: Any
-    ) -> Callable[[Callable[..., Any]], definition.Reconciler]:
+        self, model: type[M] | Table, /, **options: Unpack[ReconcilerKeywords]
+    ) -> Callable[[Callable[[Item[M]], Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
         self.database.go_through_sqlalchemy()
         return definition.declaration(self.reconcilers, model, options, lambda: self.middlewares)
@@ -176,6 +181,7 @@ class Penstock(Pipelines, Operating):
         """Write jobs, in a transaction of our own or in the caller's."""
         if not jobs:
             return []
+        connection = self.connection_for(connection)
         if connection is not None:
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
@@ -228,6 +234,10 @@ class Penstock(Pipelines, Operating):
                 self.wakeups.call_housekeeping_within(tx)
         self._count(jobs)
         return ids
+
+    def connection_for(self, given: object | None) -> object | None:
+        """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
+        return given
 
     def within(self, theirs: connections.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
@@ -313,6 +323,10 @@ class Penstock(Pipelines, Operating):
             wanted, changed.concurrency, changed.role, supervisor_id, told, reconcilers=reconcilers
         )
         return Worker(self, options)
+
+    @classmethod
+    def set_up_process(cls) -> None:
+        """Called in a fresh process for handlers, before a task's module is imported; a framework begins here."""
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.database.database import Database
     from penstock.queue.jobs import Follow
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class JobServices(WaitServices, Protocol):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from penstock.context import building, refuse_to_act
+from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
 from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing, read_middleware
 from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
+from penstock.step_calls import StepCalls, Stream, Waited
 from penstock.values import parse
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
@@ -24,7 +25,11 @@ from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, 
 from penstock.values.retry import Retry
 from penstock.values.typed_json.annotations import is_async
 from penstock.values.typed_json.json_text import dumps
-from penstock.values.typed_json.signature import Signature, StepValue
+from penstock.values.typed_json.signature import Signature
+
+if TYPE_CHECKING:
+    from penstock.schedules.schedule import Schedule
+    from penstock.values.option_types import ScheduleKeywords, TaskOptionKeywords
 
 # What `@app.task(...)` and `.options(...)` accept, checked by name and value.
 
@@ -142,7 +147,7 @@ def _name(value: object, longest: int) -> str:
 
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
@@ -162,10 +167,10 @@ class TaskServices(JobServices, Protocol):
 
     def also_runs(self, task: Task[Any, Any]) -> None: ...
 
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...
 
 
-class Task(Generic[P, R]):
+class Task(StepCalls[P, R]):
     """A function under a stable name, with the options its jobs run by."""
 
     def __init__(
@@ -177,8 +182,8 @@ class Task(Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise DefinitionError(f"@app.task decorates functions; {function!r} is none")
+        super().__init__(function)
         self.host = host
-        self.function = function
         self.defaults = options
         self.overrides: Mapping[str, object] = overrides or {}
         if not options.name and not hasattr(function, "__qualname__"):
@@ -190,39 +195,7 @@ class Task(Generic[P, R]):
             )
         update_wrapper(self, function)
 
-    # A call with values is the function's own; one with values to come, in a pipeline, is a step.
-
-    @overload
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    @overload
-    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def __call__(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        builder = building.get()
-        if builder is not None:
-            return builder.call(self, args, kwargs)
-        return self.function(*args, **kwargs)
-
-    @overload
-    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def map(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def map(self, /, *args: Any, **kwargs: Any) -> Any:
-        """In a pipeline: this step once for each element."""
-        builder = building.get()
-        if builder is None:
-            raise DefinitionError(
-                f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function"
-            )
-        return builder.map(self, args, kwargs)
-
-    def options(self, **overrides: object) -> Task[P, R]:
+    def options(self, **overrides: Unpack[TaskOptionKeywords]) -> Task[P, R]:
         """The same task with other options, for this enqueue or this step."""
         for option in FOR_ALL_JOBS:
             if option in overrides:
@@ -241,7 +214,10 @@ class Task(Generic[P, R]):
         return other
 
     @overload
-    def enqueue(self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+    def enqueue(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
+    def enqueue(self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[list[V]]: ...
 
     @overload
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -253,9 +229,12 @@ class Task(Generic[P, R]):
         return Job(self.host, id, self)
 
     @overload
+    async def enqueue_async(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
     async def enqueue_async(
-        self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Job[V]: ...
+        self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job[list[V]]: ...
 
     @overload
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -267,7 +246,10 @@ class Task(Generic[P, R]):
         return Job(self.host, id, self)
 
     @overload
-    def enqueue_many(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    def enqueue_many(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    def enqueue_many(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     def enqueue_many(self, calls: Calls) -> list[Job[R]]: ...
@@ -278,7 +260,10 @@ class Task(Generic[P, R]):
         return [Job(self.host, id, self) for id in ids]
 
     @overload
-    async def enqueue_many_async(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    async def enqueue_many_async(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    async def enqueue_many_async(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     async def enqueue_many_async(self, calls: Calls) -> list[Job[R]]: ...
@@ -311,12 +296,12 @@ class Task(Generic[P, R]):
         publication = Publication("job", self.name, len(jobs), queue=settings.queue, in_transaction=within)
         return publishing(self.host.enqueue_middlewares, publication)
 
-    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+    def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:
         """Declare that it is enqueued again and again: `report.schedule("0 3 * * *", tz="Europe/Berlin")`.
 
         Workers bring it into the database when they start. The schedule, to look at and to steer.
         """
-        return self.host.declare_schedule(self, cron, given)
+        return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewJob:
         """The job that this call would be, or any; nothing is written."""

@@ -23,6 +23,8 @@ from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, re
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.run_acts import RUN_ACTS
+from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.views import NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
@@ -83,7 +85,7 @@ class Dashboard:
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
-        self._acts = {act.name: act for act in ACTS}
+        self._acts = {act.name: act for act in (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
 
     # the doors
 

@@ -81,7 +81,7 @@ class View:
         given = self.text(name) or ""
         return max(1, min(most, int(given))) if given.isascii() and given.isdigit() else default
 
-    def url(self, path: str, **query: object) -> str:
+    def url(self, path: str, /, **query: object) -> str:
         """The address of a page of the dashboard, wherever that is mounted."""
         return self.request.prefix + address(path, query)
 

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.errors import PenstockError
+from penstock.operate import step_types
 from penstock.operate.reconcilers import lacks
 
 
@@ -26,6 +27,11 @@ Check = Callable[[Any], Iterable[Problem]]
 def check_app(app: Any) -> list[Problem]:
     """All problems of an app."""
     return [problem for check in CHECKS for problem in check(app)]
+
+
+def check_definitions(app: Any) -> list[Problem]:
+    """The problems that can be found without a database."""
+    return [*check_tasks(app), *check_pipelines(app)]
 
 
 def check_tasks(app: Any) -> Iterable[Problem]:
@@ -56,12 +62,13 @@ def check_reconcilers(app: Any) -> Iterable[Problem]:
 
 
 def check_pipelines(app: Any) -> Iterable[Problem]:
-    """Every definition can be built, does not ask for what the settings do not give, and takes what can be stored."""
+    """Every definition can be built, with the settings as they are, and its steps take what other steps return."""
     for name, pipeline in sorted(app.pipelines.items()):
         try:
             _ = pipeline.runnable
             pipeline.codec.build()
             pipeline.defaults()
+            yield from [Problem(name, mismatch) for mismatch in step_types.mismatches(app, pipeline)]
         except PenstockError as error:
             yield Problem(name, str(error))
         except Exception as error:

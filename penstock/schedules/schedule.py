@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
@@ -25,6 +25,8 @@ from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
+
+    from penstock.values.option_types import NewScheduleKeywords, ScheduleChanges
 else:
     greenlets = Lazy("sqlalchemy.util")
 
@@ -290,12 +292,12 @@ class Schedule:
     async def backfill_async(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
         return await self._host.bridge.run(self.backfill, start, end, overlap)
 
-    def update(self, **given: Any) -> Schedule:
+    def update(self, **given: Unpack[ScheduleChanges]) -> Schedule:
         """Say some of it anew: `s.update(cron="0 4 * * *")`. It holds from the next tick on."""
         self._act(acts.update, self._host, self.name, given)
         return self
 
-    async def update_async(self, **given: Any) -> Schedule:
+    async def update_async(self, **given: Unpack[ScheduleChanges]) -> Schedule:
         return await self._host.bridge.run(self.update, **given)
 
     def delete(self) -> bool:
@@ -391,12 +393,15 @@ class Schedules:
     async def list_async(self, prefix: str = "", limit: int = 100) -> Sequence[Schedule]:
         return await self._host.bridge.run(self.list, prefix, limit)
 
-    def create(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
+    def create(
+        self, target: Any, /, cron: str | None = None, **given: Unpack[NewScheduleKeywords]
+    ) -> Schedule:
         """Make a schedule at run time, or give the one of that name another definition.
 
         `connection=`: in the caller's transaction.
         """
-        one, paused, connection = self._defined(target, cron, given)
+        one, paused, connection = self._defined(target, cron, dict(given))
+        connection = self._host.connection_for(connection)
         if connection is None:
             self._host.prepare()
             self._host.database.in_transaction(acts.write, self._host, one, paused)
@@ -407,19 +412,17 @@ class Schedules:
             self._within(theirs, one, paused)
         return Schedule(self._host, one.name)
 
-    async def create_async(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
-        one, paused, connection = self._defined(target, cron, given)
+    async def create_async(
+        self, target: Any, /, cron: str | None = None, **given: Unpack[NewScheduleKeywords]
+    ) -> Schedule:
+        one, paused, connection = self._defined(target, cron, dict(given))
         if connection is None:
-            await self._host.bridge.run(self._host.prepare)
-            await self._host.bridge.run(
-                self._host.database.in_transaction, acts.write, self._host, one, paused
-            )
+            return await self._host.bridge.run(self.create, target, cron, **given)
+        theirs = connections.recognize(connection)
+        if theirs.is_async:
+            await greenlets.greenlet_spawn(self._within, theirs, one, paused)
         else:
-            theirs = connections.recognize(connection)
-            if theirs.is_async:
-                await greenlets.greenlet_spawn(self._within, theirs, one, paused)
-            else:
-                self._within(theirs, one, paused)
+            self._within(theirs, one, paused)
         return Schedule(self._host, one.name)
 
     def _within(self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool) -> None:

@@ -23,6 +23,7 @@ LAYERS = [
     "job_transaction",
     "run_context",
     "context",
+    "step_calls",
     "middleware",
     "task",
     "pipelines",
@@ -31,10 +32,11 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
-    "integrations",
     "dashboard",
     "testing",
     "cli",
+    "integrations",
+    "django",
     "__init__",
     "__main__",
 ]
@@ -44,6 +46,9 @@ ROOMS = {
 }
 """The sub-packages of a package, in the order in which they may import each other: a later one imports earlier ones.
 The modules of the package itself may import all of them."""
+
+RETURNED = {"penstock.schedules.schedule"}
+"""Modules of handles that methods of lower layers return: these may name them, for type checkers only."""
 
 MODULES = modules()
 NAMES = {module.name for module in MODULES}
@@ -64,6 +69,7 @@ def test_imports_point_downwards() -> None:
         for module in MODULES
         for imported in _ours(module, with_types=True)
         if _height(_layer(imported)) > _height(module.layer)
+        if imported not in RETURNED or imported in _ours(module, with_types=False)
     ]
     assert not upward, "\n".join(upward)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.app import Penstock
+from penstock.cli import autoreload
 from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
@@ -46,12 +47,17 @@ def worker(
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="serve /metrics, /livez and /readyz on this port")
     ] = None,
+    reload: Annotated[
+        bool, typer.Option(autoreload.OPTION, help="for development: start again when a source file changes")
+    ] = False,
 ) -> None:
     """Run jobs until told to stop.
 
     SIGTERM or SIGINT: finish what is running, give back the rest. A second one: stop at once. SIGUSR1: show all
     stacks.
     """
+    if reload:
+        raise typer.Exit(autoreload.supervise())
     app = load_app(target)
     wanted = Settings.load(
         database_url=app.settings.database_url,

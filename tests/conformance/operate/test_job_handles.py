@@ -56,7 +56,7 @@ def test_labels_are_checked_go_with_the_key_and_go_with_the_job(app: Penstock) -
     assert (first.labels, app.jobs(label="two"), marked.enqueue().labels) == (["one"], [], ["all"])
     for wrong in (7, [""], ["x" * 201], [f"l{n}" for n in range(51)]):
         with pytest.raises(ConfigurationError):
-            marked.options(labels=wrong)
+            marked.options(labels=wrong)  # type: ignore[arg-type]
     drain(app)
     with travel(app, 15 * 86_400):
         assert count(app, "job_labels") == 2

@@ -74,7 +74,7 @@ def test_in_order_with_the_outcome_in_hand(app: Penstock) -> None:
     app.middlewares = app.middlewares[:1]
     jobs = [work.enqueue(1, twice=True), work.enqueue(2), work.enqueue(3)]
     with pytest.raises(ConfigurationError, match=r"middleware= belongs to @app\.task"):
-        work.options(middleware=[])
+        work.options(middleware=[])  # type: ignore[call-arg]
     drain(app)
     assert [job.status for job in jobs] == ["succeeded", "scheduled", "cancelled"]
     assert seen[:3] == [
