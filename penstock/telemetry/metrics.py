@@ -20,7 +20,7 @@ from functools import lru_cache
 
 from penstock.telemetry import events
 from penstock.telemetry.events import Event, Stream
-from penstock.telemetry.metric_numbers import LocalNumbers, MetricNumbers
+from penstock.telemetry.metric_values import LocalNumbers, MetricNumbers
 from penstock.telemetry.prometheus_text import Family, Labels, expose, labelled
 from penstock.values.fork_safety import forget_after_fork
 

@@ -10,7 +10,7 @@ from penstock.operate.overview import Overview, gauges
 from penstock.telemetry.metrics import COUNTERS, HISTOGRAMS, PREFIX
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-MONITOR = DEPLOY.parent / "penstock/operate/worker_monitor.py"
+MONITOR = DEPLOY.parent / "penstock/cli/worker_monitor.py"
 
 
 def known() -> set[str]:

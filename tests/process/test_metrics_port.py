@@ -111,7 +111,7 @@ def test_the_numbers_of_all_children_are_added_up_and_survive_them(
 
 @pytest.mark.one_database
 def test_one_process_and_a_stuck_loop(worker_process: Workers, app: Penstock) -> None:
-    module = SHOP + "\nfrom penstock.operate import worker_monitor\nworker_monitor.LONGEST_PAUSE = 2.0\n"
+    module = SHOP + "\nfrom penstock.cli import worker_monitor\nworker_monitor.LONGEST_PAUSE = 2.0\n"
     worker = worker_process("--processes", "0", "--metrics-port", "0", module=module)
     port = port_of(worker)
     eventually(lambda: get(port, "/readyz")[0] == 200, 60)

@@ -16,7 +16,7 @@ from penstock.telemetry.events import (
     Stream,
     TroubleBegan,
 )
-from penstock.telemetry.metric_numbers import SharedNumbers, add_up
+from penstock.telemetry.metric_values import SharedNumbers, add_up
 from penstock.telemetry.metrics import COUNTERS, HISTOGRAMS, Metrics, families
 from penstock.telemetry.prometheus_text import Family, expose
 from penstock.telemetry.tracing import Tracing

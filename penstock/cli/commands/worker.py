@@ -27,9 +27,9 @@ from penstock.telemetry.events import MetricsServed, ProcessStarted, WorkerAnnou
 from penstock.values.parse import nearest
 
 if TYPE_CHECKING:
-    from penstock.operate import worker_monitor
+    from penstock.cli import worker_monitor
 else:
-    worker_monitor = Lazy("penstock.operate.worker_monitor")
+    worker_monitor = Lazy("penstock.cli.worker_monitor")
 
 
 def worker(
@@ -59,21 +59,20 @@ def worker(
     if reload:
         raise typer.Exit(autoreload.supervise())
     app = load_app(target)
-    wanted = Settings.load(
-        database_url=app.settings.database_url,
-        queues=queues or app.settings.queues,
-        processes=app.settings.processes if processes is None else processes,
-        concurrency=concurrency or app.settings.concurrency,
-        role=role or app.settings.role,
-        log_level=log_level or app.settings.log_level,
-        log_format=log_format or app.settings.log_format,
-        metrics_port=app.settings.metrics_port if metrics_port is None else metrics_port,
-        metrics_host=app.settings.metrics_host,
+    given = dict(
+        queues=queues, concurrency=concurrency, role=role, log_level=log_level, log_format=log_format
     )
+    wanted = _settings(app, processes=processes, metrics_port=metrics_port, **given)
     logs.configure(wanted.log_level, wanted.log_format, _around)
     logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
     os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
+
+
+def _settings(app: Penstock, **given: object) -> Settings:
+    """The app's settings with the options that were given."""
+    own = {name: getattr(app.settings, name) for name in (*given, "database_url", "metrics_host")}
+    return Settings.load(**own | {name: value for name, value in given.items() if value not in (None, "")})
 
 
 def _run(app: Penstock, wanted: Settings) -> int:

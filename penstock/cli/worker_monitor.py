@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from penstock.operate.overview import gauges, overview
 from penstock.schema import version
 from penstock.telemetry.events import StopRequested
-from penstock.telemetry.metric_numbers import SharedNumbers, add_up
+from penstock.telemetry.metric_values import SharedNumbers, add_up
 from penstock.telemetry.metrics import Metrics, families
 from penstock.telemetry.metrics_server import MetricsServer, ProbeAnswer
 from penstock.telemetry.prometheus_text import Family, expose
