@@ -25,6 +25,7 @@ LAYERS = [
     "context",
     "step_calls",
     "middleware",
+    "task_options",
     "task",
     "pipelines",
     "reconcile",
