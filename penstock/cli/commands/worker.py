@@ -59,18 +59,32 @@ def worker(
     if reload:
         raise typer.Exit(autoreload.supervise())
     app = load_app(target)
-    given = dict(
-        queues=queues, concurrency=concurrency, role=role, log_level=log_level, log_format=log_format
+    wanted = _settings(
+        app,
+        queues,
+        processes,
+        concurrency,
+        role,
+        log_level=log_level,
+        log_format=log_format,
+        metrics_port=metrics_port,
     )
-    wanted = _settings(app, processes=processes, metrics_port=metrics_port, **given)
     logs.configure(wanted.log_level, wanted.log_format, _around)
     logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
     os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 
 
-def _settings(app: Penstock, **given: object) -> Settings:
+def _settings(
+    app: Penstock,
+    queues: str | None,
+    processes: int | None,
+    concurrency: int | None,
+    role: str | None,
+    **more: object,
+) -> Settings:
     """The app's settings with the options that were given."""
+    given = {"queues": queues, "processes": processes, "concurrency": concurrency, "role": role, **more}
     own = {name: getattr(app.settings, name) for name in (*given, "database_url", "metrics_host")}
     return Settings.load(**own | {name: value for name, value in given.items() if value not in (None, "")})
 
