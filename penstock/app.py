@@ -33,7 +33,8 @@ from penstock.runtime.pump.waker import Relay
 from penstock.runtime.worker import Worker, WorkerOptions, details
 from penstock.schema import catalog, version
 from penstock.settings import Settings
-from penstock.task import Task, declared_options
+from penstock.task import Task
+from penstock.task_options import declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits, parse
 from penstock.values.actor import said

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.errors import PenstockError
-from penstock.operate import step_types
+from penstock.operate.diagnosis import step_types
 from penstock.operate.reconcilers import lacks
 
 

@@ -258,8 +258,9 @@ def _page(found: list[JobRow], limit: int) -> JobsPage:
 
 
 def job_of(row: Row) -> JobRow:
-    id, task, queue, priority, status, *rest = row
-    return JobRow(str(id), task, queue, priority, JobStatus.stored(status), *rest)
+    id, task, queue, priority, status, reason, *rest = row
+    stands = JobStatus.stored(status)
+    return JobRow(str(id), task, queue, priority, stands, reason if stands.terminal else None, *rest)
 
 
 def _dashed(digits: str) -> str:
