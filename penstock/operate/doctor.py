@@ -30,12 +30,12 @@ from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID
 
-DEAD_LETTERS_COUNTED = 10_000
 SKEW = 5.0
 LAG = 60.0
 SAMPLE = 1000
 MOST_RUNS = 1000
 MOST_NAMED = 20
+MOST_LETTERS = 10_000
 
 CLOCK = "SELECT {now}"
 ORPHANS = """
@@ -318,13 +318,13 @@ def _stuck_runs(tx: Transaction) -> list[str]:
 
 
 def letters(patient: CheckContext) -> Iterable[Finding]:
-    found = patient.database.read(dead_letters.by_reason, DEAD_LETTERS_COUNTED)
+    found = patient.database.read(dead_letters.by_reason, MOST_LETTERS)
     if not found:
         return [Finding("dead letters", Level.OK, "none")]
     task, reason, count = found[0]
     total = sum(number for _, _, number in found)
-    many = f"{total:,} dead letters and more" if total == DEAD_LETTERS_COUNTED else f"{total} dead letters"
-    message = f"{many}; most of them: {count} of {task} ({reason})"
+    more = " or more" if total >= MOST_LETTERS else ""
+    message = f"{total}{more} dead letters; most of them: {count} of {task} ({reason})"
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 

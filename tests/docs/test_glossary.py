@@ -15,12 +15,13 @@ PLAIN = frozenset(
     compatibility conditional context control counts crash cursor cursors dashboard database define demo
     diagnostics display distributed doctor draft engine enqueue enqueued error errors events exit failure finish
     flask fluent flush forms function graph host http identity ids import inline inputs item job jobs json
-    keeper layout lazy limiter limits load local lock locks login logs main methods metrics migrate model mysql
-    operate options other output overview page penstock pictures pipeline pipelines plain postgres process
-    processes prometheus queue read reconcile reconcilers records related render repair result retry row rows
-    run runner runs runtime schema search secrets services settings show shutdown sqlite start state statements
-    status step svg tables task tasks telemetry testing text thread timeline tracing transaction transactions
-    troubles typed types unknown upkeep url user value values version view wait worker wsgi
+    keeper layout lazy limiter limits load local lock locks login logs main mcp methods metrics migrate model
+    mysql operate options other output overview page penstock pictures pipeline pipelines plain plugin postgres
+    process processes prometheus pytest queue read reconcile reconcilers records related render repair reset
+    result retry row rows run runner runs runtime schema search secrets services settings show shutdown sqlite
+    start state statements status step svg tables task tasks telemetry testing text thread timeline tracing
+    transaction transactions troubles typed types unknown upkeep url user value values version view wait worker
+    wsgi
     """.split()  # noqa: SIM905 - a list of words
 )
 """Words that an engineer who knows queues and databases needs no page for."""

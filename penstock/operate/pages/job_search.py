@@ -27,11 +27,10 @@ SLACK = 600_000
 """Milliseconds by which the clock of a producer, which is in the id, may differ from the database's."""
 
 KEYED = "SELECT job_id FROM {job_keys} WHERE task {among:tasks:text} AND job_key = :key"
-DEAD = "SELECT d.job_id FROM {dead_letters} d WHERE d.job_id < :before AND d.job_id >= :low"
-DEAD_ORDER = " ORDER BY d.job_id DESC"
-DEAD_BOUNDARY = (
-    "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT 1 OFFSET :stride"
-)
+DEAD = """
+SELECT job_id, queue, task, reason, fingerprint FROM {dead_letters} WHERE job_id < :before AND job_id >= :low
+ORDER BY job_id DESC LIMIT :limit
+"""
 AVAILABLE = "SELECT job_id, queue, task FROM {availabilities} LIMIT :limit"
 AVAILABLE_IN_QUEUE = "SELECT job_id, queue, task FROM {availabilities} WHERE queue = :queue LIMIT :limit"
 PARKED = "SELECT job_id, queue, task FROM {parked} LIMIT :limit"
@@ -48,12 +47,7 @@ CONDITIONS = {
     "text": TEXT,
     "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label)",
 }
-OF_DEAD_LETTERS = {
-    "queue": " AND d.queue = :queue",
-    "task": " AND d.task = :task",
-    "reason": " AND d.reason = :reason",
-    "fingerprint": " AND d.fingerprint = :fingerprint",
-}
+OF_DEAD_LETTERS = ("queue", "task", "reason", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,13 +200,15 @@ def _stride(
 def _dead(
     tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
 ) -> tuple[list[JobRow], str | None]:
-    """Failed jobs, by the list of dead letters. What only that can tell is asked there, the rest of the jobs."""
-    boundary = tx.row(DEAD_BOUNDARY, before=high, stride=stride)
-    reached = str(boundary[0]) if boundary else None
-    floor = max(low, reached or FIRST_ID)
-    given = {name: value for name, value in wanted.given.items() if name in OF_DEAD_LETTERS}
-    template = DEAD + "".join(OF_DEAD_LETTERS[name] for name in given) + DEAD_ORDER
-    ids = [str(id) for (id,) in tx.rows(template, before=high, low=floor, **given)]
+    """Failed jobs, by the list of dead letters. Its columns are compared here: a stride counts rows, not matches."""
+    letters = tx.rows(DEAD, before=high, low=low, limit=stride)
+    given = [wanted.given.get(name) for name in OF_DEAD_LETTERS]
+    ids = [
+        str(id)
+        for id, *known in letters
+        if all(want in (None, has) for want, has in zip(given, known, strict=True))
+    ]
+    reached = str(letters[-1][0]) if len(letters) == stride else None
     if not ids:
         return [], reached
     rows = tx.rows(COLUMNS + THESE + wanted.conditions + ORDER, ids=ids, limit=limit, **wanted.parameters)
