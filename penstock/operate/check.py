@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.errors import PenstockError
-from penstock.operate import step_types
 from penstock.operate.reconcilers import lacks
+from penstock.pipelines.define import step_types
 
 
 @dataclass(frozen=True, slots=True)
