@@ -13,7 +13,7 @@ from penstock.database.transaction import Transaction
 from penstock.pipelines.model.definition import Node
 from penstock.pipelines.model.wiring import Wiring
 
-MOST_COUNTED = 4_000
+MOST_COUNTED = 2_000
 MOST_PER_NODE = 1_000
 MOST_NODES = 200
 WINDOW = 2_000
