@@ -15,9 +15,9 @@ PLAIN = frozenset(
     context control counts crash cursor cursors dashboard database define demo diagnostics display distributed
     doctor draft engine enqueue enqueued error errors events exit failure finish fluent function graph host http
     identity ids import inline inputs item job jobs json keeper layout lazy limiter limits load local lock locks
-    login logs main methods metrics migrate model mysql operate options other output overview page pictures pipeline
-    pipelines plain postgres process processes prometheus queue read reconcile reconcilers records related
-    render repair result retry row rows run runner runs runtime schema search secrets services settings show
+    login logs main methods metrics mcp migrate model mysql operate options other output overview page pictures pipeline
+    pipelines plain plugin postgres process processes prometheus pytest queue read reconcile reconcilers records related
+    render repair reset result retry row rows run runner runs runtime schema search secrets services settings show
     shutdown sqlite start state statements status step svg tables task tasks telemetry testing text thread
     timeline tracing transaction transactions typed types unknown upkeep url user value values version view wait
     worker wsgi
