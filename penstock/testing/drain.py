@@ -120,6 +120,7 @@ class ManualWorker:
             app.follow,
             app.prepare_claimed_steps,
             limited=app.limited,
+            lookup=app.run_lookup,
         )
         self.housekeeping = self._housekeeping()
         self.waker = Waker(NoListener())
