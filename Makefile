@@ -56,6 +56,14 @@ chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETW
 bench: $(READY) ## measure throughput and latency (SERVER=15,18 PEERS= WORKLOADS= ROUNDS= SCALE=)
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: dist
+dist: $(READY) ## build wheel and sdist into dist/, check both, run hello world with each
+	$(BIN)/python scripts/dist.py $(ARGS)
+
+.PHONY: pictures
+pictures: $(READY) ## take pictures of the dashboard for docs/pictures
+	$(BIN)/python scripts/pictures.py $(ARGS)
+
 .PHONY: pins
 pins: $(READY) ## refresh requirements-dev.txt to the newest versions
 	$(BIN)/python scripts/pin.py

@@ -5,6 +5,7 @@ import typing as _typing
 from penstock.app import Penstock
 from penstock.context import current, stop_run
 from penstock.lazy_import import Lazy as _Lazy
+from penstock.step_calls import StepValue
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry
@@ -13,12 +14,14 @@ if _typing.TYPE_CHECKING:
     from penstock.pipelines.define.fluent import flow
     from penstock.pipelines.define.graph import barrier, first, switch, wait_for
     from penstock.reconcile.columns import NOW, Reconcilable
+    from penstock.reconcile.item import Item
     from penstock.reconcile.locks import Children, Shared
 
 __all__ = [  # noqa: RUF022 - in plain order
     "Cancel",
     "Children",
     "Concurrency",
+    "Item",
     "NOW",
     "Penstock",
     "Rate",
@@ -26,6 +29,7 @@ __all__ = [  # noqa: RUF022 - in plain order
     "Retry",
     "Shared",
     "Snooze",
+    "StepValue",
     "barrier",
     "current",
     "first",
@@ -38,6 +42,7 @@ __version__ = "0.1.0"
 
 _WHEN_ASKED_FOR = {
     "Children": "reconcile.locks",
+    "Item": "reconcile.item",
     "NOW": "reconcile.columns",
     "Reconcilable": "reconcile.columns",
     "Shared": "reconcile.locks",

@@ -6,8 +6,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 
+from typing_extensions import TypeVar
+
+from penstock import middleware as around
 from penstock.async_bridge import AsyncBridge
 from penstock.database.database import Database
 from penstock.database.listeners import ear_for
@@ -39,16 +42,18 @@ from penstock.values.ids import checked_id
 from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:
-    from sqlalchemy import MetaData
+    from sqlalchemy import MetaData, Table
     from sqlalchemy import util as greenlets
 
     from penstock.reconcile import hint, row_lock, table
     from penstock.reconcile import reconciler as definition
+    from penstock.reconcile.item import Item
     from penstock.schedules import declare, fire
     from penstock.schedules import schedule as scheduling
     from penstock.schedules.definition import ScheduleDefinition
     from penstock.schedules.schedule import Schedule, Schedules
     from penstock.schema import tables
+    from penstock.values.option_types import ReconcilerKeywords, SettingKeywords, TaskKeywords
 else:
     declare, fire = Lazy("penstock.schedules.declare"), Lazy("penstock.schedules.fire")
     scheduling = Lazy("penstock.schedules.schedule")
@@ -58,12 +63,15 @@ else:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+M = TypeVar("M", default=Any)
+Around = TypeVar("Around", bound=around.Middleware)
+AroundEnqueue = TypeVar("AroundEnqueue", bound=around.EnqueueMiddleware)
 
 
 class Penstock(Pipelines, Operating):
     """Durable tasks, pipelines and reconcilers on one database."""
 
-    def __init__(self, database_url: str | None = None, **settings: Any) -> None:
+    def __init__(self, database_url: str | None = None, **settings: Unpack[SettingKeywords]) -> None:
         self.settings = Settings.load(database_url=database_url, **settings)
         self.database = Database(self.settings)
         catalog.describe(self.database)
@@ -74,6 +82,8 @@ class Penstock(Pipelines, Operating):
         self.tasks: dict[str, Task[Any, Any]] = {}
         self.limited: dict[str, limits.TaskLimits] = {}
         self.reconcilers: dict[str, definition.Reconciler] = {}
+        self.middlewares: tuple[around.Middleware, ...] = ()
+        self.enqueue_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
         self._open_pipelines()
         self.declared: dict[str, ScheduleDefinition] = {}
         self._paused: set[str] = set()
@@ -108,7 +118,7 @@ class Penstock(Pipelines, Operating):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **options: Any) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **options: Unpack[TaskKeywords]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         """Declare a task: `@app.task` or `@app.task(queue="mail", retries=5)`."""
@@ -128,11 +138,24 @@ class Penstock(Pipelines, Operating):
         return declare if function is None else declare(function)
 
     def reconciler(
-        self, model: Any, /, **options: Any
-    ) -> Callable[[Callable[..., Any]], definition.Reconciler]:
+        self, model: type[M] | Table, /, **options: Unpack[ReconcilerKeywords]
+    ) -> Callable[[Callable[[Item[M]], Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
         self.database.go_through_sqlalchemy()
-        return definition.declaration(self.reconcilers, model, options)
+        return definition.declaration(self.reconcilers, model, options, lambda: self.middlewares)
+
+    def middleware(self, function: Around, /) -> Around:
+        """Declare code around every handler: `@app.middleware`, a generator function with one `yield`.
+
+        The first that is declared is the outermost. See `penstock.middleware`.
+        """
+        self.middlewares = (*self.middlewares, around.checked_middleware(function))
+        return function
+
+    def enqueue_middleware(self, function: AroundEnqueue, /) -> AroundEnqueue:
+        """Declare code around every enqueue and trigger; it may store headers with what is written."""
+        self.enqueue_middlewares = (*self.enqueue_middlewares, around.checked_enqueue_middleware(function))
+        return function
 
     def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule:
         """Know what `task.schedule(...)` says; workers bring it into the database."""
@@ -163,7 +186,7 @@ class Penstock(Pipelines, Operating):
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].key is None and said() is None
+            alone = len(jobs) == 1 and jobs[0].is_plain and said() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from penstock.errors import DefinitionError, PenstockError
 from penstock.handler_environment import HandlerEnvironment, HandlerFlags
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.queue.jobs import Claim
     from penstock.values.typed_json.signature import Signature
 
+P = ParamSpec("P")
+R = TypeVar("R")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_PROGRESS = 1_000
 LONGEST_MARKER = 200
@@ -168,7 +170,7 @@ class CurrentJob:
         said = clean(str(message), LONGEST_PROGRESS)
         self._around.report(self.id, min(1.0, max(0.0, _number(fraction))), said)
 
-    def once(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def once(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function unless that was done before under this name; then return what it returned then.
 
         The value is durable before this returns. A crash between the call and the marker repeats the call:
@@ -177,14 +179,26 @@ class CurrentJob:
         """
         _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
-            return self.once_async(name, function, *args, **kwargs)
+            return cast(R, self.once_async(name, function, *args, **kwargs))
         keepsake = OnceValue(name, function)
         found = self._around.database.read(job_records.find, self.idempotency_key, name)
         if found is not None:
-            return keepsake.read(found)
-        return self._remember(keepsake, function(*args, **kwargs))
+            return cast(R, keepsake.read(found))
+        return cast(R, self._remember(keepsake, function(*args, **kwargs)))
 
-    async def once_async(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    @overload
+    async def once_async(
+        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+
+    @overload
+    async def once_async(
+        self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+
+    async def once_async(
+        self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
         keepsake = OnceValue(name, function)

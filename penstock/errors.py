@@ -29,6 +29,7 @@ PenstockError
 │       └── RunOver               ... the run has ended, or is about to
 └── DatabaseError
     ├── DatabaseUnavailable       no connection, or it was lost and the retries are spent
+    ├── ReadTimeout               a statement of a page of the dashboard took too long, and was ended
     ├── SchemaOutdated            the tables are older than this version of Penstock
     └── SchemaTooNew              the tables are newer than this version of Penstock
 """
@@ -279,6 +280,17 @@ class DatabaseUnavailable(DatabaseError):
     def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message)
         self.where = where
+
+
+class ReadTimeout(DatabaseError):
+    """A statement of a page of the dashboard took longer than `dashboard_timeout`, and was ended."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"this took the database longer than {seconds:g} s (dashboard_timeout), and was stopped. Narrow the "
+            "filter, or see what else the database does: penstock doctor"
+        )
 
 
 class SchemaOutdated(DatabaseError):

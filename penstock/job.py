@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.errors import JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, job_records
-from penstock.queue.job_records import JobState
+from penstock.queue.job_records import JobDetails, JobState
 from penstock.queue.wakeups import READY
 from penstock.result_wait import ResultWaiter, WaitServices
-from penstock.values.status import JobStatus, OutcomeKind
+from penstock.updates import JobUpdate, UpdateStream
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.json_text import loads
+from penstock.values.typed_json.parameters import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
     from penstock.queue.jobs import Follow
 
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 
 class JobServices(WaitServices, Protocol):
@@ -47,7 +49,103 @@ class AttemptRecord:
     traceback: str | None
 
 
-class Job(Generic[R]):
+class JobAttributes:
+    """The attributes of a job handle, read by one statement when the first of them is asked for.
+
+    They are as they were then; `refresh()` reads them again. `status` always asks the database.
+    """
+
+    id: str
+    _host: JobServices
+    _task: Any = None
+    _read: JobDetails | None = None
+
+    def refresh(self) -> Self:
+        """Read the attributes again; the handle itself."""
+        self._host.prepare()
+        found = self._host.database.read(job_records.details, self.id)
+        if found is None:
+            raise missing(self.id)
+        self._read = found
+        return self
+
+    async def refresh_async(self) -> Self:
+        return await self._host.bridge.run(self.refresh)
+
+    @property
+    def _details(self) -> JobDetails:
+        if self._read is None:
+            self.refresh()
+        assert self._read is not None
+        return self._read
+
+    @property
+    def task(self) -> str:
+        """The name of its task."""
+        return self._details.task
+
+    @property
+    def queue(self) -> str:
+        return self._details.queue
+
+    @property
+    def priority(self) -> int:
+        return self._details.priority
+
+    @property
+    def key(self) -> str | None:
+        return self._details.key
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels it was enqueued with, in the order of the alphabet."""
+        return list(self._details.labels)
+
+    @property
+    def args(self) -> list[Any]:
+        """The arguments that can only be given by position; all others are in `kwargs`."""
+        return list(self._arguments()[0])
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The arguments by the names of their parameters, as the task's annotations say where this app has the task."""
+        return dict(self._arguments()[1])
+
+    @property
+    def run_id(self) -> str | None:
+        """The run of which it is a step."""
+        return self._details.run_id
+
+    @property
+    def created_at(self) -> datetime:
+        return instant(self._details.created_at)
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it becomes available, if that is still to come."""
+        return _instant(self._details.due_at)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When its latest attempt began."""
+        return _instant(self._details.started_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return _instant(self._details.finished_at)
+
+    def _arguments(self) -> tuple[Sequence[Any], dict[str, Any]]:
+        details = self._details
+        task = self._host.find_task(details.task) if self._task is None else self._task
+        if task is not None and details.run_id is None:
+            return task.codec.decode_arguments(details.payload)  # type: ignore[no-any-return]
+        natural = tags.read(loads(details.payload))
+        named = dict(natural) if isinstance(natural, dict) else {}
+        rest, more = named.pop(REST, []), named.pop(KEYWORDS, {})
+        return rest, {**named, **more}
+
+
+class Job(JobAttributes, Generic[R]):
     """A handle: it holds an id and asks the database."""
 
     def __init__(self, host: JobServices, id: str, task: Any = None) -> None:
@@ -93,6 +191,7 @@ class Job(Generic[R]):
 
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
+        self._read = None
         return bool(self._database.in_transaction(control.cancelling(self._host.follow), [self.id]))
 
     async def cancel_async(self) -> bool:
@@ -100,6 +199,7 @@ class Job(Generic[R]):
 
     def retry(self) -> bool:
         """Run a failed or cancelled job again, with fresh budgets. False: it is neither."""
+        self._read = None
         again = bool(self._database.in_transaction(control.retrying(), [self.id]))
         if again:
             self._host.wakeups.notify(READY)
@@ -123,6 +223,22 @@ class Job(Generic[R]):
     async def progress_async(self) -> tuple[float, str] | None:
         return await self._host.bridge.run(self.progress)
 
+    def stream(self, timeout: float | None = None) -> UpdateStream[JobUpdate]:
+        """Follow the job until it ends: `async for update in job.stream():`, or `for` in sync code.
+
+        An update has `status`, `attempt`, `progress`, `message`, `reason`. Raises `ResultTimeout` if it takes longer.
+        """
+        return UpdateStream(self._host, self._movement, f"job {self.id}", timeout)
+
+    def _movement(self) -> JobUpdate:
+        row = self._database.read(lambda tx: tx.row(job_records.MOVEMENT, id=self.id))
+        if row is None:
+            raise missing(self.id)
+        status, attempt, progress, message, reason = row
+        stands = JobStatus.stored(status)
+        why = Reason.stored(reason) if reason and stands.terminal else None
+        return JobUpdate(stands, attempt, progress, message, why)
+
     @property
     def _database(self) -> Database:
         """A handle made from an id may be the first to use the database."""
@@ -132,9 +248,7 @@ class Job(Generic[R]):
     def _standing(self) -> JobState:
         standing = self._database.read(job_records.standing, self.id)
         if standing is None:
-            raise PenstockError(
-                f"there is no job {self.id}; it may have been pruned, or its enqueue never committed"
-            )
+            raise missing(self.id)
         return standing
 
     def _look(self) -> JobState:
@@ -146,6 +260,7 @@ class Job(Generic[R]):
         return standing
 
     def _value(self, standing: JobState) -> R:
+        self._read = None
         if standing.status is not JobStatus.SUCCEEDED:
             raise JobFailed(self.id, standing.reason or standing.status, standing.error)
         text = standing.output or "null"
@@ -172,6 +287,15 @@ def instant(micros: int) -> datetime:
         return datetime.fromtimestamp(micros / 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
         return LATEST if micros > 0 else EARLIEST
+
+
+def _instant(micros: int | None) -> datetime | None:
+    return None if micros is None else instant(micros)
+
+
+def missing(id: str) -> PenstockError:
+    """The error about a job that is not there."""
+    return PenstockError(f"there is no job {id}; it may have been pruned, or its enqueue never committed")
 
 
 def attempt_of(row: Sequence[Any]) -> AttemptRecord:

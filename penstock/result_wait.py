@@ -108,11 +108,18 @@ class ResultWaiter:
 
     def look(self, read: Callable[[], L]) -> L | None:
         """Read the job or run if it has ended. None if it has not, or if the database is away for now."""
+        found = self.peek(read)
+        return found if found is not None and found.status.terminal else None
+
+    def peek(self, read: Callable[[], L]) -> L | None:
+        """Read the job or run, ended or not. None if the database is away for now."""
         found = self._attempt(read)
-        if found is None:
-            return None
-        self.status = found.status
-        return found if found.status.terminal else None
+        if found is not None:
+            self.status = found.status
+        return found
+
+    async def peek_async(self, read: Callable[[], L]) -> L | None:
+        return await self.host.bridge.run(self.peek, read)
 
     async def look_async(self, read: Callable[[], L]) -> L | None:
         return await self.host.bridge.run(self.look, read)

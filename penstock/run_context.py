@@ -16,13 +16,15 @@ from penstock.values.typed_json.json_text import decode, dumps, encode, loads
 # A run's context: values by key, written once unless told otherwise.
 
 GET = "SELECT value FROM {tuples} WHERE run_id = :run AND tuple_key = :key"
-ALL = "SELECT tuple_key, value FROM {tuples} WHERE run_id = :run ORDER BY tuple_key"
+ALL = "SELECT tuple_key, value FROM {tuples} WHERE run_id = :run AND tuple_key <> :headers ORDER BY tuple_key"
 LOCK = "SELECT value, setter FROM {tuples} WHERE run_id = :run AND tuple_key = :key {lock}"
 REPLACE = """
 UPDATE {tuples} SET value = :value, setter = :setter, set_at = {now} WHERE run_id = :run AND tuple_key = :key
 """
 REMOVE = "DELETE FROM {tuples} WHERE run_id = :run AND tuple_key = :key"
 
+HEADERS = "penstock:headers"
+"""The key of texts that were stored with the run for middleware; it is no part of what users see."""
 UNSET = ""
 """The text of a row between its creation and its first value, in one transaction; no JSON text is empty."""
 
@@ -33,7 +35,7 @@ def get(tx: Transaction, run: str, key: str) -> str | None:
 
 
 def everything(tx: Transaction, run: str) -> dict[str, str]:
-    return {str(key): str(value) for key, value in tx.rows(ALL, run=run)}
+    return {str(key): str(value) for key, value in tx.rows(ALL, run=run, headers=HEADERS)}
 
 
 def put(tx: Transaction, run: str, key: str, value: str, setter: str | None, overwrite: bool) -> None:

@@ -223,6 +223,11 @@ class Settings:
         choice("debug", "info", "warning", "error", "critical"),
     )
     log_format: str = _setting("text", "How log lines are written: text or json.", choice("text", "json"))
+    log_tracebacks: str = _setting(
+        "warning",
+        "The least severe log lines that have the traceback of their error with them; or never.",
+        choice("debug", "info", "warning", "error", "critical", "never"),
+    )
     crash_at: str | None = _setting(
         None, "For tests: the named point at which to kill this process.", optional(parse.read_text)
     )

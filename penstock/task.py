@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from penstock.context import building, refuse_to_act
+from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
-from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob
+from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing, read_middleware
+from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
+from penstock.step_calls import StepCalls, Stream, Waited
 from penstock.values import parse
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
 from penstock.values.ids import new_id, new_ids
 from penstock.values.limits import Limit, TaskLimits, read_limits
-from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest
+from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, read_labels
 from penstock.values.retry import Retry
 from penstock.values.typed_json.annotations import is_async
 from penstock.values.typed_json.json_text import dumps
-from penstock.values.typed_json.signature import Signature, StepValue
+from penstock.values.typed_json.signature import Signature
+
+if TYPE_CHECKING:
+    from penstock.schedules.schedule import Schedule
+    from penstock.values.option_types import ScheduleKeywords, TaskOptionKeywords
 
 # What `@app.task(...)` and `.options(...)` accept, checked by name and value.
 
 EXECUTORS = ("async", "thread", "process")
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
+FOR_ALL_JOBS = ("limits", "middleware")
 AS_DECLARED = ("name", "queue", "priority", "delay")
 """Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
 
@@ -48,6 +56,8 @@ class TaskOptions:
     executor: str | None = None
     connection: object | None = None
     limits: tuple[Limit, ...] = ()
+    middleware: tuple[Middleware, ...] = ()
+    labels: tuple[str, ...] = ()
 
     def merged(self, changes: Mapping[str, object]) -> TaskOptions:
         if "delay" in changes:
@@ -92,7 +102,7 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
                 f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
             )
         try:
-            read[name] = _read(name, value)
+            read[name] = read_labels(task, value) if name == "labels" else _read(name, value)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
     if read.get("delay") and read.get("at") is not None:
@@ -118,6 +128,8 @@ def _read(name: str, value: object) -> object:
             return None if value is None else parse.instant(value)
         case "limits":
             return read_limits(value)
+        case "middleware":
+            return read_middleware(value)
         case "retries":
             return Retry.of(value)
         case "max_crashes":
@@ -135,7 +147,7 @@ def _name(value: object, longest: int) -> str:
 
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
@@ -147,12 +159,18 @@ class TaskServices(JobServices, Protocol):
 
     async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
 
+    @property
+    def middlewares(self) -> tuple[Middleware, ...]: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
+
     def also_runs(self, task: Task[Any, Any]) -> None: ...
 
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...
 
 
-class Task(Generic[P, R]):
+class Task(StepCalls[P, R]):
     """A function under a stable name, with the options its jobs run by."""
 
     def __init__(
@@ -164,8 +182,8 @@ class Task(Generic[P, R]):
     ) -> None:
         if not callable(function):
             raise DefinitionError(f"@app.task decorates functions; {function!r} is none")
+        super().__init__(function)
         self.host = host
-        self.function = function
         self.defaults = options
         self.overrides: Mapping[str, object] = overrides or {}
         if not options.name and not hasattr(function, "__qualname__"):
@@ -177,44 +195,13 @@ class Task(Generic[P, R]):
             )
         update_wrapper(self, function)
 
-    # A call with values is the function's own; one with values to come, in a pipeline, is a step.
-
-    @overload
-    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R: ...
-
-    @overload
-    def __call__(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def __call__(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        builder = building.get()
-        if builder is not None:
-            return builder.call(self, args, kwargs)
-        return self.function(*args, **kwargs)
-
-    @overload
-    def map(self: Task[P, Coroutine[Any, Any, V]], /, *args: Any, **kwargs: Any) -> StepValue[V]: ...
-
-    @overload
-    def map(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
-
-    def map(self, /, *args: Any, **kwargs: Any) -> Any:
-        """In a pipeline: this step once for each element."""
-        builder = building.get()
-        if builder is None:
-            raise DefinitionError(
-                f"{self.name}.map(...) describes a step: call it inside an @app.pipeline function"
-            )
-        return builder.map(self, args, kwargs)
-
-    def options(self, **overrides: object) -> Task[P, R]:
+    def options(self, **overrides: Unpack[TaskOptionKeywords]) -> Task[P, R]:
         """The same task with other options, for this enqueue or this step."""
-        if "limits" in overrides:
-            raise ConfigurationError(
-                f"{self.name}: limits= belongs to @app.task(...): it holds for all its jobs"
-            )
+        for option in FOR_ALL_JOBS:
+            if option in overrides:
+                raise ConfigurationError(
+                    f"{self.name}: {option}= belongs to @app.task(...): it holds for all its jobs"
+                )
         merged = overridden(self.overrides, overrides)
         name = read_options(self.name, merged).get("name")
         defaults = self.defaults if name is None else self.defaults.merged({"name": name})
@@ -227,7 +214,10 @@ class Task(Generic[P, R]):
         return other
 
     @overload
-    def enqueue(self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+    def enqueue(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
+    def enqueue(self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[list[V]]: ...
 
     @overload
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -235,13 +225,16 @@ class Task(Generic[P, R]):
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = self.host.submit([job], self.settings.connection)
+        (id,) = self._written([job])
         return Job(self.host, id, self)
 
     @overload
+    async def enqueue_async(self: Task[P, Waited[V]], /, *args: P.args, **kwargs: P.kwargs) -> Job[V]: ...
+
+    @overload
     async def enqueue_async(
-        self: Task[P, Coroutine[Any, Any, V]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Job[V]: ...
+        self: Task[P, Stream[V]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Job[list[V]]: ...
 
     @overload
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
@@ -249,37 +242,66 @@ class Task(Generic[P, R]):
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
         job = self._job(new_id(), self._encoded(args, kwargs))
-        (id,) = await self.host.submit_async([job], self.settings.connection)
+        (id,) = await self._written_async([job])
         return Job(self.host, id, self)
 
     @overload
-    def enqueue_many(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    def enqueue_many(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    def enqueue_many(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     def enqueue_many(self, calls: Calls) -> list[Job[R]]: ...
 
     def enqueue_many(self, calls: Calls) -> list[Job[Any]]:
         """Write a job for each call: a tuple of arguments, or a mapping of keyword arguments. All or none."""
-        ids = self.host.submit(self._jobs(calls), self.settings.connection)
+        ids = self._written(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
 
     @overload
-    async def enqueue_many_async(self: Task[P, Coroutine[Any, Any, V]], calls: Calls) -> list[Job[V]]: ...
+    async def enqueue_many_async(self: Task[P, Waited[V]], calls: Calls) -> list[Job[V]]: ...
+
+    @overload
+    async def enqueue_many_async(self: Task[P, Stream[V]], calls: Calls) -> list[Job[list[V]]]: ...
 
     @overload
     async def enqueue_many_async(self, calls: Calls) -> list[Job[R]]: ...
 
     async def enqueue_many_async(self, calls: Calls) -> list[Job[Any]]:
         """`enqueue_many` for async callers."""
-        ids = await self.host.submit_async(self._jobs(calls), self.settings.connection)
+        ids = await self._written_async(self._jobs(calls))
         return [Job(self.host, id, self) for id in ids]
 
-    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+    def _written(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return self.host.submit(jobs, connection)
+        with self._publishing(jobs) as publication:
+            publication.ids = self.host.submit(with_headers(jobs, publication.headers), connection)
+        return publication.ids
+
+    async def _written_async(self, jobs: Sequence[NewJob]) -> Sequence[str]:
+        connection = self.settings.connection
+        if not self.host.enqueue_middlewares:
+            return await self.host.submit_async(jobs, connection)
+        with self._publishing(jobs) as publication:
+            headed = with_headers(jobs, publication.headers)
+            publication.ids = await self.host.submit_async(headed, connection)
+        return publication.ids
+
+    def _publishing(self, jobs: Sequence[NewJob]) -> AbstractContextManager[Publication]:
+        settings = self.settings
+        within = settings.connection is not None
+        publication = Publication("job", self.name, len(jobs), queue=settings.queue, in_transaction=within)
+        return publishing(self.host.enqueue_middlewares, publication)
+
+    def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:
         """Declare that it is enqueued again and again: `report.schedule("0 3 * * *", tz="Europe/Berlin")`.
 
         Workers bring it into the database when they start. The schedule, to look at and to steer.
         """
-        return self.host.declare_schedule(self, cron, given)
+        return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewJob:
         """The job that this call would be, or any; nothing is written."""
@@ -299,6 +321,11 @@ class Task(Generic[P, R]):
         """How many of its jobs may run at a time or start in a while; None: as many as there are."""
         found = self.defaults.limits
         return TaskLimits(self.name, self.function, self.codec, found) if found else None
+
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """The middleware around its handler: the app's, and inside that its own."""
+        return self.host.middlewares + self.defaults.middleware
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -359,6 +386,7 @@ class Task(Generic[P, R]):
             settings.delay,
             settings.at,
             settings.key,
+            labels=settings.labels,
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

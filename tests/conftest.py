@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+os.environ.pop("COLUMNS", None)
+"""pytest-xdist sets it: commands would take it for the wish of a person to have tables of that width."""
+
 SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "server")}
 SESSION = pytest.StashKey[Path]()
 SESSION_END = pytest.StashKey[ExitStack]()
@@ -158,7 +161,7 @@ def database_url(databases: Databases, database_kind: str, tmp_path: Path) -> It
 @pytest.fixture
 def empty_database_url(databases: Databases, database_kind: str, tmp_path: Path) -> Iterator[str]:
     with ExitStack() as stack:
-        yield _had(lambda: stack.enter_context(databases.empty(database_kind, tmp_path)))
+        yield had(lambda: stack.enter_context(databases.empty(database_kind, tmp_path)))
 
 
 @pytest.fixture
@@ -180,14 +183,14 @@ def mariadb_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
 def postgres_server(pytestconfig: pytest.Config) -> Iterator[Postgres]:
     with ExitStack() as stack:
         folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-postgres"
-        yield _had(lambda: stack.enter_context(Postgres(folder)))
+        yield had(lambda: stack.enter_context(Postgres(folder)))
 
 
 @pytest.fixture
 def mariadb_server(pytestconfig: pytest.Config) -> Iterator[Mariadb]:
     with ExitStack() as stack:
         folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-mariadb"
-        yield _had(lambda: stack.enter_context(Mariadb(folder)))
+        yield had(lambda: stack.enter_context(Mariadb(folder)))
 
 
 @pytest.fixture(scope="module")
@@ -197,9 +200,9 @@ def galera(pytestconfig: pytest.Config) -> Iterator[Galera]:
         pytest.skip("Galera is MariaDB, which is not among the chosen databases")
     folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-galera"
     folder.mkdir(mode=0o711)
-    cluster = _had(lambda: Galera(folder, 2))
+    cluster = had(lambda: Galera(folder, 2))
     try:
-        _had(cluster.start)
+        had(cluster.start)
         yield cluster
     finally:
         cluster.stop()
@@ -208,10 +211,10 @@ def galera(pytestconfig: pytest.Config) -> Iterator[Galera]:
 
 def _migrated(databases: Databases, kind: str, folder: Path) -> Iterator[str]:
     with ExitStack() as stack:
-        yield _had(lambda: stack.enter_context(databases.migrated(kind, folder)))
+        yield had(lambda: stack.enter_context(databases.migrated(kind, folder)))
 
 
-def _had(get: Callable[[], T]) -> T:
+def had(get: Callable[[], T]) -> T:
     """What was asked for. Without its server a test is skipped, and the summary says so; in CI it fails."""
     try:
         return get()

@@ -54,8 +54,19 @@ def _open_missing_streams() -> None:
 
 
 _open_missing_streams()
-# Into a file or a pipe, lines are as long as they must be.
-out = PipeSafeConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 500)
+UNBOUNDED = 10_000
+"""Into a file or a pipe, lines are as long as they must be, unless COLUMNS says otherwise."""
+
+
+def _width() -> int | None:
+    """The width of lines; as wide as the terminal is if there is none."""
+    if sys.stdout.isatty():
+        return None
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdecimal() and 0 < int(wanted) < UNBOUNDED else UNBOUNDED
+
+
+out = PipeSafeConsole(highlight=False, soft_wrap=True, width=_width())
 err = PipeSafeConsole(stderr=True, highlight=False, soft_wrap=True)
 _wishes = {"debug": False}
 

@@ -15,11 +15,13 @@ from penstock.cli.commands.audit import audit
 from penstock.cli.commands.dead_letters import letters
 from penstock.cli.commands.definitions import diff, migrate_run, pipelines, rerun
 from penstock.cli.commands.enqueue import enqueue
-from penstock.cli.commands.jobs import jobs, processes, show, status
+from penstock.cli.commands.jobs import explain, jobs, processes, show, status
+from penstock.cli.commands.queues import queues
 from penstock.cli.commands.reconcilers import reconcilers
 from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
 from penstock.cli.commands.schedules import schedules
 from penstock.cli.commands.signals import signal, token
+from penstock.cli.commands.watch import watch
 from penstock.cli.commands.worker import health, worker
 from penstock.cli.demo.demo import demo
 
@@ -32,6 +34,8 @@ COMMANDS: list[Callable[..., None]] = [
     status,
     jobs,
     show,
+    watch,
+    explain,
     processes,
     reconcilers,
     audit,
@@ -53,7 +57,7 @@ COMMANDS: list[Callable[..., None]] = [
     prune,
     demo,
 ]
-GROUPS = {"dead-letters": letters, "schedules": schedules}
+GROUPS = {"dead-letters": letters, "queues": queues, "schedules": schedules}
 
 
 def build() -> typer.Typer:

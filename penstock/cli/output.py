@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from rich.progress import (
     BarColumn,
@@ -14,11 +15,12 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.exit_codes import err, out
+from penstock.cli.exit_codes import UNBOUNDED, err, out
+from penstock.cli.table import lay_out, with_short_ids
 from penstock.values.escape import in_json, in_text
+from penstock.values.ids import short_id
 from penstock.values.plain import moment, plain
 
 COLOURS = {
@@ -36,13 +38,6 @@ COLOURS = {
     "warning": "yellow",
     "problem": "red",
 }
-
-
-FIXED = ("id", "job", "status", "outcome")
-"""Columns that are never broken into lines."""
-LEAST = 3
-"""Other columns are never narrower: on a small terminal rows go on in the next line, and nothing is left out."""
-GAP = 2
 
 
 def show_json(value: object) -> None:
@@ -64,29 +59,40 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     if not rows:
         out.print(empty, markup=False)
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
     cells = [[_cell(value) for value in row] for row in rows]
-    width = 0
-    for column, under in zip(columns, zip(*cells, strict=True), strict=True):
-        name, number = column.removesuffix(" #"), column.endswith(" #")
-        fixed = number or name in FIXED
-        table.add_column(name, no_wrap=fixed, overflow="fold", justify="right" if number else "left")
-        width += (max(len(name), *[cell.cell_len for cell in under]) if fixed else LEAST) + GAP
-    for row in cells:
-        table.add_row(*row)
-    if width > out.width:
-        table.width = width
-    out.print(table, soft_wrap=False, crop=False)
+    if is_compact():
+        cells = with_short_ids(cells)
+    texts = [[Text(cell, style=COLOURS.get(cell, "")) for cell in row] for row in cells]
+    for line in lay_out(columns, texts, out.width):
+        out.print(line, soft_wrap=True)
+
+
+def is_compact() -> bool:
+    """True on a terminal, or where COLUMNS says how wide it is: ids are short there, and tables fit."""
+    return out.width < UNBOUNDED
+
+
+def named(id: str) -> str:
+    """An id as it stands in an answer: in short for people at a terminal, whole for scripts."""
+    return short_id(id) if is_compact() else id
 
 
 def when(micros: int | None) -> str:
-    """An instant as people read it; a number that is none, as it is."""
+    """An instant as people read it, without its date if that is today's; a number that is none, as it is."""
     if micros is None:
         return ""
     try:
-        return f"{moment(micros):%Y-%m-%d %H:%M:%S}"
+        return at(moment(micros))
     except (ValueError, OverflowError, OSError):
         return str(micros)
+
+
+def at(instant: datetime) -> str:
+    """The same of an instant in UTC."""
+    today = datetime.now(UTC)
+    if not is_compact() or instant.year != today.year:
+        return f"{instant:%Y-%m-%d %H:%M:%S}"
+    return f"{instant:%H:%M:%S}" if instant.date() == today.date() else f"{instant:%m-%d %H:%M:%S}"
 
 
 def span(seconds: float | None) -> str:
@@ -118,7 +124,6 @@ def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], N
         yield advance
 
 
-def _cell(value: object) -> Text:
+def _cell(value: object) -> str:
     number = isinstance(value, int) and not isinstance(value, bool)
-    text = "" if value is None else f"{value:,}" if number else str(value)
-    return Text(in_text(text), style=COLOURS.get(text, ""))
+    return in_text("" if value is None else f"{value:,}" if number else str(value))

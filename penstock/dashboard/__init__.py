@@ -10,8 +10,8 @@ To add a page:
 2. Write `pages/<subject>.py` with a function from a `View` to a `Page(template, title, data)`. `data` is the whole
    truth of the page: mappings, lists, dataclasses, texts, numbers; fields that end in `_at` are microseconds and become
    ISO 8601. The address with `.json` gives exactly this. Read with `view.read(function, ...)`, take fields of the query
-   string with `view.text(name)` and `view.whole(name, default, most)`, and pass arguments, results, errors and
-   tracebacks through `view.shown(task, kind, text)`, which hides, redacts and cuts them.
+   string with `view.text(name)`, `view.id(name)` and `view.whole(name, default, most)`, and pass arguments, results,
+   errors and tracebacks through `view.shown(task, kind, text)`, which hides, redacts and cuts them.
 3. Add a `Route` to `ROUTES` in `pages/__init__.py`, and an entry to `NAVIGATION` if it is a section. A path holds words
    and `{ids}` only; names that users choose go into the query string.
 4. Write `templates/<subject>.html`, which extends `base.html`. Templates have: `page` (the data), `title`, `view`,

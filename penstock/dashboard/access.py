@@ -89,14 +89,18 @@ def refuses_as_cross_site(request: Request) -> str | None:
         return (
             "it says neither Sec-Fetch-Site nor Origin. A script sends Origin: the address of the dashboard"
         )
-    if not request.host or _place(origin) != _without_default_port(request.host, urlsplit(origin).scheme):
+    if not request.host or not _is_same(origin, request.host):
         return f"its Origin is {origin}, and this is {request.host}"
     return None
 
 
-def _place(origin: str) -> str:
-    found = urlsplit(origin)
-    return _without_default_port(found.netloc.lower(), found.scheme)
+def _is_same(origin: str, host: str) -> bool:
+    try:
+        found = urlsplit(origin)
+    except ValueError:
+        return False
+    place = _without_default_port(found.netloc.lower(), found.scheme)
+    return place == _without_default_port(host, found.scheme)
 
 
 def _without_default_port(host: str, scheme: str) -> str:

@@ -12,23 +12,27 @@ import hashlib
 import inspect
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.dashboard import asgi, assets, wsgi
 from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Viewer, refuses_as_cross_site
 from penstock.dashboard.acts import ACTS, Done, WrongForm
+from penstock.dashboard.conditional import Pulse
 from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.run_acts import RUN_ACTS
+from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.views import NotFound, Page, Redact, View
-from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
 from penstock.values.plain import plain
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+    from penstock.database.transaction import Transaction
 
 log = logging.getLogger("penstock")
 
@@ -45,6 +49,7 @@ SECURITY = (
     ("Referrer-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
+CONDITIONAL = (("Cache-Control", "private, no-cache"), ("Vary", "Accept, Authorization, Cookie"))
 CLOSED = (
     "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
     "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
@@ -79,7 +84,8 @@ class Dashboard:
         password = settings.dashboard_password
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
-        self._acts = {act.name: act for act in ACTS}
+        self._pulse = Pulse(self._commit_stamp)
+        self._acts = {act.name: act for act in (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
 
     # the doors
 
@@ -116,7 +122,14 @@ class Dashboard:
         return await self.app.bridge.run(self.stamp)
 
     def stamp(self) -> str:
-        return ""
+        """Of the database's commits. Looked up at most twice a second, however many pages are open."""
+        return self._pulse.stamp()
+
+    def _commit_stamp(self) -> str | None:
+        def look(tx: Transaction) -> str | None:
+            return tx.dialect.commit_stamp(tx)
+
+        return self.app.database.read_briefly(self.app.settings.dashboard_timeout, look)
 
     # who asks
 
@@ -193,6 +206,8 @@ class Dashboard:
             return work()
         except (NotFound, UnknownId) as error:
             return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
+        except ReadTimeout as error:
+            return AccessDecision(refusal=self._message(request, 503, "This took too long", str(error)))
         except DatabaseUnavailable as error:
             return AccessDecision(
                 refusal=self._message(request, 503, "The database cannot be reached", str(error))
@@ -215,11 +230,16 @@ class Dashboard:
         route, args = find(request.path.removesuffix(".json"))
         view = self._view(request, viewer, args)
         self.app.prepare()
-        page = route.page(view)
-        return self._page(view, route, page)
+        tag = request.headers.get("if-none-match", "")
+        if not request.cookie(NOTICE) and self._pulse.is_unchanged(_key(view), tag):
+            return self._unchanged(tag)
+        stamp = self.stamp()
+        data = route.page(view)
+        return self._page(view, route, data, stamp)
 
     def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
-        return View(self.app, self._mounted(request), viewer, args or {}, self._redact)
+        seconds = self.app.settings.dashboard_timeout
+        return View(self.app, self._mounted(request), viewer, args or {}, self._redact, seconds)
 
     def _mount(self, request: Request) -> str:
         return request.prefix if self._prefix is None else self._prefix
@@ -232,23 +252,23 @@ class Dashboard:
 
     # pages
 
-    def _page(self, view: View, route: Route, page: Page) -> Response:
+    def _page(self, view: View, route: Route, page: Page, stamp: str) -> Response:
         data = plain(page.data)
         notice = view.request.cookie(NOTICE)
         tag = self._tag(view, data)
-        headers = (
-            ("ETag", tag),
-            ("Cache-Control", "private, no-cache"),
-            ("Vary", "Accept, Authorization, Cookie"),
-        )
+        self._pulse.remember(_key(view), tag, stamp)
         if view.request.headers.get("if-none-match") == tag and not notice:
-            return Response(304, headers=headers)
+            return self._unchanged(tag)
+        headers = (("ETag", tag), *CONDITIONAL)
         if view.request.wants_json:
             return as_json(data, page.status).with_headers(*headers, *SECURITY)
         values = self._values(view, page.title, page.section or route.section)
         html = render(page.template, values | {"page": data, "notice": _read_notice(notice)})
         ending = [_notice_cookie("", self._mount(view.request))] if notice else []
         return Response(page.status, html, headers=(*headers, *SECURITY, *ending))
+
+    def _unchanged(self, tag: str) -> Response:
+        return Response(304, headers=(("ETag", tag), *CONDITIONAL))
 
     def _tag(self, view: View, data: object) -> str:
         seen: list[object] = [self.title, assets.version(), view.viewer.name, sorted(view.viewer.rights)]
@@ -310,6 +330,7 @@ class Dashboard:
         self.app.prepare()
         with self.app.acting(by=viewer.name, why=str(why)[:LONGEST_NOTICE] if why else None):
             done = act.perform(view, form)
+        self._pulse.look_again()
         return self._done(view, form.get("back"), done)
 
     def _done(self, view: View, back: object, done: Done) -> Response:
@@ -320,6 +341,12 @@ class Dashboard:
         kind = "bad" if done.bad else "good"
         notice = _notice_cookie(f"{kind} {done.message}", self._mount(view.request))
         return redirect(view.request.prefix + to).with_headers(notice)
+
+
+def _key(view: View) -> Hashable:
+    request = view.request
+    fields = tuple((name, *values) for name, values in sorted(request.query.items()))
+    return request.path, request.wants_json, fields, view.viewer.name, frozenset(view.viewer.rights)
 
 
 def plain_mapping(data: object) -> dict[str, object]:

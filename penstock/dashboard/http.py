@@ -67,11 +67,16 @@ class Request:
     def form(self) -> dict[str, object]:
         """The fields of the body: of a form, texts (a list if there are several); of JSON, its object."""
         if self.headers.get("content-type", "").startswith(JSON):
-            found = json.loads(self.body or b"{}")
+            try:
+                found = json.loads(self.body or b"{}")
+            except RecursionError:
+                raise ValueError("the JSON is nested too deeply") from None
             if not isinstance(found, dict):
                 raise ValueError("the body is JSON, but no object")
-            return found
-        given = read_query(self.body.decode("utf-8"))
+            return {
+                name: storable(value) if isinstance(value, str) else value for name, value in found.items()
+            }
+        given = read_form(self.body.decode("utf-8"))
         return {name: values[0] if len(values) == 1 else values for name, values in given.items()}
 
 
@@ -89,8 +94,19 @@ class Response:
 
 
 def read_query(text: str) -> dict[str, list[str]]:
-    """The fields of a query string or a form."""
-    return parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    """The fields of a query string; of an absurd number of them, the first."""
+    return read_form("&".join(text.split("&", MOST_FIELDS)[:MOST_FIELDS]))
+
+
+def read_form(text: str) -> dict[str, list[str]]:
+    """The fields of a form; refuses an absurd number of them."""
+    found = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    return {name: [storable(value) for value in values] for name, values in found.items()}
+
+
+def storable(text: str) -> str:
+    """The text with replacements for what no database can store or compare: NUL, and halves of characters."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def address(path: str, query: Mapping[str, object] | None = None) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from penstock.dashboard.pictures import PICTURES
 from penstock.errors import ConfigurationError
 from penstock.values.escape import in_text
 
@@ -34,6 +35,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
+    made.globals.update(PICTURES)
     made.filters.update(span=span, number=number, json=as_json_text, short=short)
     return made
 

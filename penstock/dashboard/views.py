@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from penstock.dashboard.access import Right, Viewer
 from penstock.dashboard.http import Request, address
 from penstock.errors import PenstockError
+from penstock.values.ids import checked_id
 from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class View:
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function of `operate` that only reads."""
-        return self.app.database.read(work, *args, **kwargs)
+        return self.app.database.read_briefly(self.seconds, work, *args, **kwargs)
 
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
@@ -68,12 +69,19 @@ class View:
         value = self.request.query.get(name, [""])[-1].strip()
         return value[:LONGEST_QUERY] or None
 
+    def id(self, name: str) -> str | None:
+        """A field that is an id; None if it is missing, or is none."""
+        try:
+            return checked_id(self.text(name))
+        except PenstockError:
+            return None
+
     def whole(self, name: str, default: int, most: int) -> int:
         """A field that is a whole number from 1 to `most`."""
         given = self.text(name) or ""
         return max(1, min(most, int(given))) if given.isascii() and given.isdigit() else default
 
-    def url(self, path: str, **query: object) -> str:
+    def url(self, path: str, /, **query: object) -> str:
         """The address of a page of the dashboard, wherever that is mounted."""
         return self.request.prefix + address(path, query)
 

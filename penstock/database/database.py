@@ -21,9 +21,9 @@ from penstock.database.connections import ConnectionHandle, IdleConnections, Own
 from penstock.database.dialect import Dialect
 from penstock.database.sqlite_forks import ForkGate
 from penstock.database.templates import ParamStyle, Renderer
-from penstock.database.transaction import ReadTransaction, Transaction, WriteTransaction
+from penstock.database.transaction import BriefReadTransaction, ReadTransaction, Transaction, WriteTransaction
 from penstock.database.url import dialect_for, parse
-from penstock.errors import DatabaseUnavailable
+from penstock.errors import DatabaseUnavailable, ReadTimeout
 from penstock.lazy_import import Lazy
 from penstock.settings import Settings
 from penstock.values.fork_safety import forget_after_fork
@@ -108,6 +108,26 @@ class Database:
         def attempt() -> R:
             with self.reading() as tx:
                 return work(tx, *args, **kwargs)
+
+        return self.with_retries(attempt)
+
+    def read_briefly(
+        self,
+        seconds: float,
+        work: Callable[Concatenate[Transaction, P], R],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """Run `work`, which only reads and is for people who look; `ReadTimeout` if a statement takes longer."""
+
+        def attempt() -> R:
+            try:
+                with BriefReadTransaction(self, seconds) as tx:
+                    return work(tx, *args, **kwargs)
+            except Exception as error:
+                if error_advice.took_too_long(error):
+                    raise ReadTimeout(seconds) from error
+                raise
 
         return self.with_retries(attempt)
 

@@ -148,6 +148,15 @@ class Dialect(Protocol):
     def begin_reading(self, driver: Any) -> object:
         """Get ready to read without blocking writers."""
 
+    def begin_brief_reading(self, driver: Any, seconds: float) -> object:
+        """Likewise, for people who look: no statement takes longer, and no plan depends on statistics."""
+
+    def end_brief_reading(self, driver: Any) -> None:
+        """Give statements on this connection their usual time again, after the rollback."""
+
+    def commit_stamp(self, tx: Transaction) -> str | None:
+        """A text that changes with every commit, and may change without one; None: the database cannot tell."""
+
     def use_driver_cursors(self, opened: object) -> None:
         """From here on the driver's own cursors are used on this transaction."""
 

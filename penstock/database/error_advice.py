@@ -96,6 +96,8 @@ ADVICE = {
     "maximum statement execution time": TOO_LONG,
 }
 
+SQLITE_INTERRUPT = 9
+
 MAY_PASS = frozenset({None, TOO_LONG, AGAIN, READ_ONLY, STANDBY, NO_ROOM, NO_PLACE})
 """After a failover, or when others are done, it is over by itself."""
 
@@ -162,7 +164,7 @@ def kinds_of(cause: BaseException) -> set[str]:
 
 def took_too_long(error: BaseException) -> bool:
     """A statement had all the time it may have."""
-    return advice(error) == TOO_LONG
+    return advice(error) == TOO_LONG or getattr(cause_of(error), "sqlite_errorcode", None) == SQLITE_INTERRUPT
 
 
 def explained(error: Exception, where: str, *, passing: bool, hide: Callable[[str], str] = str) -> Exception:

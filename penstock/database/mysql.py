@@ -52,6 +52,9 @@ OVERHEAD = 1000
 """Of a statement beside its rows."""
 BATCH_ROWS = 500
 CLUSTER = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_single_primary_mode')"
+LOG_PLACE = """
+SHOW GLOBAL STATUS WHERE Variable_name IN ('Innodb_lsn_current', 'Innodb_redo_log_current_lsn', 'Innodb_os_log_written')
+"""
 SEVERAL_WRITERS = frozenset({("wsrep_on", "ON"), ("group_replication_single_primary_mode", "OFF")})
 """Galera, and Group Replication with several primaries."""
 REMOVE = "DELETE FROM picked USING {availabilities} AS picked {by_key} WHERE picked.seq {among:seqs:int}"
@@ -161,13 +164,11 @@ class MySql(ByCursor):
             driver.session = (driver.host, driver.port, session) if session == driver.thread_id() else None
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {max(1, int(self.lock_timeout))}")
-            seconds = self.statement_timeout
+            self._limit(driver, self.statement_timeout)
             if "mariadb" in driver.get_server_info().lower():
-                cursor.execute(f"SET SESSION max_statement_time = {seconds}")
                 # A process that freezes in the middle of a transaction must not keep its locks for ever.
-                cursor.execute(f"SET SESSION idle_transaction_timeout = {max(1, int(seconds * 2))}")
-            else:
-                cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
+                idle = max(1, int(self.statement_timeout * 2))
+                cursor.execute(f"SET SESSION idle_transaction_timeout = {idle}")
             if not self.locks_on_one_node:
                 cursor.execute(CLUSTER)
                 several = not SEVERAL_WRITERS.isdisjoint(cursor.fetchall())
@@ -200,6 +201,25 @@ class MySql(ByCursor):
 
     def begin_reading(self, driver: Any) -> None:
         """Likewise."""
+
+    def begin_brief_reading(self, driver: Any, seconds: float) -> None:
+        self._limit(driver, seconds)
+
+    def end_brief_reading(self, driver: Any) -> None:
+        self._limit(driver, self.statement_timeout)
+
+    def _limit(self, driver: Any, seconds: float) -> None:
+        with driver.cursor() as cursor:
+            if "mariadb" in driver.get_server_info().lower():
+                cursor.execute(f"SET SESSION max_statement_time = {seconds}")
+            else:
+                cursor.execute(f"SET SESSION max_execution_time = {int(seconds * 1000)}")
+
+    def commit_stamp(self, tx: Transaction) -> str | None:
+        """The place in the redo log, which every commit moves. Another name for it on MySQL; older ones lack it."""
+        with tx.driver.cursor() as cursor:
+            cursor.execute(LOG_PLACE)
+            return " ".join(str(value) for _, value in sorted(cursor.fetchall())) or None
 
     def commit(self, driver: Any, opened: object) -> None:
         driver.commit()

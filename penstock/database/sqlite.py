@@ -47,6 +47,8 @@ PRIVATE = 0o600
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither links nor locks of this kind
 BRIEFLY = 0.05
 """So long a writer waits at a gate that was blocked when it was last tried."""
+STEPS = 20_000
+"""Of SQLite's machine, between two looks at the time."""
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
@@ -151,6 +153,14 @@ def _file(path: str) -> File:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _stamp_of(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "-"
+    return f"{found.st_size}.{found.st_mtime_ns}"
 
 
 class Sqlite(ByCursor):
@@ -288,6 +298,20 @@ class Sqlite(ByCursor):
             self.begin(driver)
         else:
             self._refuse_lost_file(driver)
+
+    def begin_brief_reading(self, driver: Any, seconds: float) -> None:
+        self.begin_reading(driver)
+        deadline = time.monotonic() + seconds
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, STEPS)
+
+    def end_brief_reading(self, driver: Any) -> None:
+        driver.set_progress_handler(None, 0)
+
+    def commit_stamp(self, tx: Transaction) -> str | None:
+        """The state of the files: every commit adds to the log beside the database."""
+        if self.path is None:
+            return None
+        return " ".join([_stamp_of(f"{self.path}-wal"), _stamp_of(self.path)])
 
     def commit(self, driver: Any, opened: object = None) -> None:
         if driver.in_transaction:

@@ -346,6 +346,30 @@ class WriteTransaction(TransactionBlock):
         tx.committed()
 
 
+class BriefReadTransaction(TransactionBlock):
+    """Reads with a limit on the time of each statement. Rolled back: nothing was written."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, database: Database, seconds: float) -> None:
+        super().__init__(database, None)
+        self.seconds = seconds
+
+    def begin(self, driver: object) -> object:
+        return self.database.dialect.begin_brief_reading(driver, self.seconds)
+
+    def leave(self, error: BaseException | None) -> None:
+        self.rollback()
+        try:
+            self.database.dialect.end_brief_reading(self.tx.driver)
+        except Exception:  # the connection is lost, or cannot be used as it is
+            self.link.is_spoilt = True
+        if error is None:
+            self.link.release()
+        else:
+            self.link.release_after_error(error)
+
+
 class ReadTransaction(TransactionBlock):
     """Rolled back whatever comes: nothing was written."""
 

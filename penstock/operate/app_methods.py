@@ -1,4 +1,4 @@
-"""The part of an app that its operators use: dead letters, the trail of who did what, the dashboard."""
+"""The part of an app that its operators use: jobs, queues, dead letters, who did what, the dashboard."""
 
 from __future__ import annotations
 
@@ -6,23 +6,37 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from penstock.job import JobServices
+from penstock.errors import ConfigurationError
+from penstock.job import Job, JobServices
 from penstock.lazy_import import Lazy
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
+from penstock.operate.jobs import JobFilter, list_jobs
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import ALL_QUEUES
+from penstock.queue.wakeups import CONTROLS, Wakeups
 from penstock.task import Task
 from penstock.values import parse
 from penstock.values.actor import Acting
 from penstock.values.ids import checked_id
-from penstock.values.parse import checked
+from penstock.values.parse import QueueLimit, checked, nearest, read_queues
+from penstock.values.status import JobStatus
 
 if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
+    from penstock.operate import explain as explaining
+    from penstock.operate import overview
+    from penstock.operate.explain import Explanation
+    from penstock.operate.overview import QueueCounts
+    from penstock.settings import Settings
+else:
+    explaining, overview = Lazy("penstock.operate.explain"), Lazy("penstock.operate.overview")
 
 web = Lazy("penstock.dashboard.dashboard")
 
 TaskName = str | Task[Any, Any] | None
+Queues = str | Iterable[str | QueueLimit] | None
 
 
 class MountedDashboard(Protocol):
@@ -39,6 +53,13 @@ class Operating(ABC):
 
     database: Database
     bridge: AsyncBridge
+    settings: Settings
+    wakeups: Wakeups
+
+    @property
+    @abstractmethod
+    def task_names(self) -> list[str]:
+        """The names of everything this process can run."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -66,6 +87,101 @@ class Operating(ABC):
         self, subject: Any = None, by: str | None = None, since: Since = None, limit: int = 100
     ) -> list[Act]:
         return await self.bridge.run(self.audit, subject, by, since, limit)
+
+    def jobs(
+        self,
+        status: str | None = None,
+        queue: str | None = None,
+        task: TaskName = None,
+        label: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        before: Job[Any] | str | None = None,
+    ) -> list[Job[Any]]:
+        """List jobs, the newest first: those that fit all that is given; `before`: go on below this job.
+
+        Failed and running jobs, and those of a label or a key, are found directly, any others by walking back.
+        """
+        name = task.name if isinstance(task, Task) else task
+        parse.words(queue=queue, task=name, label=label, key=key)
+        checked("limit", limit, lambda given: parse.whole(given, 0))
+        wanted = JobFilter(_status(status), queue, name, label, key, tuple(self.task_names))
+        start = None if before is None else checked_id(getattr(before, "id", before))
+        self.prepare()
+        found: list[str] = []
+        while len(found) < limit:
+            page = self.database.read(list_jobs, wanted, limit - len(found), start)
+            found += [job.id for job in page.jobs]
+            start = page.before
+            if start is None:
+                break
+        return [Job(cast(JobServices, self), id) for id in found]
+
+    async def jobs_async(
+        self,
+        status: str | None = None,
+        queue: str | None = None,
+        task: TaskName = None,
+        label: str | None = None,
+        key: str | None = None,
+        limit: int = 100,
+        before: Job[Any] | str | None = None,
+    ) -> list[Job[Any]]:
+        return await self.bridge.run(self.jobs, status, queue, task, label, key, limit, before)
+
+    def pause_queue(self, queue: str, why: str | None = None) -> bool:
+        """Have no worker claim from this queue, until it is resumed. False: it is paused already.
+
+        Jobs that a worker has claimed already run to their end; new ones can be enqueued, and wait.
+        """
+        return self._control(queue_controls.pause, _queue(queue), why)
+
+    async def pause_queue_async(self, queue: str, why: str | None = None) -> bool:
+        return await self.bridge.run(self.pause_queue, queue, why)
+
+    def resume_queue(self, queue: str, why: str | None = None) -> bool:
+        """Have workers claim from this queue again. False: it was not paused."""
+        return self._control(queue_controls.resume, _queue(queue), why)
+
+    async def resume_queue_async(self, queue: str, why: str | None = None) -> bool:
+        return await self.bridge.run(self.resume_queue, queue, why)
+
+    def set_queues(self, queues: Queues, host: str | None = None, why: str | None = None) -> bool:
+        """Have running workers take from other queues: `app.set_queues("mail:10,default", host="web-1")`.
+
+        It holds for all workers, or for those of one host, also when they start again. `"all"`: from all queues;
+        None: from those that they were started with. False: it is so already.
+        """
+        text = checked("queues", queues, _queues_text)
+        parse.words(host=host)
+        return self._control(queue_controls.assign, host, text, why)
+
+    async def set_queues_async(self, queues: Queues, host: str | None = None, why: str | None = None) -> bool:
+        return await self.bridge.run(self.set_queues, queues, host, why)
+
+    def _control(self, change: Callable[..., bool], *given: str | None) -> bool:
+        self.prepare()
+        changed = self.database.in_transaction(change, *given)
+        if changed:
+            self.wakeups.notify(CONTROLS)
+        return changed
+
+    def queues(self) -> list[QueueCounts]:
+        """Every queue in which something waits, runs or has failed, or that is paused."""
+        self.prepare()
+        return self.database.read(overview.queue_counts)
+
+    async def queues_async(self) -> list[QueueCounts]:
+        return await self.bridge.run(self.queues)
+
+    def explain(self, subject: Any) -> Explanation:
+        """Say why a job or a run waits, or where it stands: `print(app.explain(job))`. Also by its id."""
+        self.prepare()
+        id = checked_id(getattr(subject, "id", subject))
+        return self.database.read(explaining.explain, id, self.settings.reap_after)
+
+    async def explain_async(self, subject: Any) -> Explanation:
+        return await self.bridge.run(self.explain, subject)
 
     def dead_letters(
         self,
@@ -110,3 +226,25 @@ class Operating(ABC):
             MountedDashboard,
             web.Dashboard(self, guard, read_only=read_only, redact=redact, title=title, prefix=prefix),
         )
+
+
+def _status(given: str | None) -> JobStatus | None:
+    if given is not None and given not in list(JobStatus):
+        raise ConfigurationError(
+            f"status={given!r}: a job is {', '.join(JobStatus)}{nearest(str(given), list(JobStatus))}"
+        )
+    return None if given is None else JobStatus(given)
+
+
+def _queue(name: str) -> str:
+    return checked("queue", name, lambda given: QueueLimit(parse.text(given, parse.NAME_LENGTH)).name)
+
+
+def _queues_text(given: Queues) -> str | None:
+    """Queues as they are stored: text such as "mail:10,default", or "all"."""
+    if given is None or given == ALL_QUEUES:
+        return given
+    found = read_queues(given)
+    if not found:
+        raise ValueError("name a queue, or say 'all'")
+    return ",".join(map(str, found))

@@ -31,7 +31,8 @@ Since = datetime | timedelta | float | str | None
 class Act:
     """One act of a person or a program, at an instant of the database's clock.
 
-    `kind` is what the subject is: a run, a job, or the installation, which has no id. `run`: of a step's job, its run.
+    `kind` is what the subject is: a run, a job, a queue or the installation; the last two have no id. `run`: of a
+    step's job, its run.
     """
 
     id: str

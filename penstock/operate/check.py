@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.errors import PenstockError
+from penstock.operate import step_types
 from penstock.operate.reconcilers import lacks
 
 
@@ -56,12 +57,13 @@ def check_reconcilers(app: Any) -> Iterable[Problem]:
 
 
 def check_pipelines(app: Any) -> Iterable[Problem]:
-    """Every definition can be built, does not ask for what the settings do not give, and takes what can be stored."""
+    """Every definition can be built, with the settings as they are, and its steps take what other steps return."""
     for name, pipeline in sorted(app.pipelines.items()):
         try:
             _ = pipeline.runnable
             pipeline.codec.build()
             pipeline.defaults()
+            yield from [Problem(name, mismatch) for mismatch in step_types.mismatches(app, pipeline)]
         except PenstockError as error:
             yield Problem(name, str(error))
         except Exception as error:

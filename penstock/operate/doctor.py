@@ -17,13 +17,14 @@ from penstock.database import diagnostics
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated
-from penstock.operate import damage, dead_letters, overview
+from penstock.operate import damage, dead_letters
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
 from penstock.operate.schedules import ailing
 from penstock.pipelines.advance.timers import REMIND_SIGNED
 from penstock.pipelines.maintenance import repair
-from penstock.queue import claim
+from penstock.queue import claim, tallies
+from penstock.queue.rules import queue_controls
 from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID
@@ -174,14 +175,22 @@ def claims(patient: CheckContext) -> Iterable[Finding]:
 
 def waiting(patient: CheckContext) -> Iterable[Finding]:
     """Jobs that are ready or due, and for how long no worker has taken them."""
-    lags = patient.database.read(lambda tx: overview.lag_by_queue(tx, claim.discover(tx, None)))
+    lags = patient.database.read(lambda tx: tallies.lag_by_queue(tx, claim.discover(tx, None)))
     alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
+    paused = {pause.name: pause for pause in patient.database.read(queue_controls.listed)}
+    for queue, pause in sorted(paused.items()):
+        why = f": {pause.why}" if pause.why else ""
+        message = f"queue {queue!r} is paused by {pause.changed_by}{why}"
+        yield Finding("queues", Level.WARNING, message, f"When it is time: penstock queues resume {queue}")
+    alone = [queue for queue in alone if queue not in paused]
     for queue in alone:
         advice = (
             f"Start one: penstock worker MODULE:APP --queues {queue}; or see `penstock processes` for a typo."
         )
         yield Finding("queues", Level.WARNING, f"no live worker takes from queue {queue!r}", advice)
-    late = {queue: lag for queue, lag in lags.items() if lag > LAG and queue not in alone}
+    late = {
+        queue: lag for queue, lag in lags.items() if lag > LAG and queue not in alone and queue not in paused
+    }
     for queue, lag in sorted(late.items()):
         message = f"the oldest ready job of queue {queue!r} has waited for {lag:.0f} s"
         advice = "See whether what runs hangs (`kill -USR1 PID` of a worker); else more --processes or --concurrency."

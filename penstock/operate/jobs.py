@@ -12,7 +12,7 @@ from penstock.errors import PenstockError
 from penstock.operate.overview import claimed_ids
 from penstock.queue import job_records
 from penstock.queue.limits.slots import USED
-from penstock.values.ids import FIRST_ID, LAST_ID
+from penstock.values.ids import BETWEEN, FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
 
 STRIDE = 5_000
@@ -30,7 +30,14 @@ THESE = " WHERE j.id {among:ids:uuid}"
 ORDER = " ORDER BY j.id DESC LIMIT :limit"
 BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
 FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
-WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 3"
+WITH_PREFIX = "SELECT id FROM {jobs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT :limit"
+MOST_COMPARED = 100_000
+"""Ids that begin alike, of which the one is looked for that ends as it should."""
+LABELLED = """
+SELECT job_id FROM {job_labels} WHERE label = :label AND job_id < :before ORDER BY job_id DESC LIMIT :limit
+"""
+HOLDERS = "SELECT job_id FROM {job_keys} WHERE job_key = :key AND job_id < :before"
+OF_TASKS = " AND task {among:tasks:text}"
 PAYLOAD = "SELECT payload, options, max_crashes FROM {jobs} WHERE id = :id"
 DUE_AT = "SELECT due_at FROM {scheduled} WHERE job_id = :id"
 LINE = f"""
@@ -69,9 +76,15 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
+    """Which jobs are wanted. `key`: those that have this key now."""
+
     status: JobStatus | None = None
     queue: str | None = None
     task: str | None = None
+    label: str | None = None
+    key: str | None = None
+    known_tasks: tuple[str, ...] = ()
+    """The tasks among which a key is looked for, if no task is named; none: all that there are."""
 
     @property
     def conditions(self) -> str:
@@ -111,11 +124,15 @@ class Story:
 
 
 def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str | None = None) -> JobsPage:
-    """Jobs newest first. What has failed or is running is found directly; anything else by walking back."""
+    """Jobs newest first. By key, label, failure or claim they are found directly; any others by walking back."""
     before = before or LAST_ID
+    if wanted.key is not None:
+        return _page(_these(tx, wanted, _holders(tx, wanted, before), limit), limit)
+    if wanted.label is not None:
+        return _listed(tx, wanted, limit, before, LABELLED, label=wanted.label)
     match wanted.status:
         case JobStatus.FAILED:
-            return _failed(tx, wanted, limit, before)
+            return _listed(tx, wanted, limit, before, FAILED)
         case JobStatus.RUNNING:
             ids = [id for id in claimed_ids(tx) if id < before]
             return _page(_these(tx, wanted, ids, limit), limit)
@@ -128,7 +145,7 @@ def story(tx: Transaction, id: str) -> Story | None:
     rows = tx.rows(COLUMNS + THESE, ids=[id])
     if not rows:
         return None
-    job = _job(rows[0])
+    job = job_of(rows[0])
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
     due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
     output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
@@ -150,16 +167,32 @@ class UnknownId(PenstockError):
     """Nothing has an id that begins so."""
 
 
-def find_job(tx: Transaction, prefix: str) -> str:
-    """The id that begins so; refused if there is none or more than one."""
-    low, high = id_range(prefix)
-    found = [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
+def find_job(tx: Transaction, given: str) -> str:
+    """The id that is meant; refused if there is none or more than one."""
+    found = ids_like(tx, WITH_PREFIX, given)
     if not found:
-        raise UnknownId(f"there is no job {prefix}; it may have been pruned. Look at: penstock jobs")
+        raise UnknownId(f"there is no job {given}; it may have been pruned. Look at: penstock jobs")
     if len(found) > 1:
         some = " and ".join(found[:2])
-        raise PenstockError(f"{prefix} is the beginning of several ids, such as {some}: give more of it")
+        raise PenstockError(f"{given} is the beginning of several ids, such as {some}: give more of it")
     return found[0]
+
+
+def ids_like(tx: Transaction, template: str, given: str) -> list[str]:
+    """Ids that begin so, a few of them; or, given `019a953f-2c41..0b7f`, that begin and end so."""
+    head, dots, tail = given.replace("…", BETWEEN).partition(BETWEEN)
+    low, high = id_range(head)
+    if not dots:
+        return [str(row[0]) for row in tx.rows(template, low=low, high=high, limit=3)]
+    if not re.fullmatch(r"[0-9a-fA-F]{1,12}", tail.strip()):
+        raise PenstockError(f"{given!r} is not an id in short: that ends with up to 12 hexadecimal digits")
+    rows = tx.rows(template, low=low, high=high, limit=MOST_COMPARED)
+    found = [str(row[0]) for row in rows if str(row[0]).endswith(tail.strip().lower())]
+    if len(rows) == MOST_COMPARED:
+        raise PenstockError(
+            f"{MOST_COMPARED:,} ids and more begin with {head}: give more digits before the dots"
+        )
+    return found
 
 
 def id_range(prefix: str) -> tuple[str, str]:
@@ -179,7 +212,7 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPa
         low = str(boundary[0]) if boundary else FIRST_ID
         template = COLUMNS + WALK + wanted.conditions + ORDER
         rows = tx.rows(template, before=before, low=low, limit=limit - len(found), **wanted.parameters)
-        found += map(_job, rows)
+        found += map(job_of, rows)
         if len(found) == limit:
             return JobsPage(found, found[-1].id)
         if boundary is None:
@@ -188,9 +221,20 @@ def _walk(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPa
     return JobsPage(found, before)
 
 
-def _failed(tx: Transaction, wanted: JobFilter, limit: int, before: str) -> JobsPage:
+def _holders(tx: Transaction, wanted: JobFilter, before: str) -> list[str]:
+    """The jobs that have a key: of one task, or of several."""
+    tasks = [wanted.task] if wanted.task is not None else list(wanted.known_tasks)
+    named = {"tasks": tasks} if tasks else {}
+    template = HOLDERS + OF_TASKS if tasks else HOLDERS
+    return [str(id) for (id,) in tx.rows(template, key=wanted.key, before=before, **named)]
+
+
+def _listed(
+    tx: Transaction, wanted: JobFilter, limit: int, before: str, listing: str, **named: object
+) -> JobsPage:
+    """Jobs that a narrow table lists: the dead letters, or those with a label."""
     found: list[JobRow] = []
-    while len(found) < limit and (rows := tx.rows(FAILED, before=before, limit=STRIDE)):
+    while len(found) < limit and (rows := tx.rows(listing, before=before, limit=STRIDE, **named)):
         ids = [str(id) for (id,) in rows]
         found += _these(tx, wanted, ids, limit - len(found))
         before = ids[-1]
@@ -201,14 +245,14 @@ def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -
     if not ids:
         return []
     template = COLUMNS + THESE + wanted.conditions + ORDER
-    return [_job(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
+    return [job_of(row) for row in tx.rows(template, ids=ids, limit=limit, **wanted.parameters)]
 
 
 def _page(found: list[JobRow], limit: int) -> JobsPage:
     return JobsPage(found, found[-1].id if len(found) == limit else None)
 
 
-def _job(row: Row) -> JobRow:
+def job_of(row: Row) -> JobRow:
     id, task, queue, priority, status, *rest = row
     return JobRow(str(id), task, queue, priority, JobStatus.stored(status), *rest)
 

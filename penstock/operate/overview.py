@@ -7,24 +7,20 @@ nothing here walks over finished jobs.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.reclaim import DEAD_AT
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControl
+from penstock.queue.tallies import READY, lag_by_queue
 from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000
 RECENT = 1000
 
-READY = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue LIMIT :limit) counted"
-HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
-WAITING_SINCE = """
-SELECT {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
-FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
-"""
 SCHEDULED = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted GROUP BY queue
 """
@@ -59,6 +55,10 @@ class QueueCounts:
     lag: float | None = None
     limited: int = 0
     """Available, but waiting until their limits have room for them."""
+    paused_at: int | None = None
+    """Since when no worker claims from it, in microseconds of the database's clock; None: workers do."""
+    paused_by: str | None = None
+    pause_why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,17 @@ class Overview:
 
 def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Overview:
     """Count what waits, runs and has failed, up to `limit` each."""
+    silence = int(reap_after * 1_000_000)
+    return Overview(
+        queue_counts(tx, limit),
+        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
+        {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
+        limit,
+    )
+
+
+def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]:
+    """Every queue that has something in it or is paused."""
     lanes = claim.discover(tx, None)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
     for queue in {queue for queue, _ in lanes}:
@@ -90,13 +101,25 @@ def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Ov
         for queue, count in found:
             counts[queue][name] = int(count)
     lags = lag_by_queue(tx, lanes)
-    silence = int(reap_after * 1_000_000)
-    return Overview(
-        [QueueCounts(queue, lag=lags.get(queue), **found) for queue, found in sorted(counts.items())],
-        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
-        {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
-        limit,
+    pauses = {pause.name: pause for pause in queue_controls.listed(tx)}
+    return [
+        _row(queue, counts[queue], lags.get(queue), pauses.get(queue)) for queue in sorted({*counts, *pauses})
+    ]
+
+
+def _row(queue: str, found: dict[str, int], lag: float | None, pause: QueueControl | None) -> QueueCounts:
+    row = QueueCounts(
+        queue,
+        found.get("available", 0),
+        found.get("scheduled", 0),
+        found.get("running", 0),
+        found.get("failed", 0),
+        lag,
+        found.get("limited", 0),
     )
+    if pause is None:
+        return row
+    return replace(row, paused_at=pause.changed_at, paused_by=pause.changed_by, pause_why=pause.why)
 
 
 def running(tx: Transaction) -> Counter[str]:
@@ -112,19 +135,6 @@ def running(tx: Transaction) -> Counter[str]:
 def claimed_ids(tx: Transaction) -> list[str]:
     """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
     return sorted({id for (ids,) in tx.rows(CLAIMED) for id in jobs_of_receipt(ids) or ()}, reverse=True)
-
-
-def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """For how long the head of each queue has waited."""
-    lags: dict[str, float] = {}
-    for queue, tier in lanes:
-        head = tx.row(HEAD, queue=queue, tier=tier)
-        since = tx.row(WAITING_SINCE, id=head[0]) if head else None
-        if since:
-            now, *moments = since
-            waited = (now - max(moment or 0 for moment in moments)) / 1_000_000
-            lags[queue] = max(lags.get(queue, 0.0), waited)
-    return lags
 
 
 def _one(tx: Transaction, template: str, **parameters: object) -> int:

@@ -26,7 +26,7 @@ SELECT reconciler, SUM(processed), SUM(failed), SUM(lost),
 FROM {reconciler_counts} GROUP BY reconciler
 """
 FAILING = """
-SELECT reconciler, row_key, attempts, error_type, error, failed_at FROM {row_failures}
+SELECT reconciler, row_key, attempts, error_type, error, failed_at, traceback FROM {row_failures}
 ORDER BY failed_at DESC LIMIT :limit
 """
 
@@ -40,6 +40,7 @@ class FailingRow:
     attempts: int
     error: str
     failed_at: int
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,8 @@ def failing(tx: Transaction, limit: int = 50) -> list[FailingRow]:
     """Rows that fail, the latest first."""
     found = tx.rows(FAILING, limit=limit)
     return [
-        FailingRow(name, key, attempts, f"{kind}: {error}", at)
-        for name, key, attempts, kind, error, at in found
+        FailingRow(name, key, attempts, f"{kind}: {error}", at, traceback)
+        for name, key, attempts, kind, error, at, traceback in found
     ]
 
 

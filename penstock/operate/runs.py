@@ -7,18 +7,23 @@ from dataclasses import dataclass, replace
 
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.operate.jobs import UnknownId, find_job, id_range
+from penstock.operate.jobs import UnknownId, find_job, ids_like
 from penstock.pipelines.advance import read
 from penstock.pipelines.advance.read import RunStatusRow
-from penstock.pipelines.model.definition import Definition, NodeKind
+from penstock.pipelines.model.definition import Definition, Node, NodeKind, Wait
+from penstock.pipelines.model.expressions import path_of
 from penstock.pipelines.run import Step, step_of
 
-WITH_PREFIX = "SELECT id FROM {runs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT 2"
+WITH_PREFIX = "SELECT id FROM {runs} WHERE id >= :low AND id <= :high ORDER BY id LIMIT :limit"
 
 NOTABLE = """
 SELECT j.id, j.node, j.path, j.task, s.status, s.reason, s.claimed_at, s.finished_at, j.created_at
 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run
-ORDER BY CASE s.status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 2 ELSE 1 END, j.id LIMIT :limit
+ORDER BY CASE s.status WHEN 'failed' THEN 0 WHEN 'succeeded' THEN 2 WHEN 'skipped' THEN 3 ELSE 1 END, j.id LIMIT :limit
+"""
+WAITING = """
+SELECT j.node, j.path, j.created_at FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
+WHERE j.run_id = :run AND j.node {among:nodes:text} AND s.status = 'waiting' ORDER BY j.id LIMIT :limit
 """
 ATTEMPTS = """
 SELECT job_id, generation, process_id, started_at, finished_at, outcome, error_type, error, NULL, NULL
@@ -47,19 +52,19 @@ class RunRow:
 
 def find_run(tx: Transaction, prefix: str) -> str:
     """The run whose id begins so; refused if there is none or more than one."""
-    found = _beginning(tx, prefix)
+    found = ids_like(tx, WITH_PREFIX, prefix)
     if not found:
         raise PenstockError(f"there is no run {prefix}; it may have been pruned. Look at: penstock runs")
     if len(found) > 1:
         raise PenstockError(
-            f"{prefix} is the beginning of several runs, such as {' and '.join(found)}: give more"
+            f"{prefix} is the beginning of several runs, such as {' and '.join(found[:2])}: give more"
         )
     return found[0]
 
 
 def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
     """The id that begins so, and whether it is a run's; a run goes before the jobs that were made with it."""
-    found = _beginning(tx, prefix)
+    found = ids_like(tx, WITH_PREFIX, prefix)
     if len(found) == 1:
         return found[0], True
     if len(found) > 1:
@@ -72,11 +77,12 @@ def find_run_or_job(tx: Transaction, prefix: str) -> tuple[str, bool]:
 
 
 def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
-    """So many steps of a run with their attempts, without outputs and tracebacks, in the order in which they were made.
+    """So many steps of a run with their attempts, without outputs and tracebacks.
 
-    If there are more, those that failed go before those that are not over or were skipped, and these before the others.
+    Those that failed come first, then those that are not over, then those that succeeded, at last those that were
+    skipped; each in the order in which they were made.
     """
-    rows = sorted(tx.rows(NOTABLE, run=run, limit=limit), key=lambda row: str(row[0]))
+    rows = tx.rows(NOTABLE, run=run, limit=limit)
     attempts: dict[str, list[Sequence[object]]] = {}
     ids = [str(row[0]) for row in rows]
     for job, *attempt in tx.rows(ATTEMPTS, ids=ids) if ids else ():
@@ -84,16 +90,42 @@ def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
     return [step_of(row, attempts.get(str(row[0]), []), lambda _node, _text: None) for row in rows]
 
 
+@dataclass(frozen=True, slots=True)
+class OpenWait:
+    """A step that waits for a signal. Times in microseconds of the database's clock."""
+
+    node: str
+    signal: str
+    path: tuple[int, ...]
+    since_at: int
+    until_at: int | None
+    """The time at which it waits no longer; there may be none."""
+    default: str | None
+    """Its value if no signal comes, as JSON. Without one it fails then."""
+
+
+def open_waits(tx: Transaction, run: str, limit: int) -> list[OpenWait]:
+    """The steps of a run that wait for signals, the earliest first."""
+    waits = {node.key: node for node in _nodes(tx, run) if node.kind is NodeKind.WAIT}
+    if not waits:
+        return []
+    found = []
+    for name, path, since in tx.rows(WAITING, run=run, nodes=sorted(waits), limit=limit):
+        node = waits[str(name)]
+        wait = node.wait or Wait()
+        until = None if wait.timeout is None else int(since) + int(wait.timeout * 1_000_000)
+        found.append(OpenWait(node.key, node.target, path_of(path or ""), int(since), until, wait.default))
+    return found
+
+
 def signals_of(tx: Transaction, run: str) -> set[str]:
     """The signals that steps of this run wait for, at some time."""
+    return {node.target for node in _nodes(tx, run) if node.kind is NodeKind.WAIT}
+
+
+def _nodes(tx: Transaction, run: str) -> tuple[Node, ...]:
     row = tx.row(DEFINITION, id=run)
-    nodes = Definition.from_text(str(row[0])).nodes if row is not None else ()
-    return {node.target for node in nodes if node.kind is NodeKind.WAIT}
-
-
-def _beginning(tx: Transaction, prefix: str) -> list[str]:
-    low, high = id_range(prefix)
-    return [str(row[0]) for row in tx.rows(WITH_PREFIX, low=low, high=high)]
+    return Definition.from_text(str(row[0])).nodes if row is not None else ()
 
 
 def list_runs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.database.transaction import Transaction
@@ -45,3 +46,33 @@ def ailing(tx: Transaction, age: float) -> Ailing:
         [str(name) for (name,) in tx.rows(ORPHANED, limit=MOST)],
         [str(name) for (name,) in tx.rows(NEVER, limit=MOST)],
     )
+
+
+# The history of ticks in part, for pages.
+
+LATEST = """
+SELECT outcome, nominal_at, target_id FROM {schedule_ticks}
+WHERE schedule_id = :id ORDER BY nominal_at DESC, kind LIMIT :limit
+"""
+RUN_STATUSES = "SELECT id, status FROM {runs} WHERE id {among:ids:uuid}"
+JOB_STATUSES = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
+
+
+@dataclass(frozen=True, slots=True)
+class LatestTick:
+    """A tick in short."""
+
+    outcome: str
+    nominal_at: int
+    target: str | None
+
+
+def latest_outcomes(tx: Transaction, ids: Sequence[str], most: int) -> dict[str, list[LatestTick]]:
+    """By schedule, its latest ticks, the oldest of them first."""
+    return {id: [LatestTick(*row) for row in reversed(tx.rows(LATEST, id=id, limit=most))] for id in ids}
+
+
+def statuses_of(tx: Transaction, ids: Sequence[str], are_runs: bool) -> dict[str, str]:
+    """Where the jobs or runs that ticks have started stand; those that were pruned are missing."""
+    template = RUN_STATUSES if are_runs else JOB_STATUSES
+    return {str(id): str(status) for id, status in tx.rows(template, ids=list(ids))} if ids else {}

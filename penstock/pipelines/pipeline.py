@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+
+from typing_extensions import ParamSpec, TypeVar
 
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
-from penstock.pipelines.advance.run_rows import read_labels
+from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance.state import RunHeader
 from penstock.pipelines.define.blueprint import Blueprint
 from penstock.pipelines.define.fluent import FlowBlueprint
@@ -30,12 +33,24 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 from penstock.values.typed_json.signature import Signature
 
 if TYPE_CHECKING:
+    from penstock.pipelines.define.blueprint import TaskOrPipeline
+    from penstock.pipelines.define.fluent import Flow
+    from penstock.pipelines.define.graph import MISSING
     from penstock.pipelines.registry import PipelineServices
+    from penstock.schedules.schedule import Schedule
+    from penstock.step_calls import OneArgument, StepValue, Stream, Waited
+    from penstock.task import Task
+    from penstock.values.option_types import PipelineOptionKeywords, ScheduleKeywords
 
+A = TypeVar("A")
+V = TypeVar("V")
+Q = ParamSpec("Q")
+P = ParamSpec("P", default=...)
+R = TypeVar("R", covariant=True, default=Any)
 TRIGGER_OPTIONS = ("key", "delay", "at", "connection", "labels")
 
 
-class Pipeline(Blueprint):
+class Pipeline(Blueprint, Generic[P, R]):
     """A pipeline in either spelling: its definition, and its runs."""
 
     host: PipelineServices
@@ -53,6 +68,14 @@ class Pipeline(Blueprint):
     def codec(self) -> Signature:
         """The arguments of a run, as typed JSON."""
 
+    if TYPE_CHECKING:
+
+        def __call__(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
+
+        def map(self, /, *args: Any, **kwargs: Any) -> StepValue[R]: ...
+
+        def options(self, **overrides: Unpack[PipelineOptionKeywords]) -> Self: ...  # type: ignore[override]
+
     def build(self) -> Definition:
         """The definition; what the app forbids is refused as well."""
         definition = super().build()  # type: ignore[safe-super]
@@ -64,42 +87,68 @@ class Pipeline(Blueprint):
                 raise DefinitionError(f"pipeline {self.name!r}: {error}") from None
         return definition
 
-    def trigger(self, /, *args: Any, **kwargs: Any) -> Run:
+    def trigger(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a run; durable from the moment this returns."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, self.host.engine.trigger(new, connection))
+        (id,) = self._written([new], connection)
+        return self._handle(new, id)
 
-    async def trigger_async(self, /, *args: Any, **kwargs: Any) -> Run:
+    async def trigger_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """`trigger` for async callers."""
         new, connection = self._new_run(args, kwargs)
-        return self._handle(new, await self.host.engine.trigger_async(new, connection))
+        (id,) = await self._written_async([new], connection)
+        return self._handle(new, id)
 
-    def _handle(self, new: NewRun, id: str) -> Run:
+    def _written(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return self.host.engine.trigger_many(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = self.host.engine.trigger_many(headed, connection)
+        return publication.ids
+
+    async def _written_async(self, news: Sequence[NewRun], connection: object | None) -> Sequence[str]:
+        if not self.host.enqueue_middlewares:
+            return await self.host.engine.trigger_many_async(news, connection)
+        with self._publishing(news, connection) as publication:
+            headed = [new._replace(headers=publication.headers) for new in news]
+            publication.ids = await self.host.engine.trigger_many_async(headed, connection)
+        return publication.ids
+
+    def _publishing(
+        self, news: Sequence[NewRun], connection: object | None
+    ) -> AbstractContextManager[Publication]:
+        publication = Publication("run", self.name, len(news), in_transaction=connection is not None)
+        return publishing(self.host.enqueue_middlewares, publication)
+
+    def _handle(self, new: NewRun, id: str) -> Run[R]:
         """Of the new run, or of the one that had its key before."""
         made = RunHeader(new.definition.name, new.definition.hash, new.args)
         return Run(self.host, id, made if id == new.id else None)
 
-    def trigger_many(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
+    def trigger_many(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run[R]]:
         """Start a run for each call: a tuple of arguments, or a mapping of keyword arguments. All or none.
 
         `keys`: one for each; a run that has its key already is returned instead of a new one.
         """
         news, connection = self._new_runs(calls, keys)
-        ids = self.host.engine.trigger_many(news, connection) if news else []
+        ids = self._written(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
-    async def trigger_many_async(self, calls: Calls, keys: Sequence[str | None] | None = None) -> list[Run]:
+    async def trigger_many_async(
+        self, calls: Calls, keys: Sequence[str | None] | None = None
+    ) -> list[Run[R]]:
         """`trigger_many` for async callers."""
         news, connection = self._new_runs(calls, keys)
-        ids = await self.host.engine.trigger_many_async(news, connection) if news else []
+        ids = await self._written_async(news, connection) if news else []
         return [Run(self.host, id) for id in ids]
 
-    def schedule(self, cron: str | None = None, /, **given: Any) -> Any:
+    def schedule(self, cron: str | None = None, /, **given: Unpack[ScheduleKeywords]) -> Schedule:
         """Declare that it is triggered again and again: `enrich.schedule("@hourly", args=(30,))`.
 
         Workers bring it into the database when they start. The schedule, to look at and to steer.
         """
-        return self.host.declare_schedule(self, cron, given)
+        return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewRun:
         """The run that this call would be, or any; nothing is written."""
@@ -160,7 +209,7 @@ class Pipeline(Blueprint):
                     f"{self.name}.trigger(): there is no option {name!r}; options of steps are given where the "
                     f"step is{nearest(name, TRIGGER_OPTIONS)}"
                 )
-        given = read_options(self.name, {k: v for k, v in self.overrides.items() if k != "labels"})
+        given = read_options(self.name, self.overrides)
         new = NewRun(
             new_id(),
             self.runnable,
@@ -168,7 +217,7 @@ class Pipeline(Blueprint):
             cast("str | None", given.get("key")),
             cast(float, given.get("delay") or 0.0),
             due_at=cast("int | None", given.get("at")),
-            labels=read_labels(self.name, self.overrides.get("labels")),
+            labels=cast("tuple[str, ...]", given.get("labels", ())),
         )
         return new, given.get("connection")
 
@@ -198,7 +247,7 @@ class Pipeline(Blueprint):
         return f"<pipeline {self.name}>"
 
 
-class GraphPipeline(Pipeline, GraphBlueprint):
+class GraphPipeline(Pipeline[P, R], GraphBlueprint):
     """A pipeline described by a function."""
 
     def __init__(
@@ -210,10 +259,10 @@ class GraphPipeline(Pipeline, GraphBlueprint):
 
     @cached_property
     def codec(self) -> Signature:
-        return Signature.of(self.function, self.name)
+        return Signature(self.function, self.name, returns=False)
 
 
-class FlowPipeline(Pipeline, FlowBlueprint):
+class FlowPipeline(Pipeline[P, R], FlowBlueprint):
     """A pipeline described by verbs. The last one said counts."""
 
     def __init__(self, host: PipelineServices, name: str, settings: PipelineSettings) -> None:
@@ -228,3 +277,121 @@ class FlowPipeline(Pipeline, FlowBlueprint):
         same = super()._copy()
         self.host.declare_pipeline(same)
         return same
+
+    if TYPE_CHECKING:  # The verbs by the types of the values that they pass on; `define.fluent` has them.
+
+        @overload  # type: ignore[override]
+        def start(self, task: Task[Q, Waited[V]]) -> FlowPipeline[Q, V]: ...
+
+        @overload
+        def start(self, task: Task[Q, Stream[V]]) -> FlowPipeline[Q, list[V]]: ...
+
+        @overload
+        def start(self, task: Task[Q, V]) -> FlowPipeline[Q, V]: ...
+
+        @overload
+        def start(self, task: Pipeline[Q, V]) -> FlowPipeline[Q, V]: ...
+
+        def start(self, task: Any) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def chain(self, task: OneArgument[R, Waited[V]]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def chain(self, task: OneArgument[R, Stream[V]]) -> FlowPipeline[P, list[V]]: ...
+
+        @overload
+        def chain(self, task: OneArgument[R, V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def chain(self, task: Pipeline[..., V]) -> FlowPipeline[P, V]: ...
+
+        def chain(self, task: Any) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def expand(
+            self: FlowPipeline[P, Mapping[Any, Any]], task: Task[..., Waited[V]]
+        ) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def expand(self: FlowPipeline[P, Mapping[Any, Any]], task: Task[..., V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def expand(
+            self: FlowPipeline[P, Iterable[A]], task: OneArgument[A, Waited[V]]
+        ) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def expand(
+            self: FlowPipeline[P, Iterable[A]], task: OneArgument[A, Stream[V]]
+        ) -> FlowPipeline[P, list[V]]: ...
+
+        @overload
+        def expand(self: FlowPipeline[P, Iterable[A]], task: OneArgument[A, V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def expand(self, task: Pipeline[..., V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def expand(self, task: Flow) -> FlowPipeline[P, Any]: ...
+
+        def expand(self, task: Any) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def collapse(self, task: OneArgument[list[R], Waited[V]]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def collapse(self, task: OneArgument[list[R], Stream[V]]) -> FlowPipeline[P, list[V]]: ...
+
+        @overload
+        def collapse(self, task: OneArgument[list[R], V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def collapse(self, task: OneArgument[Iterator[R], Waited[V]]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def collapse(self, task: OneArgument[Iterator[R], V]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def collapse(self, task: Pipeline[..., V]) -> FlowPipeline[P, V]: ...
+
+        def collapse(self, task: Any) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def combine(self, task: Task[..., Waited[V]]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def combine(self, task: Task[..., Stream[V]]) -> FlowPipeline[P, list[V]]: ...
+
+        @overload
+        def combine(self, task: Task[..., V] | Pipeline[..., V]) -> FlowPipeline[P, V]: ...
+
+        def combine(self, task: Any) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def converge(self, task: Task[..., Waited[V]]) -> FlowPipeline[P, V]: ...
+
+        @overload
+        def converge(self, task: Task[..., Stream[V]]) -> FlowPipeline[P, list[V]]: ...
+
+        @overload
+        def converge(self, task: Task[..., V] | Pipeline[..., V]) -> FlowPipeline[P, V]: ...
+
+        def converge(self, task: Any) -> Any: ...
+
+        def divide(self, *branches: TaskOrPipeline | Flow) -> FlowPipeline[P, Any]: ...
+
+        def divert(
+            self, arms: Mapping[Any, TaskOrPipeline | Flow | None], otherwise: object = MISSING
+        ) -> FlowPipeline[P, Any]: ...
+
+        def wait_for(
+            self,
+            signal: str,
+            *,
+            timeout: float | None = None,
+            default: object = MISSING,
+            remind: TaskOrPipeline | None = None,
+            remind_every: float | None = None,
+            key: str | None = None,
+        ) -> FlowPipeline[P, Any]: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from penstock.errors import DefinitionError
 from penstock.lazy_import import Lazy
@@ -25,12 +25,20 @@ if TYPE_CHECKING:
     from penstock.pipelines.lifecycle import reminders
     from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
     from penstock.pipelines.run import Run
+    from penstock.schedules.schedule import Schedule
+    from penstock.step_calls import StepValue
+    from penstock.values.option_types import FlowKeywords, PipelineKeywords
 else:
     pipes, pipeline_options = (
         Lazy("penstock.pipelines.pipeline"),
         Lazy("penstock.pipelines.define.pipeline_options"),
     )
     run, reminders = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.lifecycle.reminders")
+
+P = ParamSpec("P")
+V = TypeVar("V")
+S = TypeVar("S", bound=str | float | None)
+"""A plain value, as a step has for a type checker that is called with nothing but the parameters of the run."""
 
 
 class Pipelines:
@@ -48,10 +56,16 @@ class Pipelines:
         self.engine = Engine(self._host)
 
     @overload
-    def pipeline(self, function: Callable[..., Any], /) -> GraphPipeline: ...
+    def pipeline(self, function: Callable[P, StepValue[V]], /) -> GraphPipeline[P, V]: ...
 
     @overload
-    def pipeline(self, /, **given: Any) -> Callable[[Callable[..., Any]], GraphPipeline]: ...
+    def pipeline(self, function: Callable[P, S], /) -> GraphPipeline[P, S]: ...
+
+    @overload
+    def pipeline(self, function: Callable[P, Any], /) -> GraphPipeline[P, Any]: ...
+
+    @overload
+    def pipeline(self, /, **given: Unpack[PipelineKeywords]) -> PipelineDecorator: ...
 
     def pipeline(self, function: Callable[..., Any] | None = None, /, **given: Any) -> Any:
         """Declare a pipeline by a function that describes it: `@app.pipeline`, `@app.pipeline(max_fanout=100)`."""
@@ -70,7 +84,7 @@ class Pipelines:
 
         return declare if function is None else declare(function)
 
-    def flow(self, name: str, /, **given: Any) -> FlowPipeline:
+    def flow(self, name: str, /, **given: Unpack[FlowKeywords]) -> FlowPipeline:
         """Declare a pipeline verb by verb: `app.flow("enrich").start(a).chain(b)`."""
         check_name(name)
         check_reach(self, list(given.values()))
@@ -177,6 +191,19 @@ def _may_replace(new: Pipeline, known: Pipeline) -> bool:
     return isinstance(new, pipes.FlowPipeline) and isinstance(known, pipes.FlowPipeline)
 
 
+class PipelineDecorator(Protocol):
+    """`@app.pipeline(...)`, for type checkers: the result of a run has the type of the value that is returned."""
+
+    @overload
+    def __call__(self, function: Callable[P, StepValue[V]], /) -> GraphPipeline[P, V]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, S], /) -> GraphPipeline[P, S]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, Any], /) -> GraphPipeline[P, Any]: ...
+
+
 # What pipelines and their runs need of the app that they belong to.
 
 
@@ -194,4 +221,4 @@ class PipelineServices(EngineHost, Protocol):
 
     def run(self, id: str) -> Run: ...
 
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Any: ...
+    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...

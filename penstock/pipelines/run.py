@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+from typing_extensions import TypeVar
 
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
@@ -27,6 +29,7 @@ from penstock.pipelines.run_control import RunControl, RunDefinition
 from penstock.queue.wakeups import RUN_ENDED
 from penstock.result_wait import ResultWaiter
 from penstock.run_context import RunContext
+from penstock.updates import RunUpdate, UpdateStream
 from penstock.values.parse import LONGEST, parse_seconds
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 from penstock.values.typed_json.json_text import decode, encode
@@ -85,6 +88,7 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[s
     )
 
 
+R = TypeVar("R", covariant=True, default=Any)
 DAY = 86_400.0
 FIRST_LOOK = 0.02
 """The first delay between two looks at a run: runs take a while, and where there are wake-ups one tells of the end."""
@@ -96,7 +100,7 @@ class _Look(NamedTuple):
     value: Any
 
 
-class Run(RunControl, RunDefinition):
+class Run(RunControl, RunDefinition, Generic[R]):
     """A handle: it holds an id and asks the database."""
 
     def __init__(self, host: PipelineServices, id: str, made: RunHeader | None = None) -> None:
@@ -139,7 +143,7 @@ class Run(RunControl, RunDefinition):
             step.idempotency_key if step and own else None,
         )
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> R:
         """Wait for the run's value. Raises `RunFailed` if there is none to come, `ResultTimeout` if it takes longer.
 
         An outage of the database is waited out; `DatabaseUnavailable` if it is still away when the time is over.
@@ -151,9 +155,9 @@ class Run(RunControl, RunDefinition):
             while (ended := patience.look(self._read_look)) is None:
                 if not patience.wait():
                     raise ResultTimeout(f"run {self.id}", patience.seconds, patience.status)
-        return ended.value
+        return ended.value  # type: ignore[no-any-return]
 
-    async def result_async(self, timeout: float | None = None) -> Any:
+    async def result_async(self, timeout: float | None = None) -> R:
         """`result` for async callers; no thread is held while waiting."""
         patience = ResultWaiter(self._host, timeout, RUN_ENDED, FIRST_LOOK)
         async with patience:
@@ -162,7 +166,7 @@ class Run(RunControl, RunDefinition):
             while (ended := await patience.look_async(self._read_look)) is None:
                 if not await patience.wait_async():
                     raise ResultTimeout(f"run {self.id}", patience.seconds, patience.status)
-        return ended.value
+        return ended.value  # type: ignore[no-any-return]
 
     def steps(self) -> list[Step]:
         """Every step that was reached, oldest first."""
@@ -177,6 +181,23 @@ class Run(RunControl, RunDefinition):
 
     async def graph_async(self) -> Graph:
         return await self._host.bridge.run(self.graph)
+
+    def stream(self, timeout: float | None = None) -> UpdateStream[RunUpdate]:
+        """Follow the run until it ends: `async for update in run.stream():`, or `for` in sync code.
+
+        An update has `status`, `steps` (by node, how many stand where), `done`, `total` and `reasons`.
+        """
+        return UpdateStream(self._host, self._movement, f"run {self.id}", timeout, RUN_ENDED)
+
+    def _movement(self) -> RunUpdate:
+        return self._database.read(self._read_movement)
+
+    def _read_movement(self, tx: Transaction) -> RunUpdate:
+        standing = self._read_standing(tx)
+        steps: dict[str, dict[str, int]] = {}
+        for node, status, count in tx.rows(reading.COUNTS, run=self.id):
+            steps.setdefault(str(node), {})[str(status)] = int(count)
+        return RunUpdate(standing.status, steps, standing.reasons)
 
     # steering
 

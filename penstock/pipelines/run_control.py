@@ -13,14 +13,14 @@ from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, PenstockError, ReviveError
 from penstock.pipelines.advance import read, run_rows
 from penstock.pipelines.advance.read import RunStatusRow
-from penstock.pipelines.advance.run_rows import read_labels, wiring_for
+from penstock.pipelines.advance.run_rows import wiring_for
 from penstock.pipelines.lifecycle import cancel, chains, child_runs, migrate, revive
 from penstock.pipelines.lifecycle.start import NewRun, is_written
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.diff import Difference, compare, current
 from penstock.values import parse
 from penstock.values.ids import new_id
-from penstock.values.parse import NAME_LENGTH, checked
+from penstock.values.parse import NAME_LENGTH, checked, read_labels
 from penstock.values.typed_json.json_text import decode
 
 if TYPE_CHECKING:

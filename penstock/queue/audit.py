@@ -29,6 +29,7 @@ class Subject(StrEnum):
     RUN = "run"
     JOB = "job"
     SCHEDULE = "schedule"
+    QUEUE = "queue"
     ALL = "installation"
 
 
@@ -54,6 +55,11 @@ def of_schedule(
 ) -> None:
     """Something was done to a schedule."""
     _write(tx, act, Subject.SCHEDULE, [(id, None)], {"schedule": name, **detail}, why)
+
+
+def of_queue(tx: Transaction, act: str, why: str | None = None, **detail: object) -> None:
+    """Something was done to a queue, or to the queues of workers: they have names, and no ids."""
+    _write(tx, act, Subject.QUEUE, [(None, None)], detail, why)
 
 
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:

@@ -33,13 +33,23 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
     tx.stage("enqueue")
     if isinstance(jobs, JobBatch):
         _write_in_parts(tx, jobs)
+        _label(tx, jobs.ids, jobs.template.labels)
         return jobs.ids
     new = {job.id for job in jobs}
     ids = [_claim_key(tx, job, new) if job.key is not None else job.id for job in jobs]
     mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
     for group in _groups(mine):
         _write_in_parts(tx, group)
+    for job in mine:
+        _label(tx, [job.id], job.labels)
     return ids
+
+
+def _label(tx: Transaction, ids: Sequence[str], labels: Sequence[str]) -> None:
+    """Write the labels by which these jobs are found again."""
+    rows = [{"label": label, "job_id": id} for id in ids for label in labels]
+    for start in range(0, len(rows), PART):
+        tx.insert("job_labels", rows[start : start + PART])
 
 
 def _write_in_parts(tx: Transaction, jobs: Sequence[NewJob]) -> None:

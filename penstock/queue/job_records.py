@@ -23,9 +23,20 @@ FROM {executions} WHERE job_id = :id ORDER BY generation
 DESCRIPTION = """
 SELECT task, queue, priority, payload, created_at, run_id, node, path FROM {jobs} WHERE id = :id
 """
+DETAILS = """
+SELECT j.task, j.queue, j.priority, j.payload, j.options, j.job_key, j.run_id, j.created_at, s.status, s.reason,
+  s.claimed_at, s.finished_at, s.retry_count, s.crash_count, s.generation,
+  CASE WHEN s.status = 'scheduled' THEN (SELECT MIN(d.due_at) FROM {scheduled} d WHERE d.job_id = j.id) END, l.label
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id LEFT JOIN {job_labels} l ON l.job_id = j.id
+WHERE j.id = :id ORDER BY l.label
+"""
 JOBS_OF = """
 SELECT j.id, j.queue, s.status, j.payload FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.task = :task ORDER BY j.id
+"""
+MOVEMENT = """
+SELECT s.status, s.generation, p.fraction, p.message, s.reason
+FROM {job_states} s LEFT JOIN {progress} p ON p.job_id = s.job_id WHERE s.job_id = :id
 """
 PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
 
@@ -46,7 +57,7 @@ def standing(tx: Transaction, id: str) -> JobState | None:
     if row is None:
         return None
     status = JobStatus.stored(row[0])
-    reason = Reason.stored(row[1]) if row[1] else None
+    reason = Reason.stored(row[1]) if row[1] and status.terminal else None
     if status is JobStatus.SUCCEEDED:
         output = tx.row(OUTPUT, id=id)
         return JobState(status, reason, output[0] if output else None)
@@ -54,6 +65,60 @@ def standing(tx: Transaction, id: str) -> JobState | None:
         error = tx.row(LAST_ERROR, id=id)
         return JobState(status, reason, error=f"{error[0]}: {error[1]}" if error else "")
     return JobState(status, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class JobDetails:
+    """A job's row and state at one moment. Times are microseconds by the database's clock."""
+
+    task: str
+    queue: str
+    priority: int
+    payload: str
+    options: str | None
+    key: str | None
+    run_id: str | None
+    created_at: int
+    status: JobStatus
+    reason: Reason | None
+    started_at: int | None
+    """When the latest attempt began."""
+    finished_at: int | None
+    retry_count: int
+    crash_count: int
+    claims: int
+    due_at: int | None
+    """When a scheduled job becomes available."""
+    labels: tuple[str, ...] = ()
+
+
+def details(tx: Transaction, id: str) -> JobDetails | None:
+    """Everything that the job's rows say, read by one statement."""
+    rows = tx.rows(DETAILS, id=id)
+    if not rows:
+        return None
+    task, queue, priority, payload, options, key, run, created, status, reason = rows[0][:10]
+    started, finished, retries, crashes, claims, due = rows[0][10:16]
+    stands = JobStatus.stored(status)
+    return JobDetails(
+        task,
+        queue,
+        priority,
+        payload,
+        options,
+        key,
+        run,
+        created,
+        stands,
+        Reason.stored(reason) if reason and stands.terminal else None,
+        started,
+        finished,
+        retries,
+        crashes,
+        claims,
+        due,
+        tuple(sorted(str(row[-1]) for row in rows if row[-1] is not None)),
+    )
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:

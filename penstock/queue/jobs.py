@@ -38,6 +38,12 @@ class NewJob(NamedTuple):
     path: str | None = None
     status: JobStatus | None = None
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the job is all that is written: no key to take, and no rows beside it."""
+        return self.key is None and not self.labels
 
 
 class LazyPayloads(Sequence[str]):
@@ -88,6 +94,37 @@ class JobBatch(Sequence[NewJob]):
         if isinstance(place, slice):
             return JobBatch(self.template, self.ids[place], self.payloads[place])
         return self.template._replace(id=self.ids[place], payload=self.payloads[place])
+
+
+HEADERS = "h"
+"""The key of the headers among the stored options of a job."""
+
+
+SCHEDULE_HEADER = "schedule"
+"""The header of a job or run that a schedule has made: the schedule's name."""
+
+
+def with_headers(jobs: Sequence[NewJob], headers: Mapping[str, str]) -> Sequence[NewJob]:
+    """The same jobs with these headers, the same for all of them."""
+    if not headers:
+        return jobs
+    if isinstance(jobs, JobBatch):
+        return JobBatch(_with_headers(jobs.template, headers), jobs.ids, jobs.payloads)
+    return [_with_headers(job, headers) for job in jobs]
+
+
+def _with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
+    options = {} if job.options is None else from_json(job.options)
+    merged = {**headers, **options.get(HEADERS, {})}
+    return job._replace(options=to_json({**options, HEADERS: merged}).decode())
+
+
+def headers_of(options: str | None) -> Mapping[str, str]:
+    """The headers among the stored options of a job."""
+    if options is None or f'"{HEADERS}":' not in options:
+        return {}
+    found = from_json(options)
+    return found.get(HEADERS) or {} if isinstance(found, dict) else {}
 
 
 class Claim(NamedTuple):
@@ -168,6 +205,8 @@ class Offer:
     room: int
     queues: dict[str, int] | None = None
     """How many claims the process may hold of each queue; None: no limit but `room`."""
+    paused: frozenset[str] = frozenset()
+    """Queues of which nothing is taken."""
     claims: list[Claim] = field(default_factory=list)
     has_receipt: bool = False
     """The receipt is written, along with the only step that it is for."""
@@ -181,7 +220,7 @@ class Offer:
 
     def accepts(self, task: str, queue: str) -> bool:
         """There was room for one more of these, and now it is taken."""
-        if self.room <= 0 or task not in self.tasks:
+        if self.room <= 0 or task not in self.tasks or queue in self.paused:
             return False
         if self.queues is not None:
             if self.queues.get(queue, 0) <= 0:

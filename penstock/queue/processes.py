@@ -14,6 +14,7 @@ from penstock.values.status import OutcomeKind
 from penstock.values.typed_json.json_text import loads
 
 BEAT = "UPDATE {processes} SET heartbeat_at = {now} WHERE id = :id"
+DESCRIBE = "UPDATE {processes} SET details = :details WHERE id = :id"
 CANCELLATIONS = """
 SELECT c.job_id, s.generation FROM {cancellations} c
 LEFT JOIN {job_states} s ON s.job_id = c.job_id AND s.process_id = c.process_id AND s.cancel_requested
@@ -70,6 +71,12 @@ def register(
         "reap_after": None if reap_after is None else int(reap_after * 1_000_000),
     }
     tx.insert("processes", [row], ignore_duplicates=True, started_at="{now}", heartbeat_at="{now}")
+
+
+def describe(tx: Transaction, id: str, details: str) -> None:
+    """Replace what the row of a process says about it."""
+    tx.stage("register")
+    tx.run(DESCRIBE, id=id, details=details)
 
 
 def beat(tx: Transaction, id: str) -> bool:

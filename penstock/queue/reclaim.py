@@ -18,10 +18,11 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.queue import states
+from penstock.queue import states, tallies
 from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
+from penstock.values.failure import Failure, fingerprint
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -72,6 +73,9 @@ class Crashed:
     status: JobStatus
     delay: float
     reason: Reason | None
+
+
+DIED = Failure("Crashed", "the process that held this job died")
 
 
 class UnreadableReceipt(PenstockError):
@@ -207,12 +211,14 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
                 "tier": tier_of(priority),
                 "reason": reason.value if reason else None,
                 "wait": int(delay * 1_000_000),
+                **(fingerprint(task, DIED) if status is JobStatus.FAILED else {}),
             }
         )
         if run_id is not None and status.terminal:
             error = "the process that ran it died"
             ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, error))
     _move(tx, crashed, rows)
+    tallies.count_crashes(tx, zip(rows, crashed, strict=True))
     if ended:
         follow(tx, ended)
     slots.free_slot(tx, [job.job_id for job in crashed])
@@ -221,9 +227,7 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
 
 def _record(tx: Transaction, held: list[states.RunningJob]) -> None:
     # A row that is there already was not written by this attempt: it must not keep the job from going on.
-    crashes = [
-        job.execution(OutcomeKind.CRASHED, "Crashed", "the process that held this job died") for job in held
-    ]
+    crashes = [job.execution(OutcomeKind.CRASHED, DIED.type, DIED.message) for job in held]
     states.record(tx, crashes, again=True)
 
 

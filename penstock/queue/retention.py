@@ -27,6 +27,8 @@ REMOVALS = (
     "DELETE FROM {markers} WHERE idempotency_key {among:ids:uuid}",
     "DELETE FROM {progress} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {parked} WHERE job_id {among:ids:uuid}",
+    "DELETE FROM {job_labels} WHERE job_id {among:ids:uuid}",
+    "DELETE FROM {job_followers} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {job_states} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {jobs} WHERE id {among:ids:uuid}",
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.queue import states
+from penstock.queue.rules.queue_controls import REVISION
 from penstock.values.status import JobStatus
 
 DUE = "SELECT due_at, job_id, queue, tier, task FROM {scheduled} WHERE due_at <= {now}"
@@ -15,10 +16,10 @@ BUT = " AND NOT (job_id {among:left:uuid})"
 ONLY = " AND job_id {among:only:uuid}"
 FIRST = " ORDER BY due_at, job_id LIMIT :limit {lock_skip}"
 REMOVE = "DELETE FROM {scheduled} WHERE due_at >= :first AND due_at <= :last AND job_id {among:ids:uuid}"
-LOOK = """
-SELECT MIN(due_at), {now}, EXISTS (SELECT 1 FROM {parked}), EXISTS (SELECT 1 FROM {limits}),
-  (SELECT MIN(due_at) FROM {schedules})
-FROM {scheduled}"""
+LOOK = f"""
+SELECT MIN(due_at), {{now}}, EXISTS (SELECT 1 FROM {{parked}}), EXISTS (SELECT 1 FROM {{limits}}),
+  (SELECT MIN(due_at) FROM {{schedules}}), {REVISION}
+FROM {{scheduled}}"""
 
 
 LOOK_BUT = " WHERE NOT (job_id {among:left:uuid})"
@@ -35,6 +36,8 @@ class DueReport(NamedTuple):
     """Limits are in use, or were a while ago."""
     tick: float | None
     """Seconds until a schedule is due; None when there is none."""
+    controls: int
+    """The revision of the controls of queues: another number, if one of them has changed."""
 
 
 def promote(
@@ -83,8 +86,8 @@ def look(tx: Transaction, left: Collection[str] = ()) -> DueReport:
     """Read only. `left`: jobs that are set aside."""
     row = tx.row(LOOK + LOOK_BUT, left=sorted(left)) if left else tx.row(LOOK)
     assert row is not None
-    due, now, parked, limited, tick = row
-    return DueReport(until(due, now), bool(parked), bool(limited), until(tick, now))
+    due, now, parked, limited, tick, controls = row
+    return DueReport(until(due, now), bool(parked), bool(limited), until(tick, now), int(controls))
 
 
 def until(due: int | None, now: int) -> float | None:

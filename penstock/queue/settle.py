@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
-from penstock.queue import states
+from penstock.queue import states, tallies
 from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, RunLookup, nothing_follows
 from penstock.queue.limits import slots
+from penstock.values.failure import fingerprint
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -69,6 +70,7 @@ def settle(
         _follow(tx, ended, settled, follow, offer)
     if any(attempt.claim.slots for attempt in settled.accepted):
         slots.end(tx, settled.accepted)
+    tallies.count(tx, settled.accepted)
     return settled
 
 
@@ -225,6 +227,7 @@ def _place(attempt: Attempt) -> dict[str, object]:
         "tier": claim.tier,
         "reason": outcome.reason.value if outcome.reason else None,
         "wait": int(min(outcome.delay or 0.0, LONGEST_WAIT) * 1_000_000),
+        **(fingerprint(claim.task, outcome.failure) if outcome.status is JobStatus.FAILED else {}),
     }
 
 

@@ -15,8 +15,10 @@ from penstock.database.transaction import Transaction
 from penstock.queue import processes, states
 from penstock.queue.claim import LEAVE, discover
 from penstock.queue.jobs import EndedStep, Follow
+from penstock.values.failure import Failure, fingerprint
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
+UNKNOWN = "penstock.errors.UnknownTask"
 KNOWS = "knows"
 """Where a process row says it: marks of the names, which may be many and long."""
 HEAD = 200
@@ -110,8 +112,9 @@ def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
         )
         given.append(one)
         attempt = states.Execution(one.job_id, one.generation, OutcomeKind.ERRORED, created)
-        attempts.append(attempt._replace(error_type="penstock.errors.UnknownTask", error=one.error))
-        letters.append({"job_id": one.job_id, "task": task, "queue": queue, "reason": reason.value})
+        attempts.append(attempt._replace(error_type=UNKNOWN, error=one.error))
+        letter = {"job_id": one.job_id, "task": task, "queue": queue, "reason": reason.value}
+        letters.append(letter | fingerprint(task, Failure(UNKNOWN, one.error)))
         if run is not None:
             place = (one.job_id, str(run), node, path or "")
             ended.append(EndedStep(*place, JobStatus.FAILED, reason, None, one.error))

@@ -65,6 +65,8 @@ RUN_ENDED = "ended\truns"
 CHORES = "chores"
 """There is something to look after: for a run or a limit, or because it is due soon."""
 CHORES_BY_NAME = "chores\tyours"
+CONTROLS = "controls"
+"""A queue was paused or resumed, or workers were given other queues: every worker is to read that."""
 
 
 class HeardLane(NamedTuple):
@@ -239,7 +241,7 @@ class Wakeups:
 
     def channel_of(self, subject: str) -> str:
         """The channel for a subject: workers and callers that wait for results listen on different channels."""
-        kind = READY if subject == CHORES else subject.partition("\t")[0]
+        kind = READY if subject in (CHORES, CONTROLS) else subject.partition("\t")[0]
         return f"{self.channel}_{kind}"
 
     def _named(self, subject: str, needs: Needs) -> list[dict[str, str]] | None:

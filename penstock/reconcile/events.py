@@ -26,6 +26,9 @@ class RowSettled(Event):
     outcome: str
     seconds: float
     error: str | None = None
+    error_type: str | None = None
+    """The name of the exception's class, with its module."""
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

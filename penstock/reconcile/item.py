@@ -11,15 +11,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic
 
 from sqlalchemy import Table
+from typing_extensions import TypeVar
 
 from penstock.errors import DefinitionError, LeaseLost
 from penstock.reconcile.columns import HOLDING
 from penstock.reconcile.locks import Children, Related, Shared
 from penstock.reconcile.table import Key, Target, recognize, table_of
 from penstock.values.failure import Failure
+
+M = TypeVar("M", default=Any)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,14 +69,14 @@ class Claimed:
     """True if the last holder never came back and still had the row."""
 
 
-class Item:
+class Item(Generic[M]):
     """A row to work on. Read it here; return what is to be written."""
 
     def __init__(
         self,
         reconciler: str,
         target: Target,
-        row: Any,
+        row: M,
         claim: Claimed,
         held: tuple[Held, ...],
         trusted_until: float,

@@ -22,7 +22,7 @@ LONGEST = 100 * 365 * 86_400.0
 """Further away there may be no time that could be written down."""
 BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
 STATE_NAMES = ("status", "state")
-OTHERS = frozenset({"name", "where", "locks", "on_lost", "index"})
+OTHERS = frozenset({"name", "where", "locks", "on_lost", "index", "middleware"})
 """Options that say which rows and whose, not how."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import re
@@ -14,6 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import visitors
 
 from penstock.errors import DefinitionError
+from penstock.middleware import HandlerCall, Middleware, call_within, call_within_sync, read_middleware
 from penstock.reconcile import locks as related
 from penstock.reconcile.conditions import (
     check_tables,
@@ -24,10 +26,10 @@ from penstock.reconcile.conditions import (
     written_out,
 )
 from penstock.reconcile.options import Policy
-from penstock.reconcile.table import Entity, target_of
+from penstock.reconcile.table import Entity, key_text, target_of
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import qualified_name
-from penstock.values.typed_json.annotations import is_async
+from penstock.values.typed_json.annotations import is_async, waited_for
 
 Handler = Callable[..., Any]
 NAME = re.compile(r"[^:\s]{1,150}")
@@ -47,6 +49,7 @@ class Reconciler:
         locks: object = (),
         on_lost: Callable[..., Any] | None = None,
         index: bool = True,
+        middleware: object = (),
         **options: Any,
     ) -> None:
         self.function = function
@@ -65,6 +68,9 @@ class Reconciler:
                 f"{self.name}: on_lost={on_lost!r} must be a function of the item and its values"
             )
         self.on_lost = on_lost
+        self.around = _middleware(self.name, middleware)
+        """The middleware of its own, inside that of the app."""
+        self.around_all: Callable[[], tuple[Middleware, ...]] = tuple
         self.policy = Policy.of(options)
         self.is_async = is_async(function) or is_async(inspect.unwrap(function))
         self.enabled = True
@@ -75,6 +81,16 @@ class Reconciler:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
+
+    def visit(self, item: Any) -> Any:
+        """Call the function inside the middleware; of an `async def`, something to await."""
+        around = self.around_all() + self.around
+        if not around:
+            return self.function(item)
+        call = HandlerCall(key_text(item.claim.key), self.name, item.attempts + 1, {"item": item}, item=item)
+        if self.is_async:
+            return call_within(around, call, lambda: waited_for(self.function(item)))
+        return call_within_sync(around, call, lambda: _ended(self.function(item)))
 
     def enable(self) -> None:
         self.enabled = True
@@ -177,7 +193,10 @@ class Reconciler:
 
 
 def declaration(
-    known: dict[str, Reconciler], model: Any, options: Mapping[str, Any]
+    known: dict[str, Reconciler],
+    model: Any,
+    options: Mapping[str, Any],
+    around_all: Callable[[], tuple[Middleware, ...]],
 ) -> Callable[[Handler], Reconciler]:
     """The decorator: makes a reconciler of a function and adds it to those that are known."""
     if inspect.isfunction(model):
@@ -186,6 +205,7 @@ def declaration(
 
     def declare(function: Handler) -> Reconciler:
         made = Reconciler(function, model, **options)
+        made.around_all = around_all
         other = known.get(made.name)
         if other is not None and _name(other.function) != _name(function):
             raise DefinitionError(
@@ -195,6 +215,18 @@ def declaration(
         return made
 
     return declare
+
+
+def _ended(value: Any) -> Any:
+    """Of a function that is not async, but returns something to await: what comes of that."""
+    return asyncio.run(waited_for(value)) if inspect.isawaitable(value) else value
+
+
+def _middleware(name: str, given: object) -> tuple[Middleware, ...]:
+    try:
+        return read_middleware(given)
+    except TypeError as error:
+        raise DefinitionError(f"{name}: middleware={given!r}: {error}") from None
 
 
 def _name(function: Handler) -> object:

@@ -253,7 +253,8 @@ class RowSource:
 
 def _settled(end: VisitOutcome) -> RowSettled:
     item = end.item
-    error = str(end.failure) if end.failure else None
-    return RowSettled(
-        item.reconciler, item.target.name, key_text(item.claim.key), end.kind, end.seconds, error
-    )
+    row, failure = key_text(item.claim.key), end.failure
+    if failure is None:
+        return RowSettled(item.reconciler, item.target.name, row, end.kind, end.seconds)
+    said = (str(failure), failure.type, failure.traceback or None)
+    return RowSettled(item.reconciler, item.target.name, row, end.kind, end.seconds, *said)

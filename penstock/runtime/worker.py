@@ -15,12 +15,15 @@ from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
 from penstock.pipelines.maintenance.idle_check import IdleQuery, IdleReport
 from penstock.queue.jobs import Attempt, Claim
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeup_targets import EAR
-from penstock.queue.wakeups import CHORES, READY
+from penstock.queue.wakeups import CHORES, CONTROLS, READY
 from penstock.runtime.executors.dispatcher import Dispatcher, Unrecorded
 from penstock.runtime.executors.work import Interruption
 from penstock.runtime.liveness import host_identity
 from penstock.runtime.liveness.heartbeat import Heartbeat
+from penstock.runtime.liveness.host_identity import host_name
 from penstock.runtime.liveness.housekeeping import Declared, Housekeeping
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.process_row import Identity
@@ -117,6 +120,8 @@ class Worker:
 
     def _arrive(self) -> None:
         self.app.prepare()
+        self.controls = self.app.database.read(queue_controls.read)
+        self.identity.details |= self._details_of(self._queues_by(self.controls))
         self.identity.register()
         self.app.declare_schedules()
 
@@ -156,6 +161,7 @@ class Worker:
             Declared(lambda: app.task_names, app.limited),
             app.fire_ticks,
         )
+        self.housekeeping.follow_controls = self._follow_controls
         self.housekeeping.outage_guard = self.heartbeat.outage_guard
         self.housekeeping.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
         self.housekeeping.rest = self.pump.rest = self.rest
@@ -164,6 +170,7 @@ class Worker:
         app.wakeups.housekeepers += 1
         if self.channel is not None:
             app.wakeups.here.add(self.channel)
+        self.housekeeping.control(self.controls)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
 
     def _make_heartbeat(self) -> Heartbeat:
@@ -186,11 +193,11 @@ class Worker:
 
     def _make_source(self) -> JobSource:
         app, dialect = self.app, self.app.database.dialect
-        queues = self.options.queues or self.settings.queues
+        queues, paused = self._queues_by(self.controls), self.controls.paused
         return JobSource(
             lambda: self.identity.id,
             self._tasks,
-            Lanes(queues, self.settings.sweep_interval, dialect.keeps_dead_rows),
+            Lanes(queues, self.settings.sweep_interval, dialect.keeps_dead_rows, paused=paused),
             app.wakeups,
             app.events,
             app.follow,
@@ -233,8 +240,26 @@ class Worker:
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
             self.waker.wake(subject)
-        elif subject == CHORES:
+        elif subject in (CHORES, CONTROLS):
             self.housekeeping.call()
+
+    def _follow_controls(self, controls: QueueControls) -> None:
+        """Take from the queues that operators want, and say so in the process row."""
+        lanes, queues = self.source.lanes, self._queues_by(controls)
+        if queues != lanes.queues:
+            self.identity.tell(self._details_of(queues))
+        if (queues, controls.paused) != (lanes.queues, lanes.paused):
+            lanes.control(queues, controls.paused)
+            self.waker.wake(READY)
+
+    def _queues_by(self, controls: QueueControls) -> Sequence[QueueLimit] | None:
+        return controls.queues_for(host_name(), self.options.queues or self.settings.queues)
+
+    def _details_of(self, queues: Sequence[QueueLimit] | None) -> dict[str, object]:
+        """The details that operators see; none, where the embedding program has given none."""
+        known = self.options.details.keys()
+        said = details(queues, self.options.concurrency or self.settings.concurrency)
+        return {name: value for name, value in said.items() if name in known}
 
     def _holds(self) -> bool:
         """There is something here that must not be taken for a dead process's, or is not yet written down."""

@@ -131,6 +131,8 @@ def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True)
         }
         if new.task != target.name:
             shared["task"] = new.task
+        if new.labels:
+            shared["labels"] = list(new.labels)
         return TASK, new.payload, _kept(shared, new.delay, new.key)
     return PIPELINE, new.args, _kept({"labels": list(new.labels)}, new.delay, new.key)
 
@@ -138,6 +140,14 @@ def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True)
 def _kept(shared: dict[str, Any], delay: float, key: str | None) -> str:
     more = {"delay": delay, "key": key}
     return dumps(shared | {name: value for name, value in more.items() if value})
+
+
+def with_headers(one: ScheduleDefinition, headers: Mapping[str, str]) -> ScheduleDefinition:
+    """The same with headers for every job and run of it."""
+    if not headers:
+        return one
+    options: Any = loads(one.options)
+    return dataclasses.replace(one, options=dumps({**options, "headers": dict(headers)}))
 
 
 def changed(known: ScheduleDefinition, target: Any, given: Mapping[str, object]) -> ScheduleDefinition:

@@ -13,7 +13,7 @@ from penstock.errors import CancelConflict, DefinitionError
 from penstock.lazy_import import Lazy
 from penstock.queue import control
 from penstock.queue.enqueue import enqueue
-from penstock.queue.jobs import NewJob, lanes_of
+from penstock.queue.jobs import SCHEDULE_HEADER, NewJob, lanes_of, with_headers
 from penstock.queue.wakeups import ready
 from penstock.schedules.definition import PIPELINE
 from penstock.schedules.rows import ScheduleRow
@@ -115,14 +115,15 @@ class Launch:
             raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
         labels = tuple(options.get("labels") or ())
         new = start.NewRun(new_id(), definition, row.defined.payload, key, delay, labels=labels)
-        return new._replace(scheduled_for=nominal)
+        headers = _headers(row, options) if self.host.middlewares else None
+        return new._replace(scheduled_for=nominal, headers=headers)
 
 
 def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewJob:
     stored = options.get("options")
     told = loads(stored) if stored else {}
     assert isinstance(told, dict)
-    return NewJob(
+    job = NewJob(
         new_id(),
         options.get("task") or row.defined.target,
         options["queue"],
@@ -133,7 +134,15 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
         delay,
         None,
         key,
+        labels=tuple(options.get("labels") or ()),
     )
+    (headed,) = with_headers([job], _headers(row, options))
+    return headed
+
+
+def _headers(row: ScheduleRow, options: Any) -> dict[str, str]:
+    """Those of the caller who has made the schedule, and its name."""
+    return {**options.get("headers", {}), SCHEDULE_HEADER: row.defined.name}
 
 
 def _key(given: str | None, nominal: int) -> str | None:

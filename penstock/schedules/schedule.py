@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ActionRefused, ConfigurationError, DefinitionError
 from penstock.lazy_import import Lazy
+from penstock.middleware import Publication, publishing
 from penstock.schedules import acts, rows
 from penstock.schedules.decide import Overlap, TickOutcome, skipped
 from penstock.schedules.declare import declare
-from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined
+from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined, with_headers
 from penstock.schedules.rows import ScheduleRow, TickRow
 from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, first_ticks, instant_of
@@ -24,6 +25,8 @@ from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
+
+    from penstock.values.option_types import NewScheduleKeywords, ScheduleChanges
 else:
     greenlets = Lazy("sqlalchemy.util")
 
@@ -289,12 +292,12 @@ class Schedule:
     async def backfill_async(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
         return await self._host.bridge.run(self.backfill, start, end, overlap)
 
-    def update(self, **given: Any) -> Schedule:
+    def update(self, **given: Unpack[ScheduleChanges]) -> Schedule:
         """Say some of it anew: `s.update(cron="0 4 * * *")`. It holds from the next tick on."""
         self._act(acts.update, self._host, self.name, given)
         return self
 
-    async def update_async(self, **given: Any) -> Schedule:
+    async def update_async(self, **given: Unpack[ScheduleChanges]) -> Schedule:
         return await self._host.bridge.run(self.update, **given)
 
     def delete(self) -> bool:
@@ -390,12 +393,14 @@ class Schedules:
     async def list_async(self, prefix: str = "", limit: int = 100) -> Sequence[Schedule]:
         return await self._host.bridge.run(self.list, prefix, limit)
 
-    def create(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
+    def create(
+        self, target: Any, /, cron: str | None = None, **given: Unpack[NewScheduleKeywords]
+    ) -> Schedule:
         """Make a schedule at run time, or give the one of that name another definition.
 
         `connection=`: in the caller's transaction.
         """
-        one, paused, connection = self._defined(target, cron, given)
+        one, paused, connection = self._defined(target, cron, dict(given))
         if connection is None:
             self._host.prepare()
             self._host.database.in_transaction(acts.write, self._host, one, paused)
@@ -406,8 +411,10 @@ class Schedules:
             self._within(theirs, one, paused)
         return Schedule(self._host, one.name)
 
-    async def create_async(self, target: Any, /, cron: str | None = None, **given: Any) -> Schedule:
-        one, paused, connection = self._defined(target, cron, given)
+    async def create_async(
+        self, target: Any, /, cron: str | None = None, **given: Unpack[NewScheduleKeywords]
+    ) -> Schedule:
+        one, paused, connection = self._defined(target, cron, dict(given))
         if connection is None:
             await self._host.bridge.run(self._host.prepare)
             await self._host.bridge.run(
@@ -432,7 +439,12 @@ class Schedules:
         self, target: Any, cron: str | None, given: dict[str, Any]
     ) -> tuple[ScheduleDefinition, bool, object]:
         connection, paused = given.pop("connection", None), given.pop("paused", False)
-        return defined(target, {"cron": cron, **given}), bool(paused), connection
+        one = defined(target, {"cron": cron, **given})
+        if self._host.enqueue_middlewares:
+            publication = Publication("schedule", one.name, 1, in_transaction=connection is not None)
+            with publishing(self._host.enqueue_middlewares, publication):
+                one = with_headers(one, publication.headers)
+        return one, bool(paused), connection
 
     def __repr__(self) -> str:
         return "<schedules>"

@@ -9,6 +9,7 @@ from penstock.async_bridge import AsyncBridge
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
+from penstock.middleware import EnqueueMiddleware, Middleware
 from penstock.queue.jobs import Follow, NewJob
 from penstock.queue.wakeups import Wakeups
 from penstock.settings import Settings
@@ -39,6 +40,12 @@ class ScheduleServices(Protocol):
 
     @property
     def engine(self) -> Engine: ...
+
+    @property
+    def middlewares(self) -> tuple[Middleware, ...]: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
 
     @property
     def follow(self) -> Follow: ...

@@ -12,6 +12,9 @@ COLUMNS = """
 jobs: id uuid, task text, queue text, priority integer, payload text, options text, max_crashes integer,
   job_key text, origin_id uuid, run_id uuid, node text, path text, created_at bigint
 job_keys: task text, job_key text, job_id uuid
+job_labels: label text, job_id uuid
+job_followers: job_id uuid, id uuid, outcome text, spec text, created_at bigint
+queue_controls: kind text, name text, value text, revision bigint, changed_at bigint, changed_by text, why text
 job_states: job_id uuid, status text, token bigint, process_id uuid, generation bigint, retry_count integer,
   crash_count integer, cancel_requested boolean, reason text, due_at bigint, claimed_at bigint, finished_at
   bigint
@@ -20,7 +23,8 @@ scheduled: due_at bigint, job_id uuid, queue text, tier integer, task text
 claims: token bigint, process_id uuid, job_ids text, claimed_at bigint
 executions: job_id uuid, generation bigint, process_id uuid, started_at bigint, finished_at bigint, outcome
   text, output text, error_type text, error text, traceback text
-dead_letters: job_id uuid, task text, queue text, reason text, failed_at bigint
+dead_letters: job_id uuid, task text, queue text, reason text, failed_at bigint, error_type text, place text,
+  fingerprint text
 markers: idempotency_key uuid, name text, value text, created_at bigint
 progress: job_id uuid, fraction float, message text, updated_at bigint
 processes: id uuid, host text, pid integer, role text, supervisor_id uuid, details text, started_at bigint,
@@ -62,6 +66,11 @@ limits: limit_key text, most integer, lock_count bigint
 slots: job_id uuid, limit_key text, token bigint, until bigint, place bigint
 parked: limit_key text, tier integer, place bigint, job_id uuid, queue text, task text, demands text,
   parked_at bigint
+tallies: seq bigint, tallied_at bigint, task text, queue text, outcome text, attempts bigint, failed bigint,
+  run_micros bigint, longest bigint
+rollups: span text, begins_at bigint, task text, queue text, outcome text, attempts bigint, failed bigint,
+  run_micros bigint, longest bigint
+queue_samples: span text, begins_at bigint, queue text, available bigint, lag bigint
 """
 
 

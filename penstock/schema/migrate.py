@@ -23,7 +23,19 @@ from penstock.database import error_advice
 from penstock.database.database import Database
 from penstock.errors import ConfigurationError, DatabaseUnavailable
 from penstock.lazy_import import Lazy
-from penstock.schema.migrations import v0001, v0002, v0003, v0004, v0005, v0006, v0007, v0008, v0009
+from penstock.schema.migrations import (
+    v0001,
+    v0002,
+    v0003,
+    v0004,
+    v0005,
+    v0006,
+    v0007,
+    v0008,
+    v0009,
+    v0010,
+    v0011,
+)
 from penstock.schema.migrations.names import Names
 from penstock.schema.version import LATEST
 
@@ -74,6 +86,8 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0007.upgrade,
     v0008.upgrade,
     v0009.upgrade,
+    v0010.upgrade,
+    v0011.upgrade,
 )
 
 MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))

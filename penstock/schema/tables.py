@@ -7,7 +7,7 @@ delayed or finished is ever walked over by a claim.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from sqlalchemy import (
     DDL,
@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 
-from penstock.schema import run_tables, schedule_tables
+from penstock.schema import job_tables, run_tables, schedule_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
 from penstock.values.parse import KEY_LENGTH
 
@@ -122,6 +122,53 @@ def define_reconcilers(metadata: MetaData, prefix: str) -> None:
     )
 
 
+# Counts of finished attempts, and how long queues were: for charts.
+
+
+def _sums() -> list[Column[Any]]:
+    return [
+        Column(name, BigInteger, nullable=False) for name in ("attempts", "failed", "run_micros", "longest")
+    ]
+
+
+def define_rollups(metadata: MetaData, prefix: str, dialect: str, storage: dict[str, str]) -> None:
+    """Add the tables of tallies and roll-ups."""
+    identity = [Identity()] if dialect == "postgresql" else []
+    Table(
+        f"{prefix}tallies",
+        metadata,
+        Column("seq", sequence(), *identity, primary_key=True, autoincrement=True),
+        Column("tallied_at", micros(), nullable=False),
+        Column("task", name(), nullable=False),
+        Column("queue", name(), nullable=False),
+        Column("outcome", word(), nullable=False),
+        *_sums(),
+        info={"storage": storage},
+        sqlite_autoincrement=True,
+    )
+    Table(
+        f"{prefix}rollups",
+        metadata,
+        Column("span", word(), primary_key=True),
+        Column("begins_at", micros(), primary_key=True, autoincrement=False),
+        Column("task", name(), primary_key=True),
+        Column("queue", name(), primary_key=True),
+        Column("outcome", word(), primary_key=True),
+        *_sums(),
+        info={"storage": {"fillfactor": "50"}},
+    )
+    Table(
+        f"{prefix}queue_samples",
+        metadata,
+        Column("span", word(), primary_key=True),
+        Column("begins_at", micros(), primary_key=True, autoincrement=False),
+        Column("queue", name(), primary_key=True),
+        Column("available", BigInteger, nullable=False),
+        Column("lag", BigInteger, nullable=False),
+        info={"storage": {"fillfactor": "50"}},
+    )
+
+
 HOT_ROWS = {
     "fillfactor": "50",
     "autovacuum_vacuum_scale_factor": "0",
@@ -143,11 +190,13 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _history(metadata, prefix)
     _notes(metadata, prefix)
     _processes(metadata, prefix)
+    job_tables.define(metadata, prefix)
     run_tables.define(metadata, prefix)
     define_reconcilers(metadata, prefix)
     define_audit(metadata, prefix)
     schedule_tables.define(metadata, prefix)
     define_limits(metadata, prefix, QUEUE_ROWS)
+    define_rollups(metadata, prefix, dialect, QUEUE_ROWS)
     for table in metadata.tables.values():
         if "storage" in table.info:
             keep = DDL(stored(table)).execute_if(dialect="postgresql")  # type: ignore[no-untyped-call]
@@ -282,6 +331,9 @@ def _history(metadata: MetaData, prefix: str) -> None:
         Column("queue", name(), nullable=False),
         Column("reason", word(), nullable=False),
         Column("failed_at", micros(), nullable=False),
+        Column("error_type", name()),
+        Column("place", name()),
+        Column("fingerprint", word()),
     )
     Index(f"{prefix}dead_letters_failed_at", dead.c.failed_at)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     migrate = Lazy("penstock.schema.migrate")
 
-LATEST = 9
+LATEST = 11
 NEWEST = "SELECT COALESCE(MAX(version), 0) FROM "
 
 

@@ -49,6 +49,9 @@ class AttemptSettled(Event):
     reason: str | None
     seconds: float
     error: str | None = None
+    error_type: str | None = None
+    """The name of the exception's class, with its module."""
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,19 @@ class WorkReclaimed(Event):
 
     count: int
     failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAnnounced(Event):
+    """`penstock worker` has started: where its work comes from, and which work it can do."""
+
+    database: str
+    queues: str
+    tasks: tuple[str, ...]
+    pipelines: int
+    reconcilers: int
+    processes: int
+    concurrency: int
 
 
 @dataclass(frozen=True, slots=True)

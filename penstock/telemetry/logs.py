@@ -21,14 +21,31 @@ Context = Callable[[], Mapping[str, object]]
 """Returns fields that are added to a line: the job that is running, for instance."""
 
 
-def attach(stream: Stream, logger: logging.Logger = log) -> Callable[[], None]:
-    """Log the events of a stream; call what is returned to stop. Events below the level cost nothing."""
+NEVER = "never"
+
+
+def attach(stream: Stream, logger: logging.Logger = log, tracebacks: str = "warning") -> Callable[[], None]:
+    """Log the events of a stream; call what is returned to stop. Events below the level cost nothing.
+
+    `tracebacks`: the least severe level whose lines have the traceback of the error with them, or "never".
+    """
+    least = (
+        logging.CRITICAL + 1 if tracebacks == NEVER else logging.getLevelNamesMapping()[tracebacks.upper()]
+    )
 
     def write(event: Event) -> None:
         level, words = WORDING[type(event)]
         severity = level(event) if callable(level) else level
-        if logger.isEnabledFor(severity):
-            logger.log(severity, "%s", in_line(words(event)), extra={"event": event})
+        if not logger.isEnabledFor(severity):
+            return
+        fields = {"event": event, "traceback_wanted": severity >= least}
+        record = logger.makeRecord(
+            logger.name, severity, __file__, 0, "%s", (in_line(words(event)),), None, "attach", fields
+        )
+        if severity >= least:
+            # An exception of another process is there as text only: formatters write it where exc_info would be.
+            record.exc_text = _indented(getattr(event, "traceback", None))
+        logger.handle(record)
 
     stops: list[Callable[[], None]] = []
 
@@ -76,7 +93,8 @@ class TextFormatter(logging.Formatter):
         name = "" if record.name == log.name else f" {record.name}:"
         line = f"{_time(record)} {record.levelname.lower():<7} [{os.getpid()}]{name} {record.getMessage()}"
         line += f"  ({around})" if around else ""
-        return line + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+        traceback = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        return f"{line}\n{traceback.rstrip()}" if traceback else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -98,9 +116,18 @@ class JsonFormatter(logging.Formatter):
         line |= self.context()
         if isinstance(event, Event):
             line |= {"event": name_of(type(event)), **_fields(event)}
+            if not getattr(record, "traceback_wanted", True):
+                line.pop("traceback", None)
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+def _indented(traceback: str | None) -> str | None:
+    """No line of an error's text looks like a line of the log, or steers a terminal."""
+    if not traceback:
+        return None
+    return "\n".join([f"  {in_line(line)}" for line in traceback.rstrip("\n").split("\n")])
 
 
 def _fields(event: Event) -> dict[str, object]:

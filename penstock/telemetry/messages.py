@@ -47,6 +47,21 @@ def _settled(event: events.AttemptSettled) -> str:
             return f"{what}{error}"
 
 
+MOST_NAMES = 20
+
+
+def _announced(event: events.WorkerAnnounced) -> str:
+    names = ", ".join(event.tasks[:MOST_NAMES])
+    more = f" and {len(event.tasks) - MOST_NAMES} more" if len(event.tasks) > MOST_NAMES else ""
+    told = f"{len(event.tasks)} tasks ({names}{more})" if event.tasks else "no tasks"
+    told += f", {event.pipelines} pipelines" if event.pipelines else ""
+    told += f", {event.reconcilers} reconcilers" if event.reconcilers else ""
+    if not (event.tasks or event.reconcilers):
+        told += ": it will do nothing. Import the modules that declare them where the app is made"
+    shape = f"{event.processes or 1} processes of {event.concurrency} jobs at a time"
+    return f"worker on {event.database}, queues: {event.queues}, {shape}; {told}"
+
+
 def _ended(event: events.ChildEnded) -> str:
     how = f"was ended by signal {-event.code}" if event.code < 0 else f"ended with code {event.code}"
     return f"child {event.pid} {how} after {event.seconds:.1f} s"
@@ -113,6 +128,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
             "had time to be heard"
         ),
     ),
+    events.WorkerAnnounced: (lambda e: INFO if e.tasks or e.reconcilers else WARNING, _announced),
     events.ProcessStarted: (
         INFO,
         lambda e: f"process {e.process} ({e.role}) started, pid {e.pid} on {e.host}",

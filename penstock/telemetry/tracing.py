@@ -1,17 +1,14 @@
-"""Tracing: a span for every attempt, through OpenTelemetry if that is installed.
+"""The older tracing: a span for every attempt, made after it from its event.
 
-    from penstock.telemetry.tracing import Tracing
-
-    tracing = Tracing(app.events)
-
-Spans are made from the same events as logs and metrics: after the attempt, with its true start and end. They carry
-the job's id, task, queue, attempt, outcome and error. A producer's trace is not continued in the handler.
+Use `penstock.integrations.opentelemetry.instrument(app)` instead: there the span is current inside the handler, and the
+producer's trace goes on.
 """
 
 from __future__ import annotations
 
 import importlib
 import time
+import warnings
 from typing import Any
 
 from penstock.errors import ConfigurationError
@@ -24,6 +21,11 @@ class Tracing:
     """Makes spans of attempts until it is stopped. `tracer`: one of yours; else the global provider's."""
 
     def __init__(self, stream: Stream, tracer: Any = None) -> None:
+        warnings.warn(
+            "Tracing(app.events) makes spans after the fact: use penstock.integrations.opentelemetry.instrument(app)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         self._trace = _opentelemetry()
         self.tracer = tracer or self._trace.get_tracer("penstock")
         self.stop = stream.on(AttemptSettled, self._settled)

@@ -123,6 +123,7 @@ class ManualWorker:
             lookup=app.run_lookup,
         )
         self.housekeeping = self._housekeeping()
+        self.housekeeping.follow_controls = lambda controls: lanes.control(lanes.queues, controls.paused)
         self.waker = Waker(NoListener())
         self.pump: Pump[Claim, Attempt] = Pump(
             app.database,

@@ -150,7 +150,7 @@ class ManualReconciler:
         if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
-            value = self.reconciler.function(item)
+            value = self.reconciler.visit(item)
             if inspect.isawaitable(value):
                 return asyncio.run(self._awaited(item, value))
             return self.end(item, value)
@@ -166,7 +166,7 @@ class ManualReconciler:
         if (end := beforehand(self.reconciler.policy, item)) is not None:
             return end
         try:
-            return await self._awaited(item, self.reconciler.function(item))
+            return await self._awaited(item, self.reconciler.visit(item))
         except (SimulatedCrash, KeyboardInterrupt, asyncio.CancelledError):
             raise
         except BaseException as error:

@@ -1,10 +1,15 @@
-"""Escapes control characters in untrusted text for terminals, log lines and JSON."""
+"""Escapes control characters in untrusted text for terminals, log lines, pages and JSON.
+
+Marks that turn the direction of the text around them are escaped too: with them a name could pose as another. Letters
+of languages that are written from right to left need none.
+"""
 
 from __future__ import annotations
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-_IN_LINE = _CONTROLS | {ord("\t"): "\t", ord("\n"): "\\n", ord("\r"): "\\r"}
-_IN_TEXT = _CONTROLS | {ord("\t"): "\t", ord("\n"): "\n"}
+_DIRECTIONS = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_IN_LINE = _CONTROLS | _DIRECTIONS | {ord("\t"): "\t", ord("\n"): "\\n", ord("\r"): "\\r"}
+_IN_TEXT = _CONTROLS | _DIRECTIONS | {ord("\t"): "\t", ord("\n"): "\n"}
 _IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 

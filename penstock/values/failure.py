@@ -6,6 +6,8 @@ process boundary, and a retry policy can still match it by the names of its clas
 
 from __future__ import annotations
 
+import hashlib
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +17,13 @@ from penstock.values.retry import lineage
 
 LONGEST_MESSAGE = 8_000
 LONGEST_TRACEBACK = 32_000
-_OWN_FRAMES = ("penstock.runtime", "penstock.values", "penstock.testing")
+_OWN_FRAMES = (
+    "penstock.runtime",
+    "penstock.values",
+    "penstock.testing",
+    "penstock.middleware",
+    "penstock.reconcile",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +107,31 @@ def _users_part(frames: TracebackType | None) -> TracebackType | None:
     while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith(_OWN_FRAMES):
         rest = rest.tb_next
     return rest if rest is not None else frames
+
+
+# Failures of one kind: the same task, the same exception, at the same place of the user's code.
+
+FRAME = re.compile(r'^[ |+]*File "(.+)", line \d+, in (.+)$', re.MULTILINE)
+FOREIGN = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python3[.\d]*|penstock)[/\\]|^<")
+LONGEST_PLACE = 200
+
+
+def place_of(traceback: str) -> str:
+    """The innermost frame of the user's own code, as file and function: lines move with every edit."""
+    frames: list[tuple[str, str]] = FRAME.findall(
+        traceback.rpartition("Traceback (most recent call last)")[2]
+    )
+    own = [frame for frame in frames if not FOREIGN.search(frame[0])] or frames
+    if not own:
+        return ""
+    file, function = own[-1]
+    short = "/".join(re.split(r"[/\\]", file)[-2:])
+    return f"{short} in {function}"[-LONGEST_PLACE:]
+
+
+def fingerprint(task: str, failure: Failure | None) -> dict[str, object]:
+    """The fields of a dead letter by which failures are grouped."""
+    kind = failure.type if failure else ""
+    place = place_of(failure.traceback) if failure else ""
+    digest = hashlib.sha256(f"{task}\0{kind}\0{place}".encode("utf-8", "replace")).hexdigest()
+    return {"error_type": kind[:LONGEST_PLACE] or None, "place": place or None, "fingerprint": digest[:16]}

@@ -11,6 +11,7 @@ import os
 import secrets
 import threading
 import time
+from collections.abc import Collection
 from uuid import UUID
 
 from penstock.errors import PenstockError
@@ -77,6 +78,25 @@ def checked_id(id: object) -> str:
         raise PenstockError(
             f"{id!r} is not an id: give the whole of it, as .id or `penstock jobs --json` has it"
         ) from None
+
+
+SHORT_HEAD, SHORT_TAIL = 13, 4
+"""An id in short: its beginning, which is a millisecond, and its end, which counts within it."""
+BETWEEN = ".."
+
+
+def short_id(id: str, tail: int = SHORT_TAIL) -> str:
+    """An id for people to read and type: `019a953f-2c41..0b7f`."""
+    return f"{id[:SHORT_HEAD]}{BETWEEN}{id[-tail:]}"
+
+
+def shortened(ids: Collection[str]) -> dict[str, str]:
+    """Each of these ids in short, with an end that is long enough to tell them apart."""
+    for tail in (SHORT_TAIL, 6, 8, 12):
+        short = {id: short_id(id, tail) for id in ids}
+        if len(set(short.values())) == len(short):
+            return short
+    return {id: id for id in ids}
 
 
 def read_id(found: object) -> str:

@@ -23,6 +23,8 @@ MOST = 2**30
 MICROS = 1_000_000
 LONGEST_WORD = 1000
 """No name, key or label is as long."""
+MOST_LABELS = 50
+"""So many labels may a job or a run have."""
 
 
 def checked(name: str, value: V, read: Callable[[V], R]) -> R:
@@ -49,6 +51,25 @@ def words(**given: object) -> None:
     """Check the filters of a search, by name: each a text, or None for no filter."""
     for name, value in given.items():
         checked(name, value, lambda value: None if value is None else text(value, LONGEST_WORD))
+
+
+def read_labels(owner: str, given: object) -> tuple[str, ...]:
+    """Labels of a job or a run as a caller gives them: a text, or several."""
+    if given is None:
+        return ()
+    several = [given] if isinstance(given, str) else given
+    if not isinstance(several, list | tuple | set | frozenset):
+        raise ConfigurationError(f"{owner}: labels={given!r}: give texts, such as labels=['tenant:7']")
+    for label in several:
+        try:
+            text(label, NAME_LENGTH)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"{owner}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters: {error}"
+            ) from None
+    if len(several) > MOST_LABELS:
+        raise ConfigurationError(f"{owner}: {len(several)} labels; there may be {MOST_LABELS}")
+    return tuple(sorted(set(several)))
 
 
 def is_storable(value: str) -> bool:

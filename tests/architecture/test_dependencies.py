@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_MODULE = {"pymysql": "PyMySQL", "sqlalchemy": "SQLAlchemy", "pydantic_core": "pydantic"}
-OPTIONAL = {"opentelemetry", "prometheus_client", "django", "asyncpg", "jinja2"}
+OPTIONAL = {"opentelemetry", "prometheus_client", "sentry_sdk", "structlog", "django", "asyncpg", "jinja2"}
 
 
 def asked_for() -> set[str]:

@@ -17,11 +17,14 @@ LAYERS = [
     "queue",
     "async_bridge",
     "result_wait",
+    "updates",
     "job",
     "handler_environment",
     "job_transaction",
     "run_context",
     "context",
+    "step_calls",
+    "middleware",
     "task",
     "pipelines",
     "reconcile",
@@ -29,6 +32,7 @@ LAYERS = [
     "runtime",
     "operate",
     "app",
+    "integrations",
     "dashboard",
     "testing",
     "cli",
@@ -41,6 +45,9 @@ ROOMS = {
 }
 """The sub-packages of a package, in the order in which they may import each other: a later one imports earlier ones.
 The modules of the package itself may import all of them."""
+
+RETURNED = {"penstock.schedules.schedule"}
+"""Modules of handles that methods of lower layers return: these may name them, for type checkers only."""
 
 MODULES = modules()
 NAMES = {module.name for module in MODULES}
@@ -61,6 +68,7 @@ def test_imports_point_downwards() -> None:
         for module in MODULES
         for imported in _ours(module, with_types=True)
         if _height(_layer(imported)) > _height(module.layer)
+        if imported not in RETURNED or imported in _ours(module, with_types=False)
     ]
     assert not upward, "\n".join(upward)
 

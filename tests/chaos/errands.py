@@ -122,7 +122,7 @@ class Errands:
 
 def _enqueue(operation: Operation) -> str:
     task = TASKS.get(operation.kind) or app.tasks[operation.kind]
-    options: dict[str, object] = {"key": operation.key}
+    options: dict[str, Any] = {"key": operation.key}
     if operation.kind == "late":
         options["delay"] = plan.delay_of(operation.number)
     return task.options(**options).enqueue(operation.number).id

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from random import random
 from signal import SIGKILL
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Integer, MetaData, String, Table, insert
 
@@ -37,7 +38,7 @@ bumps = Table(
     Column("counter", Integer, nullable=False),
 )
 
-FOREVER = {"retries": 0, "max_crashes": None}
+FOREVER: dict[str, Any] = {"retries": 0, "max_crashes": None}
 
 
 def begin() -> None:

@@ -88,7 +88,7 @@ def sum_of_doubles(count: int) -> Any:
     return total(double.map(numbers(count)).collect())
 
 
-SELDOM = {"workers": 2, "backoff": Retry(delay=3600)}
+SELDOM: dict[str, Any] = {"workers": 2, "backoff": Retry(delay=3600)}
 
 
 @app.reconciler(Row, where=(Row.done == 0) & (Row.way == "thread"), name="threaded", **SELDOM)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from signal import SIGKILL
+from typing import Any
 
 import penstock
 from penstock import Penstock, Retry, Snooze
@@ -28,7 +29,7 @@ QUICK = {
     "housekeeping_interval": 0.02,
     "heartbeat_interval": 0.5,
 }
-HASTE: dict[str, dict[str, object]] = {"reap": {"heartbeat_interval": 0.05}}
+HASTE: dict[str, dict[str, Any]] = {"reap": {"heartbeat_interval": 0.05}}
 """A newcomer waits two heartbeats before it judges."""
 PATIENCE = 100.0
 TERMINAL = tuple(status.value for status in JobStatus if status.terminal)
@@ -50,7 +51,7 @@ class Part:
     record: str | None = None
     log: str | None = None
     hearth: str | None = None
-    settings: dict[str, object] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 def play(part: Part) -> None:
@@ -68,7 +69,7 @@ def play(part: Part) -> None:
 # The shop
 
 
-def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **settings: object) -> Penstock:
+def make_app(url: str, diary: str = os.devnull, part: Part | None = None, **settings: Any) -> Penstock:
     """An app whose tasks write into the diary every time they run."""
     app = Penstock(url, **{**QUICK, **settings})
 

@@ -96,5 +96,5 @@ def test_who_stops_waiting_for_a_run_is_told_that_it_goes_on(folder: Path) -> No
         (run,) = app.runs()
         # The line before stands there twice where the signal came in the midst of it.
         assert said.endswith(
-            f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}\n"
+            f"the run goes on: penstock watch {run.id}\nto stop it: penstock cancel {run.id}\n"
         )

@@ -33,7 +33,7 @@ def test_claims_that_are_lost_are_forgotten_whether_they_run_or_wait() -> None:
         await asyncio.Event().wait()
 
     settings = SimpleNamespace(timeout=None, retries=Retry())
-    task = SimpleNamespace(settings=settings, executor="async", function=hang, codec=None)
+    task = SimpleNamespace(settings=settings, middleware=(), executor="async", function=hang, codec=None)
 
     async def look() -> None:
         around: Any = SimpleNamespace()
@@ -55,7 +55,7 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
     now = 100.0
     monkeypatch.setattr(start_pause, "time", SimpleNamespace(monotonic=lambda: now))
     settings = SimpleNamespace(timeout=None, retries=Retry())
-    task = SimpleNamespace(settings=settings, executor="thread")
+    task = SimpleNamespace(settings=settings, middleware=(), executor="thread")
 
     async def look() -> None:
         nonlocal now
@@ -84,7 +84,7 @@ def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
     stop: Callable[[Dispatcher], None],
 ) -> None:
     settings = SimpleNamespace(timeout=None, retries=Retry())
-    task = SimpleNamespace(settings=settings, executor="thread")
+    task = SimpleNamespace(settings=settings, middleware=(), executor="thread")
     works: list[Work] = []
     began: list[bool] = []
 
@@ -111,7 +111,7 @@ def test_a_place_that_is_taken_by_nothing_is_freed_and_named(told: bool) -> None
     stream, freed = Stream(), list[PlaceFreed]()
     stream.on(PlaceFreed, freed.append)
     settings = SimpleNamespace(timeout=None, retries=Retry(max=0))
-    task = SimpleNamespace(settings=settings, executor="thread")
+    task = SimpleNamespace(settings=settings, middleware=(), executor="thread")
     lost: list[Work] = []
 
     async def look() -> None:
@@ -142,7 +142,9 @@ def test_a_thread_that_dies_with_its_work_leaves_no_place_taken() -> None:
     stream, freed = Stream(), list[PlaceFreed]()
     stream.on(PlaceFreed, freed.append)
     settings = SimpleNamespace(timeout=None, retries=Retry(max=0))
-    task = SimpleNamespace(settings=settings, executor="thread", function=None, codec=None, host=None)
+    task = SimpleNamespace(
+        settings=settings, middleware=(), executor="thread", function=None, codec=None, host=None
+    )
 
     def end_the_thread(_: Work) -> None:
         sys.exit()

@@ -73,9 +73,9 @@ def test_112_a_task_is_refused_when_it_is_defined() -> None:
     with pytest.raises(DefinitionError, match=r"it has no parameters"):
         app.task(limits=[Concurrency(1, key="account")])(lambda: None)
     with pytest.raises(ConfigurationError, match="give a list of limits"):
-        app.task(limits=5)(charge)
+        app.task(limits=5)(charge)  # type: ignore[call-overload]
     with pytest.raises(ConfigurationError, match=r"limits= belongs to @app.task"):
-        app.task(charge).options(limits=[Concurrency(1)])
+        app.task(charge).options(limits=[Concurrency(1)])  # type: ignore[call-arg]
     with pytest.raises(DefinitionError, match="two of its limits are the same one"):
         app.task(limits=[Concurrency(1), Concurrency(2)])(charge)
 

@@ -121,6 +121,42 @@ def test_what_is_below_the_level_is_not_even_asked_for(logger: logging.Logger) -
     assert not stream.wants(TroubleBegan)
 
 
+FAILED = AttemptSettled(
+    "j1",
+    "pay",
+    "q",
+    1,
+    "errored",
+    "failed",
+    None,
+    0.1,
+    "E: no",
+    "E",
+    "Traceback …\nE: no\n2026 forged\x1b[2J\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("least", "shown"), [("warning", True), ("error", True), ("critical", False), ("never", False)]
+)
+def test_a_failure_has_its_traceback_from_the_wanted_level_on(
+    logger: logging.Logger, least: str, shown: bool
+) -> None:
+    text, lines = Stream(), Stream()
+    out = written(logger, logs.TextFormatter(dict))
+    logs.attach(text, logger, least)
+    text.emit(FAILED)
+    indented = "\n  Traceback …\n  E: no\n  2026 forged\\x1b[2J\n"
+    assert out.getvalue().endswith(indented) is shown
+    assert out.getvalue().count("\n") == (4 if shown else 1)
+    out = written(logger, logs.JsonFormatter(dict))
+    logs.attach(lines, logger, least)
+    lines.emit(FAILED)
+    line = json.loads(out.getvalue())
+    assert (line.get("traceback") == FAILED.traceback) is shown
+    assert line["error_type"] == "E"
+
+
 @pytest.mark.parametrize(
     ("outcome", "status", "level"),
     [

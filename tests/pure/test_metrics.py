@@ -1,8 +1,6 @@
-"""Metrics: counted from events, exposed as Prometheus reads them. Tracing: a span for every attempt."""
+"""Metrics: counted from events, exposed as Prometheus reads them."""
 
 import sys
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -75,42 +73,8 @@ def test_labels_are_escaped() -> None:
 def test_tracing_without_opentelemetry_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
-    with pytest.raises(ConfigurationError, match="pip install opentelemetry-api"):
+    with (
+        pytest.warns(DeprecationWarning, match="instrument"),
+        pytest.raises(ConfigurationError, match="pip install opentelemetry-api"),
+    ):
         Tracing(Stream())
-
-
-def test_an_attempt_is_a_span_with_its_true_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans: list[dict[str, Any]] = []
-    _fake_opentelemetry(monkeypatch, spans)
-    stream = Stream()
-    tracing = Tracing(stream)
-    stream.emit(settled(seconds=2.0))
-    stream.emit(settled("errored", "failed"))
-    tracing.stop()
-    stream.emit(settled())
-    good, bad = spans
-    assert good["name"] == "shop.pay attempt"
-    assert good["end"] - good["start_time"] == 2_000_000_000
-    assert good["attributes"]["penstock.job.id"] == "j1"
-    assert "status" not in good
-    assert bad["status"] == ("ERROR", "errored")
-
-
-def _fake_opentelemetry(monkeypatch: pytest.MonkeyPatch, spans: list[dict[str, Any]]) -> None:
-    def start_span(name: str, **given: Any) -> Any:
-        span = {"name": name, **given}
-        spans.append(span)
-        return SimpleNamespace(
-            set_status=lambda status: span.update(status=status),
-            end=lambda end_time: span.update(end=end_time),
-        )
-
-    trace = ModuleType("opentelemetry.trace")
-    trace.__dict__.update(
-        get_tracer=lambda _name: SimpleNamespace(start_span=start_span),
-        SpanKind=SimpleNamespace(CONSUMER="consumer"),
-        Status=lambda code, words: (code, words),
-        StatusCode=SimpleNamespace(ERROR="ERROR"),
-    )
-    monkeypatch.setitem(sys.modules, "opentelemetry", ModuleType("opentelemetry"))
-    monkeypatch.setitem(sys.modules, "opentelemetry.trace", trace)

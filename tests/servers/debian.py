@@ -16,6 +16,12 @@ from tests.servers.errors import Unavailable
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 ALWAYS_THERE = {"libc6", "libgcc-s1", "libstdc++6"}
+LIBRARY_FOLDERS = [
+    "usr/lib/*-linux-*",
+    "lib/*-linux-*",
+    "usr/lib/*-linux-*/pulseaudio",
+    "usr/lib/*-linux-*/nss",
+]
 HINT = "Install MariaDB, or set TEST_MARIADB_URL to a server whose user can create databases."
 
 
@@ -31,7 +37,7 @@ def unpacked(name: str, packages: Sequence[str], programs: Sequence[str], hint: 
 
 def library_folders(tree: Path) -> list[str]:
     """Where the libraries of an unpacked tree are, for LD_LIBRARY_PATH."""
-    return [str(folder) for folder in (*tree.glob("usr/lib/*-linux-*"), *tree.glob("lib/*-linux-*"))]
+    return [str(folder) for pattern in LIBRARY_FOLDERS for folder in tree.glob(pattern)]
 
 
 def _made_once(
@@ -56,9 +62,14 @@ def _fetch_and_unpack(
         packages = apt.download(wanted(apt))
         unpacked = Path(folder) / "tree"
         _unpack(packages, unpacked)
-        if any(_lacks_libraries(unpacked / program) for program in programs):
-            libraries = sorted({name for package in packages for name in _libraries_of(package)})
-            _unpack(apt.download(libraries), unpacked)
+        fetched: set[str] = set()
+        while any(_lacks_libraries(unpacked, program) for program in programs):
+            libraries = {name for package in packages for name in _libraries_of(package)} - fetched
+            if not libraries:
+                raise Unavailable(f"the packages of {tree.name} lack a library. {hint}")
+            packages = apt.download(sorted(libraries))
+            fetched |= libraries
+            _unpack(packages, unpacked)
         unpacked.rename(tree)
 
 
@@ -111,8 +122,10 @@ def _unpack(packages: Sequence[Path], tree: Path) -> None:
         subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
 
 
-def _lacks_libraries(program: Path) -> bool:
-    return "not found" in subprocess.run(["ldd", program], capture_output=True, text=True).stdout
+def _lacks_libraries(tree: Path, program: str) -> bool:
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(library_folders(tree))}
+    told = subprocess.run(["ldd", tree / program], capture_output=True, text=True, env=environment)
+    return "not found" in told.stdout
 
 
 def _libraries_of(package: Path) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.exit_codes import out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
-from penstock.cli.output import show_json, show_table
+from penstock.cli.output import at, show_json, show_table
 from penstock.operate.audit import Act
 from penstock.operate.jobs import UnknownId, id_range
 from penstock.operate.runs import find_run_or_job
@@ -68,7 +68,7 @@ def plain(act: Act) -> dict[str, object]:
 def row(act: Act) -> tuple[object, ...]:
     subject = f"{act.kind} {act.subject}" if act.subject else act.kind
     detail = dumps(act.detail) if act.detail else ""
-    return f"{act.at:%Y-%m-%d %H:%M:%S}", act.by, act.act, subject, act.why, detail
+    return at(act.at), act.by, act.act, subject, act.why, detail
 
 
 def _subject(app: Penstock, prefix: str) -> str:

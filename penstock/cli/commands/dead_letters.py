@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from textwrap import shorten
 from typing import Annotated
 
 import typer
@@ -15,12 +16,14 @@ from penstock.operate import actions
 from penstock.operate import dead_letters as operate_letters
 from penstock.operate.jobs import find_job
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="ids, or beginnings of them")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="ids, in short or whole")]
 OfTask = Annotated[str | None, typer.Option("--task", help="only this task")]
 OfQueue = Annotated[str | None, typer.Option("--queue", help="only this queue")]
 OfReason = Annotated[str | None, typer.Option("--reason", help="only this reason, such as retries_exhausted")]
 All = Annotated[bool, typer.Option("--all", help="all of them")]
 Action = Callable[[Penstock, list[str], actions.Progress], list[str]]
+
+MOST_WORDS = 120
 
 letters = typer.Typer(
     invoke_without_command=True, help="List jobs whose budget is spent; retry or discard them."
@@ -141,4 +144,4 @@ def _act(app: Penstock, ids: list[str], action: Action, word: str, as_json: bool
 
 
 def _short(error: str | None) -> str:
-    return " ".join((error or "").split())[:100]
+    return shorten(error or "", MOST_WORDS, placeholder=" …")

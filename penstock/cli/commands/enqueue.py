@@ -136,5 +136,5 @@ def read_value(text: str) -> Any:
         raise UsageError(f"{text[:20]}… is nested too deeply to be read") from None
 
 
-def _given(**options: object) -> dict[str, object]:
+def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}

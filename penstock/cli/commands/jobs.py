@@ -11,10 +11,10 @@ from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.show_run import show_run
 from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
-from penstock.cli.output import show_json, show_table, span, when
+from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter, JobRow, Story
-from penstock.operate.overview import Overview, gauges, overview
+from penstock.operate.overview import Overview, QueueCounts, gauges, overview
 from penstock.operate.processes import ProcessRow, list_processes, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
@@ -49,6 +49,9 @@ def status(
         for row in seen.queues
     ]
     show_table(columns, rows, empty="nothing waits, runs or has failed")
+    for row in seen.queues:
+        if row.paused_at is not None:
+            out.print(f"\n{pause_words(row)}", markup=False)
     newest = ", ".join(f"{count:,} {name}" for name, count in sorted(seen.recent.items())) or "none"
     out.print(f"\n{where}", markup=False)
     out.print(f"processes: {_roles(seen)}", markup=False)
@@ -59,6 +62,8 @@ def jobs(
     status: Annotated[str | None, typer.Option(help="only this status, such as failed")] = None,
     queue: Annotated[str | None, typer.Option(help="only this queue")] = None,
     task: Annotated[str | None, typer.Option(help="only this task")] = None,
+    label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
+    key: Annotated[str | None, typer.Option(help="only the one that has this key")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
     before: Annotated[str | None, typer.Option(metavar="JOB", help="go on below this job")] = None,
     app: App = None,
@@ -66,7 +71,7 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """List jobs, newest first."""
-    wanted = JobFilter(_status(status), queue, task)
+    wanted = JobFilter(_status(status), queue, task, label, key)
     with opened(app, database) as found:
         start = found.database.read(operate_jobs.find_job, before) if before else None
         page = found.database.read(operate_jobs.list_jobs, wanted, limit, start)
@@ -81,11 +86,12 @@ def jobs(
         ["id", "task", "queue", "status", "reason", "attempts #", "created (UTC)"], rows, empty="no jobs"
     )
     if page.before:
-        out.print(f"\nmore with: --before {page.before}", markup=False)
+        out.print(f"\nmore with: --before {named(page.before)}", markup=False)
 
 
 def show(
-    job: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, or the beginning of it")],
+    job: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, in short or whole")],
+    everything: Annotated[bool, typer.Option("--all", help="of a run: list every step")] = False,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -95,7 +101,7 @@ def show(
         id, is_run = found.database.read(find_run_or_job, job)
         acts = found.audit(id)
         if is_run:
-            show_run(found, found.run(id), acts, as_json)
+            show_run(found, found.run(id), acts, as_json, everything=everything)
             return
         told = found.database.read(operate_jobs.story, id)
         obstacle = _obstacle(found, told)
@@ -106,6 +112,24 @@ def show(
     else:
         _tell(told, obstacle)
         show_acts(acts)
+
+
+def explain(
+    subject: Annotated[str, typer.Argument(metavar="RUN|JOB", help="its id, or the beginning of it")],
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a job or a run waits, or where it stands."""
+    with opened(app, database) as found:
+        told = found.explain(found.database.read(find_run_or_job, subject)[0])
+    tell(told.text, told, as_json=as_json)
+
+
+def pause_words(row: QueueCounts) -> str:
+    """A sentence about a paused queue: since when, by whom and why."""
+    why = f": {row.pause_why}" if row.pause_why else ""
+    return f"queue {row.queue} is paused since {when(row.paused_at)} UTC by {row.paused_by}{why}"
 
 
 def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:

@@ -19,6 +19,9 @@ else:
 
 def reconcilers(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many failing rows")] = 20,
+    tracebacks: Annotated[
+        bool, typer.Option("--tracebacks", help="where each failing row has failed")
+    ] = False,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -47,6 +50,9 @@ def reconcilers(
             for f in failures
         ]
         show_table(["reconciler", "row", "attempts #", "failed (UTC)", "error"], cells)
+    for failure in failures if tracebacks else ():
+        if failure.traceback:
+            out.print(f"\n{failure.reconciler} {failure.row}:\n{failure.traceback.rstrip()}", markup=False)
 
 
 def _cells(row: operating.ReconcilerRow) -> tuple[object, ...]:

@@ -10,11 +10,12 @@ import typer
 
 from penstock.app import Penstock
 from penstock.cli.commands.enqueue import read_arguments, trigger_all
-from penstock.cli.commands.show_run import failures, watch
+from penstock.cli.commands.show_run import failures
+from penstock.cli.commands.watch import watch_run
 from penstock.cli.exit_codes import BAD, UsageError, err, out
 from penstock.cli.load_app import find_attribute, load_module
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
-from penstock.cli.output import show_json, show_table, span, tell, when
+from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.errors import CancelConflict, DatabaseUnavailable
 from penstock.operate import actions
 from penstock.operate.jobs import story
@@ -30,7 +31,7 @@ from penstock.values.parse import nearest
 from penstock.values.status import RunStatus
 
 MOST_FAILURES = 10
-RunId = Annotated[str, typer.Argument(metavar="RUN", help="its id, or the beginning of it")]
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="its id, in short or whole")]
 Arguments = Annotated[
     list[str] | None,
     typer.Argument(metavar="[ARG]...", help="values as JSON or plain text; name=value by name"),
@@ -216,13 +217,15 @@ def new_arguments(given: list[str] | None) -> list[Any] | dict[str, Any] | None:
 
 def _watched(app: Penstock, run: Run, pipeline: Pipeline, timeout: float | None, as_json: bool) -> RunStatus:
     """Watch a run until it has ended or the timeout is over; its status. The run goes on without us."""
+    err.print(f"run {run.id}", markup=False)
     try:
         for obstacle in app.database.read(obstacles, _work(pipeline), app.settings.reap_after):
             err.print(f"{obstacle}; the run waits for one: penstock worker MODULE:APP", markup=False)
-        return watch(run, timeout, silently=as_json)
+        return watch_run(app, run, timeout, silently=as_json)
     except (KeyboardInterrupt, DatabaseUnavailable):
         err.print(
-            f"the run goes on: penstock show {run.id}\nto stop it: penstock cancel {run.id}", markup=False
+            f"the run goes on: penstock watch {named(run.id)}\nto stop it: penstock cancel {named(run.id)}",
+            markup=False,
         )
         raise
 
@@ -257,7 +260,7 @@ def _tell(app: Penstock, run: Run, status: RunStatus, wait: bool, as_json: bool)
         out.print(f"{run.id} {status.value}{why}", markup=False)
         for line in failures(app, run)[:MOST_FAILURES]:
             out.print(f"  {line}", markup=False)
-        out.print(f"see: penstock show {run.id}", markup=False)
+        out.print(f"see: penstock show {named(run.id)}", markup=False)
 
 
 def _row(row: RunRow) -> tuple[object, ...]:
@@ -268,8 +271,9 @@ def _row(row: RunRow) -> tuple[object, ...]:
 # Commands that steer jobs and runs alike: cancel, retry.
 
 ID = re.compile(r"[0-9a-fA-F-]+")
+SHORT = re.compile(r"[0-9a-fA-F-]+(\.\.|…)[0-9a-fA-F]+")
 WHOLE_ID = 32
-Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="ids, or beginnings of them")]
+Jobs = Annotated[list[str], typer.Argument(metavar="ID...", help="ids, in short or whole")]
 
 
 def cancel(
@@ -319,7 +323,7 @@ def retry(
 def _is_step(app: Penstock, first: str, second: str) -> bool:
     """Behind a run comes the key of a step, also one that could be the beginning of an id: "add", "bad"."""
     if not ID.fullmatch(second):
-        return True
+        return not SHORT.fullmatch(second)
     return len(second) < WHOLE_ID and app.database.read(find_run_or_job, first)[1]
 
 

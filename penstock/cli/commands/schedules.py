@@ -11,7 +11,7 @@ from penstock.cli.commands.enqueue import read_arguments
 from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import find_attribute, load_module
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, acting, opened, steered
-from penstock.cli.output import show_json, show_table, span, tell
+from penstock.cli.output import at, show_json, show_table, span, tell
 from penstock.schedules.rows import clock
 from penstock.schedules.times import instant_of
 from penstock.values.parse import parse_seconds
@@ -44,8 +44,10 @@ def default(
     if as_json:
         show_json(listed)
         return
-    columns = ["name", "task", "when", "next", "state"]
-    cells = [(each["name"], each["task"], each["when"], each["next"] or "", each["state"]) for each in listed]
+    columns = ["name", "task", "next (UTC)", "state", "when"]
+    cells = [
+        (each["name"], each["task"], _next(each["next"]), each["state"], each["when"]) for each in listed
+    ]
     show_table(columns, cells, empty="no schedules")
 
 
@@ -237,6 +239,10 @@ def _tick(tick: Tick) -> dict[str, Any]:
 def _started(tick: Tick) -> str:
     started = tick.job if tick.job is not None else tick.run
     return "" if started is None else str(started.id)
+
+
+def _next(iso: str | None) -> str:
+    return "" if iso is None else at(datetime.fromisoformat(iso))
 
 
 def _at(instant: datetime | None) -> str:

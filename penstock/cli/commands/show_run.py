@@ -2,143 +2,98 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from textwrap import shorten
-
-from rich.console import Group, RenderableType
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
 
 from penstock.app import Penstock
 from penstock.cli.commands.audit import plain, show_acts
-from penstock.cli.exit_codes import err, one_line, out
-from penstock.cli.output import show_json, show_table, span
-from penstock.errors import DatabaseUnavailable, PenstockError
+from penstock.cli.commands.watch import QUIET, fold, in_words, picture, waiting_for
+from penstock.cli.exit_codes import out
+from penstock.cli.output import is_compact, named, show_json, show_table, span
+from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
 from penstock.operate.audit import Act
 from penstock.operate.runs import notable_steps
 from penstock.pipelines.model.diff import Difference
-from penstock.pipelines.model.graph_view import Graph, GraphNode
+from penstock.pipelines.model.graph_view import Graph
 from penstock.pipelines.run import Run, Step
 from penstock.values.escape import in_line
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
-# A live picture of a run: its graph, and how far each step is.
-
-INTERVAL, PAUSE = 0.1, 0.5
-COLOURS = {
-    "running": "cyan",
-    "succeeded": "green",
-    "failed": "red",
-    "halted": "red",
-    "cancelled": "yellow",
-    "skipped": "dim",
-    "waiting": "magenta",
-    "available": "blue",
-    "scheduled": "blue",
-}
-
-
-def watch(run: Run, timeout: float | None = None, *, silently: bool = False) -> RunStatus:
-    """Show a run until it has ended or the time is up; the status it has then."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    graph = _look(run, deadline)
-    if silently or not out.is_terminal:
-        while not graph.status.terminal and not _over(deadline):
-            time.sleep(INTERVAL)
-            graph = _look(run, deadline)
-        if not silently:
-            out.print(str(graph), markup=False)
-        return graph.status
-    with Live(picture(graph), console=out, refresh_per_second=10) as live:
-        while not graph.status.terminal and not _over(deadline):
-            time.sleep(INTERVAL)
-            graph = _look(run, deadline)
-            live.update(picture(graph))
-    return graph.status
-
-
-def _look(run: Run, deadline: float | None) -> Graph:
-    """How far it is; of a database that is away, as soon as it is back. The run goes on then too."""
-    told = False
-    while True:
-        try:
-            return run.graph()
-        except DatabaseUnavailable as error:
-            if _over(deadline):
-                raise
-            if not told:
-                err.print(f"{one_line(error)} Watching on.", markup=False)
-            told = True
-            time.sleep(PAUSE)
-
-
-def _over(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
-
-
-def picture(graph: Graph) -> RenderableType:
-    """The run as a table: a line for each step, indented by the expands it is in."""
-    table = Table.grid(padding=(0, 2))
-    for node in graph.nodes:
-        if node.kind.is_step:
-            table.add_row(*_line(node))
-    status = Text(graph.status.value, style=COLOURS.get(graph.status.value, ""))
-    return Group(Text.assemble(in_line(graph.pipeline), "  ", status), table)
-
-
-def _line(node: GraphNode) -> tuple[RenderableType, ...]:
-    name = Text("  " * (len(node.inside) + 1) + in_line(node.key))
-    total = node.total
-    if not total:
-        return name, Text("·", style="dim"), Text("")
-    done = sum(count for status, count in node.counts.items() if status.terminal)
-    bar: RenderableType = (
-        ProgressBar(total=total, completed=done, width=20) if total > 1 else _mark(node.counts)
-    )
-    words = [
-        Text(f"{count} {status.value}" if total > 1 else status.value, style=COLOURS.get(status.value, ""))
-        for status, count in sorted(node.counts.items())
-    ]
-    return name, bar, Text(", ").join(words)
-
-
-def _mark(counts: Mapping[JobStatus, int]) -> Text:
-    status = next(iter(counts))
-    mark = {JobStatus.SUCCEEDED: "✓", JobStatus.FAILED: "✗", JobStatus.RUNNING: "▶", JobStatus.SKIPPED: "-"}
-    return Text(mark.get(status, "○"), style=COLOURS.get(status.value, ""))
-
-
 MOST_STEPS = 200
 MOST_GIVEN = 300
+MOST_WORDS = 66
+MOST_NAMES = 5
+FEW = 20
+"""So many steps are all listed, but for those that were skipped; of more, those that failed or are not over."""
+FEWEST, LISTED = 2, 12
+HEAD, EACH = 14, 3
+"""Lines of a screen around the list, and for each step in it."""
 UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
+FOLDED = (JobStatus.SKIPPED,)
 
 
-def show_run(app: Penstock, run: Run, acts: Sequence[Act], as_json: bool) -> None:
+def show_run(
+    app: Penstock, run: Run, acts: Sequence[Act], as_json: bool, *, everything: bool = False
+) -> None:
     """The run's graph, its steps with their attempts, what went wrong, and what people did about it."""
     if as_json:
         show_json(_plain(run, run.steps()) | {"audit": [plain(act) for act in acts]})
         return
     graph = run.graph()
-    _head(run, graph)
-    shown = app.database.read(notable_steps, run.id, MOST_STEPS)
-    show_table(
-        ["step", "status", "reason", "attempts #", "took #", "job", "error"],
-        [_row(step) for step in shown],
-        empty="no step was reached",
+    _head(run, graph, everything)
+    for line in waiting_for(app, run, graph):
+        out.print(f"{line}\n", markup=False)
+    total = sum(node.total for node in graph.nodes)
+    few = everything or total <= FEW
+    shown = app.database.read(
+        notable_steps, run.id, MOST_STEPS if everything else FEW if few else _room(graph)
     )
-    left = sum(node.total for node in graph.nodes) - len(shown)
-    if left > 0:
-        succeeded = sum(node.counts.get(JobStatus.SUCCEEDED, 0) for node in graph.nodes)
-        which = " that succeeded" if left <= succeeded else ""
-        out.print(f"\n{left:,} steps{which} are not shown; see --json", markup=False)
-    _attempts(shown)
+    if not everything:
+        shown = [step for step in shown if step.status not in (FOLDED if few else QUIET)]
+    columns = ["step", "status", "reason", "attempts #", "took #", "job", "error"]
+    empty = "no step was reached" if not total else "no step has failed or is under way"
+    show_table(columns, [_row(step) for step in shown], empty=empty)
+    _tell_folded(run, graph, shown)
+    if few:
+        _attempts(shown)
     show_acts(acts)
     if run.status is RunStatus.SUCCEEDED:
         out.print(f"\nresult: {run.result(1)!r}", markup=False)
+
+
+def _room(graph: Graph) -> int:
+    """How many of many steps are listed: as a screen has room for below the graph."""
+    if not is_compact():
+        return LISTED
+    drawn = len(fold(graph, everything=False)[0])
+    return max(FEWEST, min(LISTED, (out.height - drawn - HEAD) // EACH))
+
+
+def _tell_folded(run: Run, graph: Graph, shown: Sequence[Step]) -> None:
+    """How many steps are not listed, by their status, and which were skipped."""
+    seen = Counter(step.status for step in shown)
+    counts: Counter[JobStatus] = Counter()
+    for node in graph.nodes:
+        counts.update(node.counts)
+    left = {status: count - seen[status] for status, count in sorted(counts.items()) if count > seen[status]}
+    if not left:
+        return
+    names = _names(graph, JobStatus.SKIPPED)
+    told = ", ".join(
+        f"{count:,} {status.value}{names if status is JobStatus.SKIPPED else ''}"
+        for status, count in left.items()
+    )
+    way = "--json" if len(shown) >= MOST_STEPS else "--all"
+    out.print(f"\nnot listed: {told}; see: penstock show {named(run.id)} {way}", markup=False)
+
+
+def _names(graph: Graph, status: JobStatus) -> str:
+    """The nodes with such steps, a few of them."""
+    nodes = [in_line(node.key) for node in graph.nodes if node.counts.get(status)]
+    more = f" and {len(nodes) - MOST_NAMES} more" if len(nodes) > MOST_NAMES else ""
+    return f" ({', '.join(nodes[:MOST_NAMES])}{more})"
 
 
 def failures(app: Penstock, run: Run) -> list[str]:
@@ -150,11 +105,12 @@ def failures(app: Penstock, run: Run) -> list[str]:
     ]
 
 
-def _head(run: Run, graph: Graph) -> None:
+def _head(run: Run, graph: Graph, everything: bool) -> None:
     out.print(f"run {run.id}", markup=False)
     if words := run.description:
         out.print(words, markup=False)
-    out.print(picture(graph) if out.is_terminal else str(graph), markup=False)
+    drawn = picture if out.is_terminal else in_words
+    out.print(drawn(graph, everything=everything), markup=False)
     if given := ", ".join([f"{name}={value!r}" for name, value in run.args.items()]):
         out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
     for reason in run.reasons:
@@ -169,7 +125,7 @@ def _head(run: Run, graph: Graph) -> None:
     difference = _difference(run)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
-        out.print(f"{told}: penstock diff {run.id}", markup=False)
+        out.print(f"{told}: penstock diff {named(run.id)}", markup=False)
     out.print()
 
 
@@ -186,7 +142,7 @@ def _attempts(steps: list[Step]) -> None:
     rows = [
         (_name(step), *_attempt(attempt))
         for step in sorted(steps, key=lambda step: step.id)
-        if any(attempt.outcome not in UNEVENTFUL for attempt in step.attempts())
+        if len(step.attempts()) > 1 and any(attempt.outcome not in UNEVENTFUL for attempt in step.attempts())
         for attempt in step.attempts()
     ]
     if rows:
@@ -196,7 +152,7 @@ def _attempts(steps: list[Step]) -> None:
 
 def _attempt(attempt: AttemptRecord) -> tuple[object, ...]:
     took = span((attempt.finished_at - attempt.started_at).total_seconds())
-    return attempt.number, attempt.outcome.value, took, attempt.process or "", attempt.error or ""
+    return attempt.number, attempt.outcome.value, took, attempt.process or "", _words(attempt.error)
 
 
 def _row(step: Step) -> tuple[object, ...]:
@@ -212,8 +168,13 @@ def _row(step: Step) -> tuple[object, ...]:
         len(step.attempts()),
         took,
         step.id,
-        step.error or "",
+        _words(step.error),
     )
+
+
+def _words(error: str | None) -> str:
+    """An error in a table: all of it is told by `penstock show JOB`."""
+    return shorten(error or "", MOST_WORDS, placeholder=" …") if is_compact() else error or ""
 
 
 def _name(step: Step) -> str:

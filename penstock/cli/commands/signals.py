@@ -23,7 +23,7 @@ Element = Annotated[
 def signal(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="its id, or the beginning of it; with --token, VALUE"),
+        typer.Argument(metavar="[RUN]", help="its id, in short or whole; with --token, VALUE"),
     ] = None,
     name: Annotated[str | None, typer.Argument(help="the signal")] = None,
     value: Annotated[str | None, typer.Argument(help="its value, as JSON or plain text")] = None,

@@ -20,6 +20,7 @@ from penstock.runtime.supervisor.worker_process import serve_alone
 from penstock.runtime.worker import WorkerOptions, details
 from penstock.settings import Settings
 from penstock.telemetry import logs
+from penstock.telemetry.events import ProcessStarted, WorkerAnnounced
 from penstock.values.parse import nearest
 
 
@@ -52,7 +53,7 @@ def worker(
         log_format=log_format or app.settings.log_format,
     )
     logs.configure(wanted.log_level, wanted.log_format, _around)
-    logs.attach(app.events)
+    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
     os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 
@@ -60,9 +61,29 @@ def worker(
 def _run(app: Penstock, wanted: Settings) -> int:
     told = details(wanted.queues, wanted.concurrency)
     options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
+    _announce(app, wanted, str(told["queues"]))
     if wanted.processes == 0:
         return serve_alone(app, options)
     return Supervisor(app, options, wanted.processes).run()
+
+
+def _announce(app: Penstock, wanted: Settings, queues: str) -> None:
+    """Say which work this worker can do, once its first process is known to the database."""
+    announced = WorkerAnnounced(
+        app.settings.shown_url,
+        queues,
+        tuple(sorted(app.tasks)),
+        len(app.pipelines),
+        len(app.reconcilers),
+        wanted.processes,
+        wanted.concurrency,
+    )
+
+    def once(_: ProcessStarted) -> None:
+        stop()
+        app.events.emit(announced)
+
+    stop = app.events.on(ProcessStarted, once)
 
 
 def _around() -> dict[str, object]:

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.commands.show_run import picture
+from penstock.cli.commands.watch import picture
 from penstock.cli.exit_codes import out
 from penstock.operate.processes import ProcessRow
 from penstock.pipelines.model.graph_view import Graph

@@ -153,14 +153,18 @@ class _Drawing:
     def _box(self, scope: tuple[str, ...]) -> Svg:
         place = self.layout.boxes[scope]
         title = self.scopes.get(scope[-1]) or self.graph.scopes.get(scope[-1], scope[-1])
-        most = max(int((place.width - 40) / 6.6), 4)
+        most = max(int((place.width - 44) / 6.4), 4)
         return element(
             "g",
             element("title", title),
             _rectangle(place, "scope-box", 12.0),
-            self._icon("expand", place.x + MARGIN - 2, place.y + 9, 13.0),
+            self._icon("expand", place.x + 12, place.y + 8, 14.0),
             element(
-                "text", shortened(title, most), x=place.x + MARGIN + 16, y=place.y + 20, class_="scope-title"
+                "text",
+                shortened(title, most),
+                x=place.x + MARGIN + 32,
+                y=place.y + MARGIN + 19,
+                class_="scope-title",
             ),
             class_="scope",
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.dashboard.pages import jobs, overview
+from penstock.dashboard.pages import jobs, overview, pipelines, runs, schedules
 from penstock.dashboard.views import NotFound, Page, View
 
 ID = r"[0-9a-fA-F-]{1,36}"
@@ -26,10 +26,20 @@ ROUTES: tuple[Route, ...] = (
     Route("/", overview.overview, "overview"),
     Route("/overview", overview.overview, "overview"),
     Route("/jobs", jobs.jobs, "jobs"),
+    Route("/runs", runs.runs, "runs"),
+    Route("/runs/{id}", runs.run, "runs"),
+    Route("/pipelines", pipelines.pipelines, "pipelines"),
+    Route("/pipeline", pipelines.pipeline, "pipelines"),
+    Route("/schedules", schedules.schedules, "schedules"),
+    Route("/schedules/new", schedules.new_schedule, "schedules"),
+    Route("/schedule", schedules.schedule, "schedules"),
 )
 NAVIGATION: tuple[tuple[str, str, str], ...] = (
     ("overview", "Overview", "/"),
     ("jobs", "Jobs", "/jobs"),
+    ("runs", "Runs", "/runs"),
+    ("pipelines", "Pipelines", "/pipelines"),
+    ("schedules", "Schedules", "/schedules"),
 )
 """(section, its name for people, its address)"""
 

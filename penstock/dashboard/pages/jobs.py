@@ -18,7 +18,7 @@ def jobs(view: View) -> Page:
     wanted = JobFilter(
         JobStatus(status) if status in list(JobStatus) else None, view.text("queue"), view.text("task")
     )
-    found = view.read(queries.list_jobs, wanted, PAGE_SIZE, view.text("before"))
+    found = view.read(queries.list_jobs, wanted, PAGE_SIZE, view.id("before"))
     return Page(
         "jobs.html",
         "Jobs",

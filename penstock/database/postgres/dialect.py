@@ -68,6 +68,7 @@ ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "
 BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "jit"), "off")
 BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
+SNAPSHOT = "SELECT CAST(pg_current_snapshot() AS text)"
 GO_BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 
 
@@ -276,6 +277,24 @@ class Postgres:
 
     def begin_reading(self, driver: Any) -> object:
         return self.begin_single(driver)
+
+    def begin_brief_reading(self, driver: Any, seconds: float) -> object:
+        opened = self.begin(driver)
+        brief = f"SET LOCAL statement_timeout = {int(seconds * 1000)}"
+        if isinstance(opened, OpenTransaction):
+            opened.execute(brief, ())
+            opened.execute(GO_BY_INDEX, ())
+        else:
+            driver.execute(brief)
+        return opened
+
+    def end_brief_reading(self, driver: Any) -> None:
+        """Nothing outlives the transaction."""
+
+    def commit_stamp(self, tx: Transaction) -> str | None:
+        """The snapshot: it is the same as long as no transaction that wrote has ended."""
+        row = tx.row(SNAPSHOT)
+        return str(row[0]) if row else None
 
     def flush(self, opened: object) -> None:
         if isinstance(opened, OpenTransaction):

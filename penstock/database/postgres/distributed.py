@@ -55,6 +55,10 @@ class Distributed(Postgres):
     def go_by_index(self, tx: Transaction) -> None:
         """The planner is the engine's own."""
 
+    def commit_stamp(self, tx: Transaction) -> str | None:
+        """Not every engine of this kind can tell."""
+        return None
+
     def begin_reading(self, driver: Any) -> object:
         """Each statement by itself: a transaction would go on seeing what was true when it began."""
         driver.autocommit = True

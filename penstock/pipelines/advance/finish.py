@@ -14,7 +14,7 @@ from typing import NamedTuple
 from penstock.database.dialect import Ahead, Row
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
-from penstock.pipelines.advance import run_rows, stop_requests, timers
+from penstock.pipelines.advance import run_headers, run_rows, stop_requests, timers
 from penstock.pipelines.advance.advance import Advance, RunChange
 from penstock.pipelines.advance.read import first_failure
 from penstock.pipelines.advance.run_rows import RunView
@@ -26,7 +26,7 @@ from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import RunMode
 from penstock.pipelines.plan.plan import RunState, events_of, status_of
 from penstock.queue.enqueue import enqueue as enqueue_jobs
-from penstock.queue.jobs import EndedStep, NewJob, Offer, tier_of
+from penstock.queue.jobs import EndedStep, NewJob, Offer, tier_of, with_headers
 from penstock.telemetry.events import RunEnded
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus, Reason, RunStatus
@@ -70,6 +70,8 @@ def enqueue(
     ]
     if not jobs:
         return
+    if engine_state.host.enqueue_middlewares:
+        jobs = list(with_headers(jobs, run_headers.find(tx, run.id)))
     enqueue_jobs(tx, jobs)
     engine_state.trace(tx).made.update({job.id: (job.queue, tier_of(job.priority)) for job in jobs})
     engine_state.tell_ready(tx)

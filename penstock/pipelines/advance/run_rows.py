@@ -12,13 +12,11 @@ from typing import Protocol, cast
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.errors import ArgumentError, ConfigurationError, PenstockError
+from penstock.errors import ArgumentError, PenstockError
 from penstock.pipelines.advance.state import EngineState, Mode, RunHeader, TransactionState
 from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import Fan, RunMode
 from penstock.pipelines.plan.plan import RunFacts
-from penstock.values import parse
-from penstock.values.parse import NAME_LENGTH
 from penstock.values.typed_json.json_text import loads
 
 MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
@@ -220,29 +218,8 @@ def _limit(run: RunView) -> int | None:
 
 # Labels of runs: words by which people find them again. Given at the trigger; a revival and a re-run have them too.
 
-MOST = 50
-
 OF_RUN = "SELECT label FROM {run_labels} WHERE run_id = :run ORDER BY label"
 COPY = "INSERT INTO {run_labels} (label, run_id) SELECT label, :new FROM {run_labels} WHERE run_id = :old"
-
-
-def read_labels(pipeline: str, given: object) -> tuple[str, ...]:
-    """Labels as a trigger is given them: a text, or several."""
-    if given is None:
-        return ()
-    several = [given] if isinstance(given, str) else given
-    if not isinstance(several, list | tuple | set | frozenset):
-        raise ConfigurationError(f"{pipeline}: labels={given!r}: give texts, such as labels=['tenant:7']")
-    for label in several:
-        try:
-            parse.text(label, NAME_LENGTH)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"{pipeline}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters: {error}"
-            ) from None
-    if len(several) > MOST:
-        raise ConfigurationError(f"{pipeline}: {len(several)} labels; a run may have {MOST}")
-    return tuple(sorted(set(several)))
 
 
 def of_run(tx: Transaction, run: str) -> list[str]:

@@ -18,6 +18,7 @@ from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
 from penstock.lazy_import import Lazy
+from penstock.middleware import EnqueueMiddleware
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
@@ -103,6 +104,9 @@ class EngineServices(Protocol):
 
     @property
     def events(self) -> Stream: ...
+
+    @property
+    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
 
     def find_task(self, name: str) -> Any: ...
 

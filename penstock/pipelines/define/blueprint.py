@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from penstock.context import building
 from penstock.errors import DefinitionError
-from penstock.task import overridden
+from penstock.task import Task, overridden
 from penstock.values.fork_safety import cached_property
 
 if TYPE_CHECKING:
@@ -34,6 +34,10 @@ class Callee(Protocol):
 
     @property
     def overrides(self) -> Mapping[str, object]: ...
+
+
+TaskOrPipeline = Callee | Task[..., Any]
+"""A callee. Tasks are named as well: pyright does not see that their cached properties are properties."""
 
 
 class Blueprint(ABC):

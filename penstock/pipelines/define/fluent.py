@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, Self
 
 from penstock.errors import DefinitionError
-from penstock.pipelines.define.blueprint import Blueprint, Callee, Fragment
+from penstock.pipelines.define.blueprint import Blueprint, Callee, Fragment, TaskOrPipeline
 from penstock.pipelines.define.builder import Builder, BuildPosition
 from penstock.pipelines.define.draft import Draft
 from penstock.pipelines.define.graph import MISSING, arm_labels, describing, wait_options
@@ -261,7 +261,7 @@ class Verbs(ABC):
     verbs: tuple[Verb, ...]
     first_step: Callee | None
 
-    def start(self, task: Callee) -> Self:
+    def start(self, task: TaskOrPipeline) -> Self:
         """The first step. It is given the arguments of the run."""
         if self.first_step is not None:
             raise DefinitionError(
@@ -272,24 +272,24 @@ class Verbs(ABC):
         started.first_step = _task(self.name, "start", task)
         return started
 
-    def chain(self, task: Callee) -> Self:
+    def chain(self, task: TaskOrPipeline) -> Self:
         """A step with the value of the one before; a pipeline runs as a child."""
         step = _task(self.name, "chain", task)
         return self._then("chain", lambda growth: growth.chain(step))
 
-    def divide(self, *branches: Callee | Flow) -> Self:
+    def divide(self, *branches: TaskOrPipeline | Flow) -> Self:
         """The same value to several branches: tasks or flows."""
         if not branches:
             raise DefinitionError(f"flow {self.name!r}: divide() needs at least one branch")
         parts = [_branch(self.name, "divide", branch) for branch in branches]
         return self._then("divide", lambda growth: growth.divide(parts))
 
-    def combine(self, task: Callee) -> Self:
+    def combine(self, task: TaskOrPipeline) -> Self:
         """Close a divide: one step with the values of all branches, in definition order, as one list."""
         step = _task(self.name, "combine", task)
         return self._then("combine", lambda growth: growth.combine(step))
 
-    def expand(self, task: Callee | Flow) -> Self:
+    def expand(self, task: TaskOrPipeline | Flow) -> Self:
         """From here on, once for each element of the value."""
         if isinstance(task, Flow):
             started = self.expand(_begun(task))
@@ -297,18 +297,18 @@ class Verbs(ABC):
         step = _task(self.name, "expand", task)
         return self._then("expand", lambda growth: growth.expand(step))
 
-    def collapse(self, task: Callee) -> Self:
+    def collapse(self, task: TaskOrPipeline) -> Self:
         """Close an expand: one step with the list of all elements' values, in element order."""
         step = _task(self.name, "collapse", task)
         return self._then("collapse", lambda growth: growth.collapse(step))
 
-    def divert(self, arms: Mapping[Any, Callee | Flow | None], otherwise: object = MISSING) -> Self:
+    def divert(self, arms: Mapping[Any, TaskOrPipeline | Flow | None], otherwise: object = MISSING) -> Self:
         """Exactly one arm, chosen by `str(value)`; each is a task, a flow, or None."""
         labels, chosen = arm_labels(arms, otherwise)
         parts = [None if arm is None else _branch(self.name, "divert", arm) for arm in chosen]
         return self._then("divert", lambda growth: growth.divert(labels, parts))
 
-    def converge(self, task: Callee) -> Self:
+    def converge(self, task: TaskOrPipeline) -> Self:
         """Close a divert: one step with the value of the arm that ran."""
         step = _task(self.name, "converge", task)
         return self._then("converge", lambda growth: growth.converge(step))
@@ -323,7 +323,7 @@ class Verbs(ABC):
         *,
         timeout: float | None = None,
         default: object = MISSING,
-        remind: Callee | None = None,
+        remind: TaskOrPipeline | None = None,
         remind_every: float | None = None,
         key: str | None = None,
     ) -> Self:
@@ -351,7 +351,7 @@ class Verbs(ABC):
 class Flow(Verbs, Fragment):
     """A piece of a pipeline: a branch or an arm. The value it is attached to goes to its first step."""
 
-    def __init__(self, task: Callee) -> None:
+    def __init__(self, task: TaskOrPipeline) -> None:
         self.name = "flow"
         self.verbs = ()
         self.first_step = _task(self.name, "flow", task)
@@ -373,7 +373,7 @@ class Flow(Verbs, Fragment):
         return same
 
 
-def flow(task: Callee) -> Flow:
+def flow(task: TaskOrPipeline) -> Flow:
     """A branch of several steps: `flow(fetch).chain(clean)`."""
     return Flow(task)
 
@@ -388,19 +388,19 @@ class FlowBlueprint(Verbs, Blueprint):
         self.first_step = None
         self.overrides: Mapping[str, object] = {}
 
-    def on_complete(self, *tasks: Callee) -> Self:
+    def on_complete(self, *tasks: TaskOrPipeline) -> Self:
         """Tasks that hear of the end, whichever it is."""
         return self._calling("on_complete", tasks)
 
-    def on_success(self, *tasks: Callee) -> Self:
+    def on_success(self, *tasks: TaskOrPipeline) -> Self:
         """Tasks that hear of success."""
         return self._calling("on_success", tasks)
 
-    def on_halt(self, *tasks: Callee) -> Self:
+    def on_halt(self, *tasks: TaskOrPipeline) -> Self:
         """Tasks that hear of a halt."""
         return self._calling("on_halt", tasks)
 
-    def on_failure(self, *given: Callee | str) -> Self:
+    def on_failure(self, *given: TaskOrPipeline | str) -> Self:
         """The strategy ("halt", "continue", "ignore"), and tasks that hear of a failure."""
         changed = self._copy()
         check_reach(getattr(self, "host", None), given)

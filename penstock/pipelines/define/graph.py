@@ -6,11 +6,11 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar, overload
 
 from penstock.context import building
 from penstock.errors import DefinitionError, PenstockError
-from penstock.pipelines.define.blueprint import Blueprint, Callee, Fragment
+from penstock.pipelines.define.blueprint import Blueprint, Callee, Fragment, TaskOrPipeline
 from penstock.pipelines.define.builder import Builder, BuildPosition
 from penstock.pipelines.define.handles import (
     Handle,
@@ -24,8 +24,11 @@ from penstock.pipelines.define.pipeline_options import PipelineSettings, finish,
 from penstock.pipelines.define.step_options import seconds
 from penstock.pipelines.define.validation import read_reminder
 from penstock.pipelines.model.definition import Definition, Wait
+from penstock.step_calls import StepValue
 from penstock.values import parse
 from penstock.values.fork_safety import cached_property
+
+T = TypeVar("T")
 
 
 class Missing:
@@ -96,7 +99,7 @@ def describing(builder: Builder) -> Iterator[None]:
         building.reset(token)
 
 
-def switch(value: object, arms: Mapping[Any, object], otherwise: object = MISSING) -> Any:
+def switch(value: object, arms: Mapping[Any, object], otherwise: object = MISSING) -> StepValue[Any]:
     """Exactly one arm runs, chosen by `str(value)`; the value of the arm that ran."""
     builder = _builder("switch")
     if not isinstance(value, Handle):
@@ -110,7 +113,19 @@ def switch(value: object, arms: Mapping[Any, object], otherwise: object = MISSIN
     return builder.merge(decision, tails)
 
 
-def first(*steps: object, count: int | None = None) -> Any:
+@overload
+def first(*steps: StepValue[T], count: None = None) -> StepValue[T]: ...
+
+
+@overload
+def first(*steps: StepValue[T], count: int) -> StepValue[list[T]]: ...
+
+
+@overload
+def first(*steps: object, count: int | None = None) -> StepValue[Any]: ...
+
+
+def first(*steps: object, count: int | None = None) -> StepValue[Any]:
     """The value of whichever of the steps succeeds first.
 
     With `count`, a list of the values of so many of them, in the order of the definition, as soon as they have
@@ -119,7 +134,7 @@ def first(*steps: object, count: int | None = None) -> Any:
     return _builder("first").first(steps, count)
 
 
-def barrier(*steps: object) -> Any:
+def barrier(*steps: object) -> StepValue[None]:
     """A point behind all of the steps, for `.options(after=[...])`."""
     return _builder("barrier").barrier(steps)
 
@@ -129,11 +144,11 @@ def wait_for(
     *,
     timeout: float | None = None,
     default: object = MISSING,
-    remind: Callee | None = None,
+    remind: TaskOrPipeline | None = None,
     remind_every: float | None = None,
     after: Sequence[object] = (),
     key: str | None = None,
-) -> Any:
+) -> StepValue[Any]:
     """A step that waits, without holding a worker, until `run.signal(signal, value)`; the value is its own.
 
     After `timeout` seconds it has the `default` as its value, or fails if there is none. Meanwhile the task `remind`

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence, Set
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from penstock.errors import DefinitionError, PenstockError, SerializationError
 from penstock.pipelines.define.blueprint import Callee
 from penstock.pipelines.define.draft import short_name
 from penstock.pipelines.model.expressions import Const, DictOf, Expr, ListOf, Output
+from penstock.step_calls import StepValue
 from penstock.values.typed_json.json_text import dumps, encode, loads
 from penstock.values.typed_json.signature import Signature
 
@@ -20,7 +21,7 @@ class Collector(Protocol):
     def collect(self, handle: Handle) -> Handle: ...
 
 
-class Handle:
+class Handle(StepValue[Any]):
     """A value of the run to come. It can be passed to steps, and collected; nothing else."""
 
     __slots__ = ("_builder", "_expr", "_label", "_scope")

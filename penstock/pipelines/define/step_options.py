@@ -21,6 +21,7 @@ MOST_INPUTS = 40
 _ELSEWHERE = {
     "connection": "pass it where the run is triggered: pipeline.options(connection=...).trigger(...)",
     "at": "a step's time is relative to the step before it: use delay=",
+    "labels": "label the run: pipeline.options(labels=[...]).trigger(...)",
     "name": "a task's name is given by @app.task(name=...); a step is named by key=",
 }
 _OF_HANDLERS = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.pipelines.advance import timers
+from penstock.pipelines.advance import run_headers, timers
 from penstock.pipelines.advance.advance import Advance
 from penstock.pipelines.advance.finish import finish
 from penstock.pipelines.advance.run_rows import RunView, view, views
@@ -53,6 +53,8 @@ class NewRun(NamedTuple):
     """True if the run starts when the runs that it follows have ended, not by itself."""
     scheduled_for: int | None = None
     """The nominal time of the tick that it was started by."""
+    headers: Mapping[str, str] | None = None
+    """Texts for the middleware around its steps."""
 
     @property
     def starts_now(self) -> bool:
@@ -135,6 +137,7 @@ def open_runs(engine_state: EngineState, tx: Transaction, news: Sequence[NewRun]
     tx.insert("runs", [_row(new) for new in begun], created_at="{now}", started_at="{now}")
     tx.insert("runs", [_row(new) for new in later], created_at="{now}")
     tx.insert("run_labels", [{"label": label, "run_id": new.id} for new in news for label in new.labels])
+    run_headers.write(tx, [(new.id, new.headers) for new in news if new.headers])
     application = Advance(engine_state, tx)
     trace = engine_state.trace(tx)
     for new in news:

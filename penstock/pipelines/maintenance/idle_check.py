@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
 from penstock.queue.reclaim import DEAD_AT
+from penstock.queue.rules.queue_controls import REVISION
 
 SAY = "SELECT pg_notify(:channel, :proof)"
 """A proof alone, for a listener that has just connected."""
@@ -29,7 +30,8 @@ SELECT EXISTS (SELECT 1 FROM alive), CAST(pg_notify(:channel, :proof) AS text),
     AND id IN (SELECT process_id FROM {{claims}})),
   (SELECT MIN({DEAD_AT}) FROM {{processes}} WHERE id <> CAST(:me AS uuid)),
   EXISTS (SELECT 1 FROM {{claims}} WHERE process_id = CAST(:me AS uuid) AND claimed_at < {{now}} - :silence),
-  EXISTS (SELECT 1 FROM {{limits}}), EXISTS (SELECT 1 FROM {{runs}} WHERE ended_at IS NULL), {{now}}
+  EXISTS (SELECT 1 FROM {{limits}}), EXISTS (SELECT 1 FROM {{runs}} WHERE ended_at IS NULL), {REVISION},
+  {{now}}
 """
 
 
@@ -68,6 +70,8 @@ class IdleReport(NamedTuple):
     """Limits are in use, or were a while ago."""
     runs: bool
     """There are runs that have not ended."""
+    controls: int = 0
+    """The revision of the controls of queues."""
 
 
 def glance(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str) -> IdleReport:
@@ -84,7 +88,7 @@ def glance(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str
         silence=int(wanted.silence * 1_000_000),
     )
     assert row is not None
-    alive, _, ready, due, kept, orphaned, holder, silent, unknown, limited, runs, now = row
+    alive, _, ready, due, kept, orphaned, holder, silent, unknown, limited, runs, controls, now = row
     return IdleReport(
         bool(alive),
         bool(ready),
@@ -96,6 +100,7 @@ def glance(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str
         bool(unknown),
         bool(limited),
         bool(runs),
+        int(controls),
     )
 
 

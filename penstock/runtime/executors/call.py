@@ -6,19 +6,21 @@ import asyncio
 import inspect
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import CoroutineType
 from typing import Any
 
 from penstock.context import CurrentJob, running
 from penstock.handler_environment import HandlerEnvironment
+from penstock.middleware import HandlerCall, call_within, call_within_sync
 from penstock.runtime.executors import event_for
 from penstock.runtime.executors.work import Arguments, Work
 from penstock.telemetry import fault_points
 from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.failure import Failure
-from penstock.values.outcome import Event, Raised, Rejected, Released, StopRun, TimedOut, interpret, raised
+from penstock.values.outcome import Event, Rejected, Released, StopRun, TimedOut, interpret, raised
 
 log = logging.getLogger("penstock")
 
@@ -27,14 +29,15 @@ async def call_async(work: Work, around: HandlerEnvironment) -> Event | None:
     """Run a handler on this event loop, under its timeout."""
     job = work.begin(around)
     running.set(job)
-    arguments = read_arguments(work)
-    if isinstance(arguments, Raised):
-        return arguments
-    args, kwargs = arguments
     limit = None if work.timeout is None else asyncio.timeout(work.timeout)
     us = os.getpid()
+    value: Any
     try:
-        value = work.task.function(*args, **kwargs)
+        if work.middleware:
+            value = _within(work, job)
+        else:
+            args, kwargs = read_arguments(work)
+            value = work.task.function(*args, **kwargs)
         if limit is not None:
             async with limit:
                 value = await _awaited(value)
@@ -47,6 +50,8 @@ async def call_async(work: Work, around: HandlerEnvironment) -> Event | None:
         raise
     except StopRun as stop:
         value = stop
+    except UnreadArguments as unread:
+        return unread.event
     except BaseException as error:
         return _broken_off(work, around, job, limit, error)
     finally:
@@ -113,14 +118,13 @@ def call_sync(work: Work, around: HandlerEnvironment) -> Event | None:
     token = running.set(job)
     us = os.getpid()
     try:
-        arguments = read_arguments(work)
-        if isinstance(arguments, Raised):
-            return arguments
-        value = _called(work.task.function, *arguments)
+        value = _within_sync(work, job) if work.middleware else _called_plainly(work)
     except SimulatedCrash:
         raise
     except StopRun as stop:
         value = stop
+    except UnreadArguments as unread:
+        return unread.event
     except BaseException as error:
         return _failed(around, job, error)
     finally:
@@ -142,18 +146,83 @@ def _end_copy(us: int, work: Work) -> None:
         os._exit(1)
 
 
-def read_arguments(work: Work) -> Arguments | Raised:
-    """The arguments, or the error that they are."""
+class UnreadArguments(Exception):
+    """Raised in the handler's place if its stored arguments cannot be read; the cause is the error."""
+
+    def __init__(self, task: str, error: BaseException) -> None:
+        super().__init__(f"the arguments of {task} cannot be read")
+        self.event = raised(error, reading_arguments=True)
+
+
+def read_arguments(work: Work) -> Arguments:
     if fault_points.watched:
         fault_points.reach("execute.before")
     try:
         return work.arguments()
     except BaseException as error:  # validators are the user's code too
-        return raised(error, reading_arguments=True)
+        raise UnreadArguments(work.task.name, error) from error
+
+
+# Inside the middleware.
+
+
+async def _within(work: Work, job: CurrentJob) -> Any:
+    headers = work.known_headers()
+    if headers is None:
+        headers = await asyncio.to_thread(work.read_headers)
+    prepared = PreparedCall(work, job, headers)
+
+    async def body() -> Any:
+        return await _awaited(prepared.begin())
+
+    return await call_within(work.middleware, prepared.call, body)
+
+
+def _within_sync(work: Work, job: CurrentJob) -> Any:
+    headers = work.known_headers()
+    prepared = PreparedCall(work, job, work.read_headers() if headers is None else headers)
+    return call_within_sync(work.middleware, prepared.call, lambda: _ended(prepared.begin()))
+
+
+class PreparedCall:
+    """A call of a handler with its arguments, or with what is wrong with them."""
+
+    def __init__(self, work: Work, job: CurrentJob, headers: Mapping[str, str]) -> None:
+        claim = work.claim
+        self.function = work.task.function
+        self.bound = inspect.BoundArguments(work.task.signature, OrderedDict())
+        self.unread: UnreadArguments | None = None
+        try:
+            args, kwargs = read_arguments(work)
+            self.bound = work.task.signature.bind(*args, **kwargs)
+        except UnreadArguments as error:
+            self.unread = error
+        self.call = HandlerCall(
+            claim.job_id,
+            claim.task,
+            claim.generation,
+            self.bound.arguments,
+            queue=claim.queue,
+            run_id=claim.run_id,
+            headers=headers,
+            job=job,
+        )
+
+    def begin(self) -> Any:
+        if self.unread is not None:
+            raise self.unread
+        return self.function(*self.bound.args, **self.bound.kwargs)
+
+
+def _called_plainly(work: Work) -> Any:
+    return _called(work.task.function, *read_arguments(work))
 
 
 def _called(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    value = function(*args, **kwargs)
+    return _ended(function(*args, **kwargs))
+
+
+def _ended(value: Any) -> Any:
     if inspect.iscoroutine(value) or inspect.isasyncgen(value):
         return asyncio.run(_awaited(value))
     return _drawn(value)

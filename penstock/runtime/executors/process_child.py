@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.lazy_import import Lazy
+from penstock.middleware import Middleware, checked_middleware
 from penstock.queue.jobs import Claim
 from penstock.runtime import os_signals
 from penstock.runtime.executors.call import call_sync
@@ -68,11 +69,11 @@ def serve(pipe: Connection, home: AppRecipe) -> None:
     while True:
         busy.clear()
         try:
-            claim, address, process = pipe.recv()
+            order = Order(*pipe.recv())
         except EOFError:
             return
         busy.set()
-        pipe.send((Message.ENDED, _run(pipe, home, claim, address, process)))
+        pipe.send((Message.ENDED, _run(pipe, home, order)))
 
 
 def _stand_alone(pipe: Connection) -> None:
@@ -110,9 +111,19 @@ class FunctionAddress(NamedTuple):
         return cls(function.__module__, name, _is_more(function))
 
 
-def _run(pipe: Connection, home: AppRecipe, claim: Claim, address: FunctionAddress, process: str) -> Any:
+class Order(NamedTuple):
+    """The work that the parent sends: a claim, where its task and its middleware are found, and for which process."""
+
+    claim: Claim
+    address: FunctionAddress
+    middleware: list[FunctionAddress]
+    process: str
+
+
+def _run(pipe: Connection, home: AppRecipe, order: Order) -> Any:
     try:
-        task = _find(home, claim.task, address)
+        task = _find(home, order.claim.task, order.address)
+        middleware = _middleware(task, order.middleware)
     except BaseException as error:
         return raised(error)
     pipe.send((Message.BEGUN, None))
@@ -122,8 +133,35 @@ def _run(pipe: Connection, home: AppRecipe, claim: Claim, address: FunctionAddre
 
     host = task.host
     limits = (host.settings.payload_limit, host.settings.expand_limit)
-    around = HandlerEnvironment(host.database, process, host.follow, *limits, report)
-    return call_sync(Work.of(claim, task), around)
+    around = HandlerEnvironment(host.database, order.process, host.follow, *limits, report)
+    work = Work.of(order.claim, task)
+    work.middleware = middleware
+    return call_sync(work, around)
+
+
+def _middleware(task: Task[Any, Any], addresses: list[FunctionAddress]) -> tuple[Middleware, ...]:
+    """The middleware as the parent has it: what goes around the task here, if that is the same."""
+    if [FunctionAddress.of(each) for each in task.middleware] == addresses:
+        return task.middleware
+    return tuple([_find_middleware(task, each) for each in addresses])
+
+
+def _find_middleware(task: Task[Any, Any], address: FunctionAddress) -> Middleware:
+    """The middleware that goes around this task here, or one that can be imported."""
+    for known in task.middleware:
+        if FunctionAddress.of(known) == address:
+            return known
+    found: Any = None
+    if "<" not in address.name:
+        found = sys.modules.get(address.module) or importlib.import_module(address.module)
+        for part in address.name.split("."):
+            found = getattr(found, part, None)
+    if found is None:
+        raise DefinitionError(
+            f'{task.name}: a task with executor="process" runs in a fresh process, where its middleware {address.name} '
+            f"is not found. Declare it at the top of a module that the module of the task imports."
+        )
+    return checked_middleware(found)
 
 
 @lru_cache

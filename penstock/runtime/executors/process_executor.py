@@ -230,7 +230,8 @@ class ChildHandle(threading.Thread):
         if self.why is not None:
             return event_for(self.why)  # while there was no process yet that could have been killed
         assert self.pipe is not None
-        self.pipe.send((work.claim, FunctionAddress.of(work.task.function), around.process))
+        addresses = [FunctionAddress.of(each) for each in work.middleware]
+        self.pipe.send((work.claim, FunctionAddress.of(work.task.function), addresses, around.process))
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
         while self._hears(deadline):
             kind, content = self.pipe.recv()

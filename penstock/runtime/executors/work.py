@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -13,7 +13,8 @@ from typing import Any
 from penstock.context import CurrentJob
 from penstock.errors import ConfigurationError, UnknownTask
 from penstock.handler_environment import HandlerEnvironment, HandlerFlags
-from penstock.queue.jobs import Attempt, Claim
+from penstock.middleware import Middleware
+from penstock.queue.jobs import Attempt, Claim, headers_of
 from penstock.task import EXECUTORS
 from penstock.values import outcome as outcomes
 from penstock.values.failure import Failure
@@ -64,6 +65,7 @@ class Work:
     """Its outcome was passed on to be settled, or its claim is known to be lost."""
     vacated: bool = False
     """Its place is free again, whatever is still to be said about it."""
+    middleware: tuple[Middleware, ...] = ()
     _over: bool = False
 
     @classmethod
@@ -73,6 +75,7 @@ class Work:
         settings = task.settings
         key = (claim.job_id, claim.generation)
         work = cls(claim, task, settings.timeout, settings.retries, task.executor, HandlerFlags(), key)
+        work.middleware = task.middleware
         if claim.options is not None:
             _override(work, loads(claim.options))
         return work
@@ -104,6 +107,17 @@ class Work:
         if self.claim.call is not None:
             return self.task.codec.decode_call(*self.claim.call)  # type: ignore[no-any-return]
         return self.task.codec.decode_arguments(self.claim.payload)  # type: ignore[no-any-return]
+
+    def known_headers(self) -> Mapping[str, str] | None:
+        """The headers that were stored with the job or its run. None: those of its run are yet to be read."""
+        own = headers_of(self.claim.options)
+        if own or self.claim.run_id is None or not self.task.host.enqueue_middlewares:
+            return own
+        return self.task.host.engine.run_headers.known(self.claim.run_id)  # type: ignore[no-any-return]
+
+    def read_headers(self) -> Mapping[str, str]:
+        """Those of the run, from the database."""
+        return self.task.host.engine.run_headers.read(self.claim.run_id)  # type: ignore[no-any-return]
 
     def end_once(self) -> bool:
         """True for the first call only: a thread that ends after its timeout must not report an outcome."""

@@ -20,10 +20,13 @@ from penstock.pipelines.maintenance.idle_check import IdleReport
 from penstock.queue import processes, reclaim, retention, schedule
 from penstock.queue.jobs import Follow
 from penstock.queue.limits import admission, upkeep, waiting_line
+from penstock.queue.rules import queue_controls
+from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.reclaimer import Reclaimer
+from penstock.runtime.liveness.tally_keeper import TallyKeeper
 from penstock.runtime.pump.idle import IdleMode
 from penstock.runtime.service import Service, Turn
 from penstock.settings import Settings
@@ -146,6 +149,10 @@ class Housekeeping(Service):
     """The chores of a process."""
 
     name = "housekeeping"
+    follow_controls: Callable[[QueueControls], None] = staticmethod(lambda _: None)
+    """Told the controls of queues when one of them has changed."""
+    _controls = 0
+    """The revision of the controls that are followed."""
 
     def __init__(
         self,
@@ -178,15 +185,15 @@ class Housekeeping(Service):
         self.old: Boundary[str] = Boundary(database, stream, "the old job")
         self.outage_guard = OutageGuard(self.settings.reap_after)
         self.local_processes = LocalProcesses(database, lambda: None)
-        self._reap_at = 0.0
+        self._reap_at = self._looked_at = 0.0
         self.rest = IdleMode()
         self._judge_at = math.inf
         """When also an idle process looks: a process will have been silent for too long, or a chore was left undone."""
-        self._looked_at = 0.0
         self._round_after = RARELY
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._prune_at = time.monotonic() + RETENTION_INTERVAL
         self._prune_after = FIRST_ID
+        self.tallies = TallyKeeper(database, process)
 
     def run(self) -> None:
         self.outage_guard.arrive(self.settings.heartbeat_interval)
@@ -195,7 +202,13 @@ class Housekeeping(Service):
     def turn(self) -> Turn:
         """One chore that cannot be done does not keep the others from being done; only an outage does."""
         self._looked_at = time.monotonic()
-        chores = (self._keep_contact, self._reap_if_due, *self.chores, self._prune_if_due)
+        chores = (
+            self._keep_contact,
+            self._reap_if_due,
+            *self.chores,
+            self._prune_if_due,
+            self.tallies.turn,
+        )
         return Turn.WORKED if do_all(self.database, chores) else Turn.IDLE
 
     def _keep_contact(self) -> bool:
@@ -225,6 +238,7 @@ class Housekeeping(Service):
         seen = self.database.read(schedule.look, left)
         self.next_due = seen.due
         self.next_tick = seen.tick
+        self._notice_controls(seen.controls)
         limits = partial(self.limits.turn, seen.parked, seen.limited)
         return do_all(self.database, (limits, self._fire_ticks, partial(self._promote_due, left)))
 
@@ -238,8 +252,19 @@ class Housekeeping(Service):
     def promote_due(self) -> bool:
         """Give a place in the queue to what is due, and look at nothing else."""
         left = self.due.left
-        self.next_due = self.database.read(schedule.look, left).due
+        seen = self.database.read(schedule.look, left)
+        self.next_due = seen.due
+        self._notice_controls(seen.controls)
         return self._promote_due(left)
+
+    def _notice_controls(self, revision: int) -> None:
+        if revision != self._controls:
+            self.control(self.database.read(queue_controls.read))
+
+    def control(self, controls: QueueControls) -> None:
+        """Follow these controls of queues."""
+        self._controls = controls.revision
+        self.follow_controls(controls)
 
     def _promote_due(self, left: list[str]) -> bool:
         if self.next_due is None or self.next_due > 0:
@@ -382,7 +407,7 @@ class Housekeeping(Service):
             self._reap_at = self._judge_at = now + seen.holder_silent
             self.call()
         tidy = seen.limited and now >= self._looked_at + RETENTION_INTERVAL
-        if seen.kept or tidy or (seen.due is not None and seen.due < soon):
+        if seen.kept or tidy or seen.controls != self._controls or (seen.due is not None and seen.due < soon):
             self.call()
 
     def call(self) -> None:

@@ -38,14 +38,21 @@ class Identity:
         id = new_id()
         host, pid = host_name(), os.getpid()
         self.dwelling = self.dwells() if not self.id else None
-        told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
-        told |= self.dwelling.told() if self.dwelling is not None else {}
         silence = self.database.settings.reap_after
         self.database.in_transaction(
-            processes.register, id, host, pid, self.role, self.supervisor_id, dumps(told), silence
+            processes.register, id, host, pid, self.role, self.supervisor_id, self._told(), silence
         )
         self.id = id
         if self.dwelling is not None:
             announce(self.database.known_as)
         self.stream.emit(ProcessStarted(id, host, pid, self.role))
         return id
+
+    def tell(self, changed: dict[str, object]) -> None:
+        """Say something else in the row than was said when the process was registered."""
+        self.details = self.details | changed
+        self.database.in_transaction(processes.describe, self.id, self._told())
+
+    def _told(self) -> str:
+        told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
+        return dumps(told | (self.dwelling.told() if self.dwelling is not None else {}))

@@ -19,7 +19,18 @@ from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup
 from penstock.queue.settle import Settled
-from penstock.queue.wakeups import CHORES, CHORES_BY_NAME, ENDED, LATER, READY, YOURS, Wakeups, lane_of, ready
+from penstock.queue.wakeups import (
+    CHORES,
+    CHORES_BY_NAME,
+    CONTROLS,
+    ENDED,
+    LATER,
+    READY,
+    YOURS,
+    Wakeups,
+    lane_of,
+    ready,
+)
 from penstock.runtime.pump.lanes import ASKED, Lanes
 from penstock.runtime.pump.limiter import Limiter
 from penstock.runtime.pump.source import Heed
@@ -182,7 +193,7 @@ class JobSource:
         """The room for next steps. Tasks with limits are left out: their jobs go through the queue and admission."""
         queues = self.lanes.left(self.holdings.busy)
         tasks = frozenset(self.tasks()) - self.limiter.limited.keys()
-        return Offer(self.process(), new_token(), tasks, room, queues)
+        return Offer(self.process(), new_token(), tasks, room, queues, self.lanes.paused)
 
     def claim(self, tx: Transaction, limit: int, alone: bool = False) -> list[Claim]:
         began = time.monotonic()
@@ -287,7 +298,7 @@ class JobSource:
         there = True
         for subject in subjects:
             lane = lane_of(subject)
-            if subject in (CHORES, CHORES_BY_NAME):
+            if subject in (CHORES, CHORES_BY_NAME, CONTROLS):
                 self.wakeups.relay(CHORES)
             elif subject in ANYTHING:
                 self.lanes.force_sweep()
@@ -346,7 +357,7 @@ def _given_back(settled: Settled) -> set[str]:
 
 
 def _event(attempt: Attempt) -> AttemptSettled:
-    claim, outcome = attempt.claim, attempt.outcome
+    claim, outcome, failure = attempt.claim, attempt.outcome, attempt.outcome.failure
     return AttemptSettled(
         claim.job_id,
         claim.task,
@@ -356,5 +367,7 @@ def _event(attempt: Attempt) -> AttemptSettled:
         outcome.status,
         outcome.reason,
         (attempt.began_ago - attempt.ended_ago) / 1_000_000,
-        str(outcome.failure) if outcome.failure else None,
+        str(failure) if failure else None,
+        failure.type if failure else None,
+        (failure.traceback or None) if failure else None,
     )

@@ -43,10 +43,17 @@ class Lanes:
     """Lanes of one tier take turns: no queue may starve another."""
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
     """In the order in which something was last taken from them, or told of them."""
+    paused: frozenset[str] = frozenset()
+    """Queues from which nothing is taken for now, whatever the process was started with."""
     sweeps_from: tuple[str, int] = START
     """The last sweep has looked at no lane after this one."""
     _next_sweep: float = 0.0
     _forced: bool = True
+
+    def control(self, queues: Sequence[QueueLimit] | None, paused: frozenset[str]) -> None:
+        """Take from these queues from now on. Called from another thread: the next claim follows it."""
+        self.queues, self.paused = queues, paused
+        self.force_sweep()
 
     @property
     def names(self) -> list[str] | None:
@@ -64,7 +71,7 @@ class Lanes:
 
     def has_room(self, queue: str, busy: dict[str, int]) -> bool:
         left = self.left(busy)
-        return left is None or left.get(queue, 0) > 0
+        return queue not in self.paused and (left is None or left.get(queue, 0) > 0)
 
     def above_floor(self, room: int, busy: dict[str, int]) -> list[Lane]:
         """The known lanes, most urgent first, each with what may be taken from it."""
@@ -77,9 +84,12 @@ class Lanes:
     def _lanes(
         self, items: Iterable[tuple[tuple[str, int], int]], room: int, busy: dict[str, int]
     ) -> list[Lane]:
-        limits = {} if self.queues is None else {queue.name: queue.limit for queue in self.queues}
+        queues, paused = self.queues, self.paused
+        limits = {} if queues is None else {queue.name: queue.limit for queue in queues}
         lanes = []
         for (queue, tier), floor in items:
+            if queue in paused or (queues is not None and queue not in limits):
+                continue
             limit = limits.get(queue)
             cap = room if limit is None else min(room, limit - busy.get(queue, 0))
             if cap > 0:
@@ -112,7 +122,7 @@ class Lanes:
         if not is_queue(queue) or tier not in TIERS:
             return False
         names = self.names
-        if names is not None and queue not in names:
+        if queue in self.paused or (names is not None and queue not in names):
             return False
         self.floors.setdefault((queue, tier), 0)
         self._forget_beyond(KNOWN)

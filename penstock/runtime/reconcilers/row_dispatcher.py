@@ -168,7 +168,7 @@ class RowDispatcher:
         limit = asyncio.timeout(self.policy.timeout_seconds)
         end: VisitOutcome | None
         try:
-            value: Any = self.reconciler.function(item)
+            value: Any = self.reconciler.visit(item)
             if not inspect.isawaitable(value):
                 pass  # wrapped in something that is not async
             elif self.policy.timeout is None:
@@ -229,7 +229,7 @@ class RowDispatcher:
             return  # given back, when there seemed to be no thread for it
         item.began = time.monotonic()
         try:
-            value = self.reconciler.function(item)
+            value = self.reconciler.visit(item)
             end: VisitOutcome | None
             if inspect.isawaitable(value):
                 value = asyncio.run(waited_for(value))

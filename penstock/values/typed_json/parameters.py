@@ -46,8 +46,10 @@ class Parameters:
     result_annotated: bool
 
     @classmethod
-    def of(cls, function: Callable[..., object], task: str) -> Parameters:
+    def of(cls, function: Callable[..., object], task: str, *, returns: bool = True) -> Parameters:
         hints = resolve(function, task)
+        if not returns:
+            hints.pop("return", None)
         parameters = _parameters(function, task)
         kinds = {kind: [p.name for p in parameters if p.kind is kind] for kind in _KINDS}
         variadic = {*kinds[Parameter.VAR_POSITIONAL], *kinds[Parameter.VAR_KEYWORD]}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import Protocol, TypeVar
 
 from penstock.errors import ArgumentError, SerializationError
 from penstock.values.fork_safety import cached_property
@@ -24,10 +23,12 @@ class Signature:
     """The arguments and the result of a task as JSON.
 
     Nothing is looked at before the first use, so that annotations may name what is declared later.
+    `returns=False`: the return annotation says nothing about a value that is stored.
     """
 
-    def __init__(self, function: Callable[..., object], name: str) -> None:
+    def __init__(self, function: Callable[..., object], name: str, *, returns: bool = True) -> None:
         self._function = function
+        self._returns = returns
         self.name = name
 
     @classmethod
@@ -141,7 +142,7 @@ class Signature:
 
     @cached_property
     def _layout(self) -> Parameters:
-        return Parameters.of(self._function, self.name)
+        return Parameters.of(self._function, self.name, returns=self._returns)
 
     @property
     def _result(self) -> TypeConverter:
@@ -213,16 +214,3 @@ class Signature:
                 dumps(value)
             except SerializationError as error:
                 raise ArgumentError(self.name, str(error), name) from None
-
-
-# The type of a step's value while a pipeline is being described: it can be passed on, and collected.
-
-T = TypeVar("T")
-
-
-class StepValue(Protocol[T]):
-    """A value that a step will have."""
-
-    def collect(self) -> StepValue[list[T]]:
-        """The values of all elements of the innermost open expand, in element order."""
-        ...

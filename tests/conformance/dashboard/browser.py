@@ -48,7 +48,7 @@ class Browser:
         usual = {"content-type": "application/x-www-form-urlencoded", "sec-fetch-site": "same-origin"}
         return self.send("POST", path, body, usual | headers)
 
-    def act(self, name: str, **form: object) -> Answer:
+    def act(self, name: str, /, **form: object) -> Answer:
         """Post to an act's JSON form."""
         return self.post(f"/act/{name}.json", form)
 

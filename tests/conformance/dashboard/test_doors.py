@@ -1,12 +1,14 @@
 """Both doors lead to the same pages: HTML and its JSON twin, files, conditional requests, errors."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from penstock import Penstock
-from penstock.dashboard import Dashboard, Request, Viewer
-from penstock.errors import ConfigurationError
+from penstock.dashboard import Dashboard, Request, Viewer, conditional
+from penstock.errors import ConfigurationError, ReadTimeout
+from penstock.operate import jobs as queries
 from tests.conformance.dashboard.browser import Browser, browser
 
 DOORS = ["wsgi", "asgi"]
@@ -36,7 +38,11 @@ def test_a_page_its_twin_and_its_files(app: Penstock, door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_unchanged_page_is_not_sent_again(app: Penstock, door: str) -> None:
+def test_an_unchanged_page_is_not_sent_again(
+    app: Penstock, door: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditional, "LOOK_EVERY", 0.0)
+
     @app.task(name="receipt")
     def receipt(order: int) -> int:
         return order
@@ -105,7 +111,7 @@ def test_an_act_needs_its_right_and_its_own_site(app: Penstock, door: str) -> No
 
 
 @pytest.mark.one_database
-def test_a_password_opens_it_and_cannot_be_guessed(make_app: type[Penstock]) -> None:
+def test_a_password_opens_it_and_cannot_be_guessed(make_app: Callable[..., Penstock]) -> None:
     app = make_app(dashboard_password="correct horse")
     good = "Basic YWRtaW46Y29ycmVjdCBob3JzZQ=="
     visitor = Browser(Dashboard(app))
@@ -123,3 +129,33 @@ def test_a_password_opens_it_and_cannot_be_guessed(make_app: type[Penstock]) -> 
 def test_a_right_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="payloads"):
         Viewer("ann", ["payload"])
+
+
+def test_a_page_is_not_built_while_nothing_is_committed(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @app.task(name="receipt")
+    def receipt(order: int) -> int:
+        return order
+
+    receipt.enqueue(1)
+    monkeypatch.setattr(conditional, "LOOK_EVERY", 0.0)
+    ann = browser(app)
+    tag = ann.get("/jobs").headers["etag"]
+    built: list[object] = []
+    monkeypatch.setattr(queries, "list_jobs", lambda *given: built.append(given))
+    assert ann.get("/jobs", if_none_match=tag).status == 304
+    assert not built
+    receipt.enqueue(2)
+    assert ann.get("/jobs", if_none_match=tag).status == 500
+    assert built
+
+
+def test_a_statement_of_a_page_is_ended_in_time(make_app: Callable[..., Penstock]) -> None:
+    app = make_app(dashboard_timeout=0.2)
+    app.prepare()
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)"
+    endless = f"{numbers} SELECT COUNT(*) FROM n a, n b, n c, n d WHERE a.i + b.i + c.i + d.i > 7"
+    with pytest.raises(ReadTimeout, match="dashboard_timeout"):
+        app.database.read_briefly(0.2, lambda tx: tx.rows(endless))
+    assert app.database.read(lambda tx: tx.row("SELECT 1")) == (1,)

@@ -1,5 +1,7 @@
 """Apps with something to look at."""
 
+from typing import Any
+
 from penstock import Penstock
 from penstock.database.dialect import Lane
 from penstock.database.transaction import Transaction
@@ -20,7 +22,7 @@ def declare_tasks(app: Penstock) -> None:
         return number
 
 
-def enqueue(app: Penstock, task: str, *arguments: object, **options: object) -> Job:
+def enqueue(app: Penstock, task: str, *arguments: object, **options: Any) -> Job:
     return app.tasks[task].options(**options).enqueue(*arguments)
 
 

@@ -33,6 +33,7 @@ LOOKING = {
     "audit",
     "check",
     "diff",
+    "explain",
     "health",
     "jobs",
     "pipelines",
@@ -42,8 +43,9 @@ LOOKING = {
     "show",
     "status",
     "token",
+    "watch",
 }
-OTHERS = {"dead-letters", "demo", "migrate", "schedules", "worker"}
+OTHERS = {"dead-letters", "demo", "migrate", "queues", "schedules", "worker"}
 
 
 def test_every_command_either_looks_or_says_who_and_why() -> None:
@@ -57,6 +59,8 @@ def test_every_command_either_looks_or_says_who_and_why() -> None:
     assert {
         name for name, command in schedules.items() if _options(command) >= {"--by", "--why"}
     } == SCHEDULES
+    queues = root.commands["queues"].commands
+    assert all(_options(command) >= {"--by", "--why"} for command in queues.values())
 
 
 def _options(command: Any) -> set[str]:

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from penstock import Penstock
 from penstock.cli.commands import show_run
-from penstock.cli.commands import show_run as watching
+from penstock.cli.commands import watch as watching
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.pipelines.model.graph_view import Graph
@@ -179,7 +179,7 @@ def test_run_wait_tells_of_the_run_when_the_database_stays_away(
     answer = cli.run("pack", "[1]", "--wait", "--timeout", "0")
     (run,) = cli.app.runs()
     assert answer.code == 3
-    assert f"the run goes on: penstock show {run.id}" in answer.text
+    assert f"the run goes on: penstock watch {run.id}" in answer.text
 
 
 def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
@@ -244,11 +244,11 @@ def test_a_terminal_shows_a_live_picture(cli: Cli, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(watching, "out", console)
     run = cli.trigger("pack", [1, 2, -3])
     with cli.worked_on():
-        assert watching.watch(run, 60) == "halted"
+        assert watching.watch_run(cli.app, run, 60) == "halted"
     shown = screen.getvalue()
     for part in ("pack", "box", "ship", "2 succeeded", "1 failed", "skipped", "halted"):
         assert part in shown
-    assert watching.watch(cli.trigger("pack", [1]), 0.0) == "running"
+    assert watching.watch_run(cli.app, cli.trigger("pack", [1]), 0.0) == "running"
 
 
 def test_runs_are_listed_and_filtered(cli: Cli) -> None:
@@ -289,7 +289,7 @@ def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
         "box[2]",
         "ValueError: no box for -2",
         "errored",
-        "run_halted",
+        "not listed: 1 skipped (ship)",
     ):
         assert part in text, part
     assert "Boxes for all items, shipped together." in cli("show", run.id, "--app", f"{cli.module}:app").text
@@ -306,7 +306,7 @@ def test_show_has_graph_steps_attempts_and_errors(cli: Cli) -> None:
 
 
 def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run may have millions. Those that failed are shown in any case, wherever they stand."""
+    """A run may have millions. Those that failed are shown in any case, wherever they stand, and before all others."""
     run = cli.trigger("pack", [*range(20, 59), -2])
     drain(cli.app)
     read: list[int] = []
@@ -317,14 +317,21 @@ def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.Mo
         return found
 
     fetch = Transaction.rows
-    monkeypatch.setattr(show_run, "MOST_STEPS", 10)
     monkeypatch.setattr(Transaction, "rows", rows)
     text = cli.on("show", run.id).text
-    assert max(read) <= 14, "ten steps, and their attempts"
-    for part in ("box[39]", "no box for -2", "box[0]", "box: 1 failed, 39 succeeded", "run_halted"):
+    assert max(read) <= show_run.LISTED + 2, "so many steps, and their attempts"
+    for part in ("box[39]", "no box for -2", "box: 1 failed, 39 succeeded"):
         assert part in text, part
-    assert "31 steps that succeeded are not shown; see --json" in text
+    assert f"not listed: 1 skipped (ship), 39 succeeded; see: penstock show {run.id} --all" in text
     assert "box[20]" not in text
+    text = cli.on("show", run.id, "--all").text
+    assert text.index("box[39]") < text.index("box[0]") < text.index("run_halted")
+    assert "not listed" not in text
+    monkeypatch.setattr(show_run, "MOST_STEPS", 10)
+    assert (
+        f"not listed: 1 skipped (ship), 30 succeeded; see: penstock show {run.id} --json"
+        in cli.on("show", run.id, "--all").text
+    )
     assert len(cli.on("show", run.id, "--json").json["steps"]) == 41
 
 

@@ -32,7 +32,7 @@ def make(app: Penstock) -> Callable[..., Any]:
         return x
 
     def make(widest: int | None = None, **settings: Any) -> Any:
-        options = {} if widest is None else {"max_fanout": widest}
+        options: Any = {} if widest is None else {"max_fanout": widest}
 
         @app.pipeline(name="nested", **settings)
         def nested(n: int) -> Any:

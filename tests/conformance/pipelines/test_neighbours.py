@@ -15,7 +15,7 @@ Way = Callable[[Penstock, Any], object]
 STEPS: dict[str, Way] = {
     "a step": lambda app, theirs: app.pipeline(name="p")(_calling(theirs)).trigger(1),
     "an expand": lambda app, theirs: _own(app).expand(theirs).trigger(1),
-    "a start": lambda app, theirs: app.flow("p").start(theirs).trigger(1),
+    "a start": lambda app, theirs: app.flow("p").start(theirs).trigger(1),  # type: ignore[arg-type]
     "a follower": lambda app, theirs: _own(app).trigger(1).then(theirs, 1),
 }
 CALLBACKS: dict[str, Way] = {

@@ -81,7 +81,7 @@ def test_nothing_to_expand_is_an_invalid_transition_that_names_the_type(app: Pen
     @app.task(name="nothing")
     def nothing() -> None: ...
 
-    run = app.flow("p").start(nothing).expand(app.task(name="double")(_double)).trigger()
+    run = app.flow("p").start(nothing).expand(app.task(name="double")(_double)).trigger()  # type: ignore[call-overload]
     drain(app)
     assert (run.status, run.reasons) == ("halted", ["transition_invalid"])
     assert "NoneType" in str(run.steps()[-1].error)

@@ -80,10 +80,10 @@ def test_whatever_makes_a_run_go_on_is_told(
     engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
     runs: dict[str, Any] = {}
 
-    async def result(name: str, *args: object, **options: object) -> None:
+    async def result(name: str, *args: object, **options: Any) -> None:
         await (await client.pipelines[name].options(**options).trigger_async(*args)).result_async(PROMPT)
 
-    async def within(**options: object) -> None:
+    async def within(**options: Any) -> None:
         with Session(engine) as session:
             run = client.pipelines["plain"].options(connection=session, **options).trigger(1)
             session.commit()

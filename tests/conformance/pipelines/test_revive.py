@@ -1,6 +1,7 @@
 """Revive keeps finished work, does the rest again, and keeps idempotency keys."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from penstock.testing import crash_at, drain
 class Shop:
     """A pipeline whose middle can be made to fail."""
 
-    def __init__(self, app: Penstock, **settings: object) -> None:
+    def __init__(self, app: Penstock, **settings: Any) -> None:
         self.app = app
         self.broken: set[int] = set()
         self.calls: list[tuple[str, object, str]] = []

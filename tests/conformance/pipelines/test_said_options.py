@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -104,7 +105,7 @@ def test_a_callback_waits_as_it_says(scene: Scene) -> None:
 @pytest.mark.parametrize(
     "option", [{"key": "k"}, {"optional": True}, {"after": ["a"]}, {"on_failure": "halt"}]
 )
-def test_what_makes_no_sense_for_a_callback_is_refused(scene: Scene, option: dict[str, object]) -> None:
+def test_what_makes_no_sense_for_a_callback_is_refused(scene: Scene, option: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match=next(iter(option))):
         scene.app.flow("odd").start(scene.say).on_complete(scene.say.options(**option))
 
@@ -166,7 +167,7 @@ def test_the_timeout_of_a_child_run_ends_it(scene: Scene) -> None:
 def test_a_child_run_that_is_to_be_tried_again_is_refused(scene: Scene) -> None:
     @scene.app.pipeline(name="parent")
     def parent() -> object:
-        return scene.saying.options(retries=2)("a")
+        return scene.saying.options(retries=2)("a")  # type: ignore[call-arg]
 
     with pytest.raises(DefinitionError, match="retries"):
         parent.trigger()

@@ -142,7 +142,7 @@ def test_what_makes_no_sense_is_refused(shop: Shop) -> None:
         (lambda: shop.pay.options(on_failure=shop.ship)(1, note="x"), "'ship' is called with arguments"),
         (lambda: shop.pay.options(on_failure=shop.refund, optional=True)(1), "belongs to that task"),
         (lambda: shop.safe().map([1]), "Let a step before it take the elements"),
-        (lambda: shop.pay.options(on_failure=3)(1), "or a task that takes over"),
+        (lambda: shop.pay.options(on_failure=3)(1), "or a task that takes over"),  # type: ignore[arg-type]
     ):
         with pytest.raises(DefinitionError, match=words):
             _ = shop.pipeline(body).definition

@@ -205,7 +205,7 @@ def test_a_callback_that_fails_changes_nothing_about_its_run(bench: Bench) -> No
 
 def test_skipped_and_cancelled_runs_only_complete(bench: Bench) -> None:
     hear, app = bench.hear, bench.app
-    options = {"on_complete": hear, "on_success": hear, "on_failure": hear, "on_halt": hear}
+    options: Any = {"on_complete": hear, "on_success": hear, "on_failure": hear, "on_halt": hear}
 
     @app.pipeline(name="told", **options)
     def told() -> Any:

@@ -149,7 +149,7 @@ def test_jitter_delays_the_job_and_not_the_tick(noted: Noted) -> None:
 @pytest.mark.parametrize(
     ("missed", "fired"), [("skip", 0), ("latest", 1), ("all", 24)], ids=["skip", "latest", "all"]
 )
-def test_a_day_without_workers(noted: Noted, missed: str, fired: int) -> None:
+def test_a_day_without_workers(noted: Noted, missed: Any, fired: int) -> None:
     s = noted.app.schedules.create(noted.note, every=HOUR, name="m", missed=missed)
     travel(noted.app, DAY + 90)
     drain(noted.app)

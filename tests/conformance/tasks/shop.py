@@ -1,16 +1,19 @@
 """Tasks that a fresh process can import: what `executor="process"` needs."""
 
+import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from threading import Event
 
 import penstock
 from penstock import Penstock
+from penstock.middleware import HandlerCall
 from tests.waiting import eventually
 
 app = Penstock(os.environ["PENSTOCK_TEST_SHOP_URL"], executor_processes=2, heartbeat_interval=0.05)
@@ -136,3 +139,51 @@ def gone(pid: int) -> bool:
         return False
 
     return eventually(look)
+
+
+TENANT: ContextVar[str] = ContextVar("tenant", default="")
+
+
+def told(call: HandlerCall) -> Iterator[None]:
+    """A middleware that a fresh process can import: a context for the handler, and a mark on its result."""
+    TENANT.set(call.headers.get("tenant", "nobody's"))
+    yield
+    call.result = f"{call.result} ({call.task.rpartition('.')[2]}, attempt {call.attempt}, {call.arguments})"
+
+
+async def awaiting(call: HandlerCall) -> AsyncIterator[None]:
+    await asyncio.sleep(0)
+    TENANT.set(f"{TENANT.get()}, twice")
+    try:
+        yield
+    except LookupError as error:
+        await asyncio.sleep(0)
+        raise ValueError("translated") from error
+
+
+@app.task(executor="process", middleware=[told, awaiting], retries=0)
+def tell_process(number: int) -> str:
+    if number == 0:
+        raise LookupError("nothing")
+    return f"{TENANT.get()} in {'here' if os.getpid() == number else 'a process'}"
+
+
+@app.task(middleware=[told, awaiting], retries=0)
+def tell_thread(number: int) -> str:
+    if number == 0:
+        raise LookupError("nothing")
+    with suppress(RuntimeError):
+        asyncio.get_running_loop()
+        raise AssertionError("a handler in a thread finds a loop that runs")
+    return asyncio.run(_tell())
+
+
+@app.task(middleware=[told, awaiting], retries=0)
+async def tell_loop(number: int) -> str:
+    if number == 0:
+        raise LookupError("nothing")
+    return await _tell()
+
+
+async def _tell() -> str:
+    return TENANT.get()

@@ -401,7 +401,7 @@ def test_a_missing_driver_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"heartbeat_interval": 30, "reap_after": 30}, "reap_after"),
     ],
 )
-def test_a_wrong_setting_is_refused(settings: dict[str, object], message: str) -> None:
+def test_a_wrong_setting_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Penstock("sqlite://", **settings)
 

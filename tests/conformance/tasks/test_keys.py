@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
+from typing import Any
 
 import pytest
 
@@ -162,9 +163,7 @@ def test_a_producer_that_died_before_its_commit_left_nothing(app: Penstock) -> N
 
 
 @pytest.mark.parametrize("options", [{}, {"key": "a"}, {"delay": 5}, {"key": "a", "delay": 5}])
-def test_an_answer_lost_after_the_commit_makes_no_second_job(
-    app: Penstock, options: dict[str, object]
-) -> None:
+def test_an_answer_lost_after_the_commit_makes_no_second_job(app: Penstock, options: dict[str, Any]) -> None:
     @app.task
     def charge() -> None: ...
 

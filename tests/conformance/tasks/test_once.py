@@ -87,7 +87,7 @@ def test_the_async_twin_takes_functions_of_every_kind(app: Penstock) -> None:
     @app.task(retries=1)
     async def pay() -> list[object]:
         job = penstock.current()
-        values = [
+        values: list[object] = [
             await job.once_async("async", charge_async, 7),
             await job.once_async("sync", where, amount=8),
             await job.once_async("lambda", lambda: charge_async(9)),
@@ -112,7 +112,7 @@ def test_a_coroutine_is_not_remembered(app: Penstock) -> None:
     async def pay() -> None:
         held = charge_async()
         try:
-            penstock.current().once("charge", lambda: held)
+            _ = penstock.current().once("charge", lambda: held)
         finally:
             held.close()
 

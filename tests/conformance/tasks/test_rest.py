@@ -6,6 +6,7 @@ What nobody tells of is found by a glance. See also `test_rest_is_safe.py`.
 import asyncio
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
@@ -43,7 +44,7 @@ def test_whatever_makes_jobs_ready_is_told(apart: Apart, monkeypatch: pytest.Mon
     soon_calm(monkeypatch)
     tasks = client.tasks
 
-    async def result(task: str, *args: object, **options: object) -> None:
+    async def result(task: str, *args: object, **options: Any) -> None:
         await (await tasks[task].options(**options).enqueue_async(*args)).result_async(PROMPT)
 
     async def many(task: str, calls: list[tuple[int, ...]]) -> None:
@@ -153,7 +154,8 @@ def test_what_nobody_tells_of_is_found_by_a_glance(apart: Apart, monkeypatch: py
     monkeypatch.setattr(Wakeups, "_send_soon", lambda *_: None)
 
     async def main(worker: Worker) -> None:
-        for options in ({}, {"delay": 0.3}):
+        waits: list[dict[str, Any]] = [{}, {"delay": 0.3}]
+        for options in waits:
             await at_rest(worker)
             job = await client.tasks["note"].options(**options).enqueue_async(4)
             assert await job.result_async(PROMPT) == 8

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import AfterValidator, PlainSerializer
@@ -159,7 +159,7 @@ def test_even_what_is_no_exception_is_only_an_error(app: Penstock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
-def test_nor_does_it_end_the_worker_before_or_after_the_handler(app: Penstock, kind: str) -> None:
+def test_nor_does_it_end_the_worker_before_or_after_the_handler(app: Penstock, kind: Any) -> None:
     """Arguments are read, and results written, with code of the user's."""
 
     def check(value: int) -> int:

@@ -21,6 +21,13 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
     7: {"processes": ("reap_after",)},
     8: {"limits": ("lock_count",), "runs": ("lock_count",)},
     9: {"schedules": (), "schedule_ticks": (), "runs": ("scheduled_for",)},
+    10: {"job_labels": (), "job_followers": (), "queue_controls": ()},
+    11: {
+        "tallies": (),
+        "rollups": (),
+        "queue_samples": (),
+        "dead_letters": ("error_type", "place", "fingerprint"),
+    },
 }
 """What each version has brought: tables, or columns of a table that was there."""
 

@@ -99,7 +99,7 @@ class Writer:
         value = self.like("label", known)
         leaked: list[Any] = []
         arms = {label: self.arm(known, depth, leaked) for label in LABELS[: self.choose.randrange(4)]}
-        merged = switch(value, arms, otherwise=self.arm(known, depth, leaked))
+        merged: Any = switch(value, arms, otherwise=self.arm(known, depth, leaked))
         known.append(merged)
         if self.choose.random() < 0.2:
             known.extend([h for h in leaked if scope_of(h) == scope_of(merged)])

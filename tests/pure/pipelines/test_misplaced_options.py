@@ -51,7 +51,7 @@ def test_a_step_says_what_it_cannot_follow_of_its_decorator(app: Penstock, optio
 @pytest.mark.parametrize("option", ["retries", "max_crashes", "executor"])
 def test_a_child_run_takes_no_option_of_a_handler(app: Penstock, option: str) -> None:
     number = numbered(app)
-    given = "thread" if option == "executor" else 3
+    given: Any = "thread" if option == "executor" else 3
     child = app.pipeline(name="child")(lambda value: [number(value)]).options(**{option: given})
     for describe in (
         lambda: declared(app, lambda: child(1)),

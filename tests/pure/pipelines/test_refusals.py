@@ -342,7 +342,9 @@ def test_a_callback_that_could_not_be_called(event: str, callback: Callable[...,
     app = Penstock("sqlite://")
     step, hears = app.task(name="step")(nothing), app.task(name="hears")(callback)
 
-    @app.pipeline(name="heard", **{event: hears})
+    told: Any = {event: hears}
+
+    @app.pipeline(name="heard", **told)
     def heard(n: int) -> Any:
         return step(n)
 
@@ -358,7 +360,9 @@ def test_a_callback_that_can_be_called_at_times(event: str) -> None:
     app = Penstock("sqlite://")
     step, hears = app.task(name="step")(nothing), app.task(name="hears")(choosy)
 
-    @app.pipeline(name="heard", **{event: hears})
+    told: Any = {event: hears}
+
+    @app.pipeline(name="heard", **told)
     def heard(n: int) -> Any:
         return step(n)
 

@@ -86,6 +86,6 @@ def test_accepted() -> None:
 def test_a_reconciler_says_which_rows_it_is_for() -> None:
     with Penstock("sqlite://") as app:
         with pytest.raises(DefinitionError, match=r"@app\.reconciler\(Model"):
-            app.reconciler(visit)
+            app.reconciler(visit)  # type: ignore[arg-type]
         with pytest.raises(DefinitionError, match="neither a declarative model"):
-            app.reconciler(5)
+            app.reconciler(5)  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ def calling(
 
 def _enqueue(kind: str, args: tuple[Any, ...], key: str | None, ids: Ids) -> Call:
     async def call(client: ClientHost) -> None:
-        task = client.app.tasks[kind].options(**({} if key is None else {"key": key}))
+        task = client.app.tasks[kind].options(key=key)
         client.world.record("asks", kind, args[0], key)
         job = await task.enqueue_async(*args)
         ids.setdefault(args[0], job.id)

@@ -83,7 +83,7 @@ class Rows:
         shared = Shared(Instance, Instance.id == Order.instance_id, patience=LEASE)
         app.reconciler(Fleet, name="fleets", every=5, locks=[children], timeout=6, **PLAIN)(_reconcile)
         app.reconciler(Instance, name="instances", every=2, timeout=4, **PLAIN)(_reconcile_async)
-        exhausted = {"max_attempts": 3, "on_exhausted": {"state": "failed"}}
+        exhausted: dict[str, Any] = {"max_attempts": 3, "on_exhausted": {"state": "failed"}}
         new = Order.state == "new"
         app.reconciler(Order, name="orders", where=new, every=4, locks=[shared], **PLAIN, **exhausted)(
             _reconcile

@@ -1,0 +1,336 @@
+"""`python -m bench.dashboard`: what the dashboard costs on PostgreSQL with years of work in its tables.
+
+pages    server time of every page, p50 and p95, and the slowest statement of each, as the server's log tells
+memory   of the process of `penstock dashboard` that has served them all
+drain    20,000 jobs drained alone, and while ten clients watch
+
+`--finished 1000000` for less; `--folder` keeps the server's data, and a second call finds it filled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from json import dumps, loads
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from bench.dashboard_tables import Loaded, Size, load
+from bench.server import SETTINGS
+from penstock import Penstock
+from penstock.dashboard import Request, Viewer
+from penstock.dashboard.pages import ROUTES
+from tests.servers.postgres import Postgres
+from tests.web import ask
+
+TIMES = 30
+JOBS = 20_000
+WATCHERS = 10
+PASSWORD = "bench"
+MODULE = """
+from penstock import Penstock
+
+app = Penstock()
+
+
+@app.task(name="noop", queue="drained")
+async def noop(number: int) -> None: ...
+"""
+DURATION = re.compile(r"duration: ([0-9.]+) ms  (?:execute|statement)[^:]*: (.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class PageFigures:
+    path: str
+    p50: float
+    p95: float
+    statements: int
+    slowest: float
+    """In milliseconds, on the server."""
+    sql: str
+
+
+def main() -> None:
+    options = _options()
+    with _server(options.folder) as server:
+        url = server.url("dashboard")
+        loaded = _filled(server, url, options)
+        if "pages" in options.parts:
+            for line in pages(server, url, loaded):
+                print(line, flush=True)
+        if "memory" in options.parts:
+            print(memory(url, loaded), flush=True)
+        if "drain" in options.parts:
+            for line in drain(url, options.rounds):
+                print(line, flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.dashboard")
+    parser.add_argument("--finished", type=int, default=10_000_000)
+    parser.add_argument("--pending", type=int, help="a tenth of the finished ones, unless given")
+    parser.add_argument("--runs", type=int, help="a hundredth")
+    parser.add_argument("--elements", type=int, help="of one run; a tenth")
+    parser.add_argument("--rounds", type=int, default=5, help="of the drain")
+    parser.add_argument("--parts", default="pages,memory,drain")
+    parser.add_argument("--folder", type=Path, help="where the server's data stay")
+    return parser.parse_args()
+
+
+@contextmanager
+def _server(folder: Path | None) -> Iterator[Postgres]:
+    settings = {**SETTINGS, "log_min_duration_statement": "0", "log_line_prefix": "%a "}
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="bench-") as name:
+            Path(name).chmod(0o711)
+            with Postgres(Path(name) / "server", settings) as server:
+                yield server
+        return
+    server = Postgres(folder, settings)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
+    known = server.folder / "loaded.json"
+    if known.exists():
+        return Loaded(**loads(known.read_text()))
+    many = options.finished
+    size = Size(
+        many,
+        many // 10 if options.pending is None else options.pending,
+        many // 100 if options.runs is None else options.runs,
+        many // 10 if options.elements is None else options.elements,
+    )
+    server.create_database("dashboard")
+    began = time.monotonic()
+    app = Penstock(url)
+    app.migrate()
+    loaded = load(app, size)
+    app.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+    print(f"filled: {asdict(size)} in {time.monotonic() - began:.0f} s", flush=True)
+    known.write_text(dumps(asdict(loaded)))
+    return loaded
+
+
+# pages
+
+
+def addresses(loaded: Loaded) -> list[str]:
+    """Every page, with ids that there are, and the filters and windows that people use."""
+    ids = {"jobs": loaded.job, "runs": loaded.large_run}
+    found = [_with_ids(route.path, ids) for route in ROUTES]
+    more = [
+        "/jobs?status=failed",
+        "/jobs?status=available&queue=queue-3",
+        "/jobs?status=succeeded&task=shop.task-7",
+        "/jobs?task=shop.nothing",
+        "/runs?status=failed",
+        "/runs?pipeline=small",
+        f"/runs/{loaded.run}",
+    ]
+    return list(dict.fromkeys([*found, *more]))
+
+
+def _with_ids(path: str, ids: dict[str, str]) -> str:
+    return re.sub(r"\{\w+\}", lambda _: ids.get(path.split("/")[1], loaded_id), path) if "{" in path else path
+
+
+loaded_id = "00000000-0000-7000-8000-000000000000"
+
+
+def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
+    app = Penstock(url)
+    board = app.dashboard(guard=lambda _: Viewer("bench", "all"))
+    log = server.folder / "server.log"
+    yield f"{'page':<60} {'p50 ms':>8} {'p95 ms':>8} {'statements':>10} {'slowest ms':>10}"
+    for path in addresses(loaded):
+        where, _, query = path.partition("?")
+        given = dict(part.split("=") for part in query.split("&") if part)
+        request = Request("GET", where, query={name: [value] for name, value in given.items()})
+        board.respond(request)
+        start, times, status = log.stat().st_size, [], 0
+        for _ in range(TIMES):
+            began = time.perf_counter()
+            status = board.respond(request).status
+            times.append((time.perf_counter() - began) * 1000)
+        figures = _figures(path, times, log, start)
+        mark = "" if status in (200, 303) else f"  ({status})"
+        yield (
+            f"{path:<60} {figures.p50:>8.1f} {figures.p95:>8.1f} {figures.statements:>10}"
+            f" {figures.slowest:>10.1f}{mark}"
+        )
+        if figures.slowest > 20:
+            yield f"    {figures.sql[:300]}"
+    app.close()
+
+
+def _figures(path: str, times: list[float], log: Path, start: int) -> PageFigures:
+    time.sleep(0.2)
+    with log.open("rb") as file:
+        file.seek(start)
+        told = DURATION.findall(file.read().decode(errors="replace"))
+    slowest = max(told, key=lambda pair: float(pair[0]), default=("0", ""))
+    middle = statistics.median(times)
+    return PageFigures(
+        path, middle, sorted(times)[int(len(times) * 0.95)], len(told) // TIMES, float(slowest[0]), slowest[1]
+    )
+
+
+# memory
+
+
+def memory(url: str, loaded: Loaded) -> str:
+    with served(url) as (process, address):
+        first = psutil.Process(process.pid).memory_info().rss
+        for _ in range(5):
+            for path in addresses(loaded):
+                ask(address + path, headers=_signed_in())
+        last = psutil.Process(process.pid).memory_info().rss
+    return f"memory   {last / 2**20:.0f} MB after every page five times; {first / 2**20:.0f} MB when it began"
+
+
+@contextmanager
+def served(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`penstock dashboard` in a process of its own, with a password."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "drained.py").write_text(MODULE)
+        ours = {
+            "PENSTOCK_DATABASE_URL": url,
+            "PENSTOCK_DASHBOARD_PASSWORD": PASSWORD,
+            "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "penstock", "dashboard", "drained:app", "--port", "8329"],
+            env={**os.environ, **ours},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            _until_it_answers("http://127.0.0.1:8329")
+            yield process, "http://127.0.0.1:8329"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _until_it_answers(address: str) -> None:
+    for _ in range(300):
+        with suppress(OSError):
+            ask(f"{address}/", headers=_signed_in())
+            return
+        time.sleep(0.1)
+    raise SystemExit("the dashboard did not answer")
+
+
+# drain
+
+
+def drain(url: str, rounds: int) -> Iterator[str]:
+    alone, watched = [], []
+    with served(url) as (_, address):
+        for _ in range(rounds):
+            alone.append(_drained(url))
+            with _watching(address):
+                watched.append(_drained(url))
+    rates = [JOBS / statistics.median(times) for times in (alone, watched)]
+    loss = 1 - rates[1] / rates[0]
+    yield f"drain    {rates[0]:,.0f} jobs/s alone, {rates[1]:,.0f} with {WATCHERS} watchers: {loss:.1%} less"
+    yield f"         seconds alone {_shown(alone)}; watched {_shown(watched)}"
+
+
+def _shown(times: list[float]) -> str:
+    return ", ".join(f"{one:.2f}" for one in times)
+
+
+def _drained(url: str) -> float:
+    """Seconds that a worker needs from its first claim to its last settle."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "drained.py").write_text(MODULE)
+        app = Penstock(url)
+        task = app.task(name="noop", queue="drained")(_nothing)
+        task.enqueue_many([(number,) for number in range(JOBS)])
+        ours = {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}"}
+        worker = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "penstock",
+                "worker",
+                "drained:app",
+                "--queues",
+                "drained",
+                "--processes",
+                "0",
+            ],
+            env={**os.environ, **ours},
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while _left(app) == JOBS:
+                time.sleep(0.005)
+            began = time.perf_counter()
+            while _left(app):
+                time.sleep(0.02)
+            return time.perf_counter() - began
+        finally:
+            worker.terminate()
+            worker.wait(60)
+            app.close()
+
+
+async def _nothing(number: int) -> None: ...
+
+
+def _left(app: Penstock) -> int:
+    count = "SELECT count(*) FROM {availabilities} WHERE queue = 'drained'"
+    return int(app.database.read(lambda tx: tx.rows(count))[0][0])
+
+
+@contextmanager
+def _watching(address: str) -> Iterator[None]:
+    """Ten clients that look as the script of a page does: every two seconds, for what has changed."""
+    over = threading.Event()
+
+    def watch(path: str) -> None:
+        tag = ""
+        while not over.wait(2.0):
+            with suppress(OSError):
+                answer = ask(address + path, headers={**_signed_in(), "If-None-Match": tag})
+                tag = answer.headers.get("etag", tag)
+
+    threads = [
+        threading.Thread(target=watch, args=(path,), daemon=True)
+        for path in ("/", "/jobs", "/", "/jobs", "/", "/jobs", "/", "/jobs", "/", "/jobs")
+    ]
+    for thread in threads:
+        thread.start()
+    yield
+    over.set()
+    for thread in threads:
+        thread.join(60)
+
+
+def _signed_in() -> dict[str, str]:
+    return {"Authorization": "Basic cGVuc3RvY2s6YmVuY2g="}
+
+
+if __name__ == "__main__":
+    main()

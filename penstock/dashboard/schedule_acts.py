@@ -1,0 +1,132 @@
+"""Acts on schedules: pause, resume, trigger, backfill, create, edit, delete."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.dashboard.access import Right
+from penstock.dashboard.acts import DashboardAct, Done, Form, WrongForm, optional_text, text_of
+from penstock.dashboard.http import address
+from penstock.dashboard.run_acts import call_of, seconds_of
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.dashboard.views import View
+    from penstock.schedules.schedule import Schedule
+
+OPTIONS = ("tz", "missed", "overlap", "queue")
+
+
+def _schedule(view: View, form: Form) -> Schedule:
+    return view.app.schedule(text_of(form, "name"))
+
+
+def page_of(name: str) -> str:
+    """The address of a schedule's page."""
+    return address("/schedule", {"name": name})
+
+
+def pause_schedule(view: View, form: Form) -> Done:
+    """Fire no more until it is resumed, also over deploys."""
+    done = _schedule(view, form).pause(optional_text(form, "why"))
+    return Done("The schedule is paused." if done else "The schedule was paused already.", bad=not done)
+
+
+def resume_schedule(view: View, form: Form) -> Done:
+    """Go on with the next tick."""
+    done = _schedule(view, form).resume()
+    return Done("The schedule goes on." if done else "The schedule was not paused.", bad=not done)
+
+
+def trigger_schedule(view: View, form: Form) -> Done:
+    """Start one now, beside its ticks."""
+    started = _schedule(view, form).trigger()
+    return Done("One was started, beside the ticks.", {"started": started.id})
+
+
+def backfill_schedule(view: View, form: Form) -> Done:
+    """Fire the ticks of a time that has passed, as far as they have not fired."""
+    start, end = _instant(form, "start"), _instant(form, "end")
+    overlap = optional_text(form, "overlap") or "allow"
+    number = _schedule(view, form).backfill(start, end, overlap)
+    return Done(f"{number:,} ticks will be fired, unless they were before.", {"ticks": number})
+
+
+def delete_schedule(view: View, form: Form) -> Done:
+    """Forget a schedule and its ticks; what it has started goes on."""
+    name = text_of(form, "name")
+    done = view.app.schedule(name).delete()
+    words = f"The schedule {name} was deleted." if done else f"There is no schedule {name}."
+    return Done(words, {"deleted": done}, to="/schedules", bad=not done)
+
+
+def create_schedule(view: View, form: Form) -> Done:
+    """Make a schedule, or give the one of that name another definition."""
+    target = _target(view, text_of(form, "target"))
+    args, kwargs = call_of(form)
+    timing = _timing(form)
+    if not timing:
+        raise WrongForm("say when: fill in either cron or every")
+    name = optional_text(form, "name")
+    given: dict[str, Any] = {"name": name} if name else {}
+    made = view.app.schedules.create(
+        target, args=args, kwargs=kwargs, paused=bool(form.get("paused")), **given, **timing, **_options(form)
+    )
+    return Done(f"{made.name} fires {made.description}.", {"name": made.name}, to=page_of(made.name))
+
+
+def edit_schedule(view: View, form: Form) -> Done:
+    """Say some of it anew; it holds from the next tick on."""
+    found = _schedule(view, form)
+    given = _timing(form) | _options(form)
+    if optional_text(form, "args") is not None:
+        args, kwargs = call_of(form)
+        given |= {"args": args, "kwargs": kwargs}
+    found.update(**given)
+    return Done(f"{found.name} fires {found.description}.", {"name": found.name}, to=page_of(found.name))
+
+
+SCHEDULE_ACTS: tuple[DashboardAct, ...] = (
+    DashboardAct("pause-schedule", Right.SCHEDULES, pause_schedule),
+    DashboardAct("resume-schedule", Right.SCHEDULES, resume_schedule),
+    DashboardAct("trigger-schedule", Right.SCHEDULES, trigger_schedule),
+    DashboardAct("backfill-schedule", Right.SCHEDULES, backfill_schedule),
+    DashboardAct("create-schedule", Right.SCHEDULES, create_schedule),
+    DashboardAct("edit-schedule", Right.SCHEDULES, edit_schedule),
+    DashboardAct("delete-schedule", Right.SCHEDULES, delete_schedule),
+)
+
+
+def _timing(form: Form) -> dict[str, Any]:
+    """`cron` or `every`, whichever field is filled in."""
+    cron, every = optional_text(form, "cron"), form.get("every")
+    if cron is not None and every not in (None, ""):
+        raise WrongForm("fill in either cron or every, not both")
+    if cron is not None:
+        return {"cron": cron}
+    return {} if every in (None, "") else {"every": seconds_of(form, "every", 0.0)}
+
+
+def _options(form: Form) -> dict[str, Any]:
+    given: dict[str, Any] = {name: value for name in OPTIONS if (value := optional_text(form, name))}
+    if form.get("jitter") not in (None, ""):
+        given["jitter"] = seconds_of(form, "jitter", 0.0)
+    return given
+
+
+def _target(view: View, name: str) -> Any:
+    found = view.app.find_pipeline(name) or view.app.find_task(name)
+    if found is None:
+        raise PenstockError(f"this app knows no task and no pipeline {name!r}")
+    return found
+
+
+def _instant(form: Form, name: str) -> datetime:
+    """An instant in ISO 8601; without a zone it is UTC."""
+    text = text_of(form, name)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise WrongForm(f"{name} is {text!r}: give an instant such as 2026-11-01T00:00") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)

@@ -1,0 +1,247 @@
+"""OpenTelemetry: one trace over the code that enqueues and the handlers that follow, and metrics through its API.
+
+    from penstock.integrations.opentelemetry import instrument
+
+    instrument(app)
+
+Spans and metrics go by OpenTelemetry's conventions for messaging. An enqueue is a producer's span, `send <task>` or
+`trigger <pipeline>`, whose context is stored with the jobs; a batch has one span and one context. Each attempt is a
+consumer's span, `process <task>`, current inside the handler, wherever that runs. It links to the producer's span, or
+with `nested=True` it is a child of it. Steps of a run are always children of the span that triggered the run, so that a
+run is one tree. A visit of a reconciler's row is a span `reconcile <name>`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from penstock.errors import ConfigurationError
+from penstock.middleware import HandlerCall, Publication
+from penstock.queue.jobs import SCHEDULE_HEADER
+from penstock.values.outcome import Cancel, Snooze, StopRun
+
+try:
+    from opentelemetry import baggage, metrics, propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Meter, MeterProvider
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+except ImportError as error:
+    raise ConfigurationError("tracing needs OpenTelemetry: pip install 'penstock[otel]'") from error
+
+NAME = "penstock"
+OPERATION, KIND = "messaging.operation.name", "messaging.operation.type"
+DESTINATION, MESSAGE = "messaging.destination.name", "messaging.message.id"
+BATCH = "messaging.batch.message_count"
+FLUSH_MILLIS = 5000
+
+Attributes = dict[str, str | int | bool]
+
+
+class InstrumentedApp(Protocol):
+    """The part of an app that is instrumented."""
+
+    def middleware(self, function: Any, /) -> Any: ...
+
+    def enqueue_middleware(self, function: Any, /) -> Any: ...
+
+
+def instrument(
+    app: InstrumentedApp,
+    *,
+    nested: bool = False,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+) -> Instrumentation:
+    """Trace and count what this app enqueues and runs. Providers: those given, else the global ones.
+
+    Call it where the app is made, in the module that workers and handler processes import, and once.
+    """
+    tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
+    meter = metrics.get_meter(NAME, meter_provider=meter_provider)
+    made = Instrumentation(tracer, meter, nested, tracer_provider)
+    app.enqueue_middleware(made.publish)
+    app.middleware(made.process)
+    return made
+
+
+class Instrumentation:
+    """The spans and metrics of one app."""
+
+    def __init__(
+        self, tracer: Tracer, meter: Meter, nested: bool = False, provider: TracerProvider | None = None
+    ) -> None:
+        self.tracer = tracer
+        self.nested = nested
+        self._provider = provider
+        self._sent = meter.create_counter(
+            "messaging.client.sent.messages", "{message}", "Jobs and runs that were enqueued or triggered."
+        )
+        self._consumed = meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Attempts of jobs that were begun."
+        )
+        self._sending = meter.create_histogram(
+            "messaging.client.operation.duration", "s", "How long an enqueue or a trigger took."
+        )
+        self._processing = meter.create_histogram(
+            "messaging.process.duration", "s", "How long a handler took."
+        )
+        self._reconciling = meter.create_histogram(
+            "penstock.reconcile.duration", "s", "How long a visit of a reconciler's row took."
+        )
+
+    # around enqueues
+
+    def publish(self, publication: Publication) -> Iterator[None]:
+        """The span of an enqueue or a trigger. A schedule is none: each of its ticks begins a trace of its own."""
+        if publication.kind == "schedule":
+            yield
+            return
+        operation = "trigger" if publication.kind == "run" else "send"
+        about = _sending_of(publication, operation)
+        began, error = time.monotonic(), None
+        name = f"{operation} {publication.name}"
+        try:
+            with self.tracer.start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=about) as span:
+                propagate.inject(publication.headers)
+                yield
+                if len(publication.ids) == 1:
+                    span.set_attribute(MESSAGE, publication.ids[0])
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            told = _measured(about, error)
+            self._sending.record(time.monotonic() - began, told)
+            self._sent.add(publication.count, told)
+
+    # around handlers
+
+    def process(self, call: HandlerCall) -> Iterator[None]:
+        """The span of an attempt, or of a visit of a row."""
+        began, error = time.monotonic(), None
+        about = _row(call) if call.item is not None else _job(call)
+        try:
+            with self._span(call, about) as span:
+                try:
+                    yield
+                    span.set_attribute("penstock.outcome", _outcome(call.result))
+                except BaseException as raised:
+                    error = raised
+                    _tell_error(span, raised)
+                    raise
+        finally:
+            self._measure(call, time.monotonic() - began, _measured(about, error))
+            self._flush_in_handler_process()
+
+    @contextmanager
+    def _span(self, call: HandlerCall, about: Attributes) -> Iterator[Span]:
+        sent = propagate.extract(call.headers, context=Context())
+        producer = trace.get_current_span(sent).get_span_context()
+        nested = producer.is_valid and (self.nested or call.run_id is not None)
+        links = [Link(producer)] if producer.is_valid and not nested else []
+        kind = SpanKind.CONSUMER if call.item is None else SpanKind.INTERNAL
+        with self.tracer.start_as_current_span(
+            f"{'process' if call.item is None else 'reconcile'} {call.task}",
+            context=sent if nested else _without_span(sent),
+            kind=kind,
+            attributes=about,
+            links=links,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield span
+
+    def _measure(self, call: HandlerCall, seconds: float, told: Attributes) -> None:
+        if call.item is not None:
+            self._reconciling.record(seconds, told)
+            return
+        self._processing.record(seconds, told)
+        self._consumed.add(1, told)
+
+    def _flush_in_handler_process(self) -> None:
+        """A process of `executor="process"` may be killed at any time after its job: its spans leave before."""
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is None or processes.parent_process() is None:
+            return
+        for provider in (self._provider or trace.get_tracer_provider(), metrics.get_meter_provider()):
+            flush = getattr(provider, "force_flush", None)
+            if flush is not None:
+                flush(FLUSH_MILLIS)
+
+
+def _sending_of(publication: Publication, operation: str) -> Attributes:
+    about: Attributes = {"messaging.system": NAME, OPERATION: operation, KIND: "send"}
+    about[f"penstock.{'pipeline' if publication.kind == 'run' else 'task'}"] = publication.name
+    about[DESTINATION] = publication.queue or publication.name
+    if publication.count > 1:
+        about[BATCH] = publication.count
+    return about
+
+
+def _job(call: HandlerCall) -> Attributes:
+    about: Attributes = {
+        "messaging.system": NAME,
+        OPERATION: "process",
+        KIND: "process",
+        DESTINATION: call.queue or "",
+        MESSAGE: call.id,
+        "penstock.task": call.task,
+        "penstock.attempt": call.attempt,
+    }
+    if call.run_id is not None:
+        about["penstock.run.id"] = call.run_id
+    if SCHEDULE_HEADER in call.headers:
+        about["penstock.schedule"] = call.headers[SCHEDULE_HEADER]
+    return about
+
+
+def _row(call: HandlerCall) -> Attributes:
+    return {"penstock.reconciler": call.task, "penstock.row": call.id, "penstock.attempt": call.attempt}
+
+
+def _outcome(result: object) -> str:
+    if isinstance(result, Snooze):
+        return "snoozed"
+    return "cancelled" if isinstance(result, Cancel) else "succeeded"
+
+
+def _tell_error(span: Span, error: BaseException) -> None:
+    if isinstance(error, StopRun):
+        span.set_attribute("penstock.outcome", "succeeded")
+    elif isinstance(error, Exception):
+        span.set_attribute("penstock.outcome", "errored")
+        span.set_attribute("error.type", type(error).__qualname__)
+        span.record_exception(error)
+        span.set_status(Status(StatusCode.ERROR, f"{type(error).__qualname__}: {error}"))
+    else:
+        span.set_attribute("penstock.outcome", "interrupted")  # a timeout, a cancel, a stop of the worker
+
+
+MEASURED = (
+    "messaging.system",
+    OPERATION,
+    DESTINATION,
+    "penstock.task",
+    "penstock.pipeline",
+    "penstock.reconciler",
+)
+"""Attributes that metrics have; others would have a new value for each job."""
+
+
+def _measured(about: Mapping[str, str | int | bool], error: BaseException | None) -> Attributes:
+    told = {name: about[name] for name in MEASURED if name in about}
+    if isinstance(error, Exception):
+        told["error.type"] = type(error).__qualname__
+    return told
+
+
+def _without_span(sent: Context) -> Context:
+    """The baggage of the producer, and no parent: the span begins a trace of its own."""
+    context = Context()
+    for name, value in baggage.get_all(sent).items():
+        context = baggage.set_baggage(name, value, context)
+    return context

@@ -1,0 +1,214 @@
+"""Searches jobs for people who look: filters, pages by id, and walks that end in time and say how far they came.
+
+A search costs the same however long the history is. What waits, runs or has failed is found through the small tables;
+anything else by walking back along the ids, for at most `seconds`. A search that has not found a full page by then
+returns what it has and where to go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+
+from penstock.database.transaction import Transaction
+from penstock.operate.jobs import BOUNDARY, COLUMNS, ORDER, THESE, WALK, JobRow, job_of
+from penstock.operate.overview import claimed_ids
+from penstock.values.ids import FIRST_ID, LAST_ID
+from penstock.values.status import JobStatus
+
+STRIDE = 2000
+TEXT_STRIDE = 500
+SECONDS = 0.06
+"""So long a search walks before it says how far it came."""
+MOST_WAITING = 5000
+"""Of what waits, so many are looked at."""
+SLACK = 600_000
+"""Milliseconds by which the clock of a producer, which is in the id, may differ from the database's."""
+
+KEYED = "SELECT job_id FROM {job_keys} WHERE task {among:tasks:text} AND job_key = :key"
+DEAD = "SELECT d.job_id FROM {dead_letters} d WHERE d.job_id < :before AND d.job_id >= :low"
+DEAD_ORDER = " ORDER BY d.job_id DESC LIMIT :limit"
+AVAILABLE = "SELECT job_id FROM {availabilities}"
+PARKED = "SELECT job_id FROM {parked}"
+SCHEDULED = "SELECT job_id FROM {scheduled}"
+TEXT = """ AND (LOWER(j.payload) LIKE :text ESCAPE '!' OR EXISTS (SELECT 1 FROM {executions} e
+  WHERE e.job_id = j.id AND (LOWER(e.error) LIKE :text ESCAPE '!' OR LOWER(e.error_type) LIKE :text ESCAPE '!')))"""
+CONDITIONS = {
+    "status": " AND s.status = :status",
+    "queue": " AND j.queue = :queue",
+    "task": " AND j.task = :task",
+    "key": " AND j.job_key = :key",
+    "since": " AND j.created_at >= :since",
+    "until": " AND j.created_at <= :until",
+    "text": TEXT,
+}
+OF_DEAD_LETTERS = {
+    "queue": " AND d.queue = :queue",
+    "task": " AND d.task = :task",
+    "reason": " AND d.reason = :reason",
+    "fingerprint": " AND d.fingerprint = :fingerprint",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """A filter on jobs; None matches all. `reason` and `fingerprint` are of failed jobs; times in microseconds."""
+
+    status: JobStatus | None = None
+    queue: str | None = None
+    task: str | None = None
+    key: str | None = None
+    text: str | None = None
+    since: int | None = None
+    until: int | None = None
+    reason: str | None = None
+    fingerprint: str | None = None
+    tasks: Sequence[str] = field(default=(), compare=False)
+    """Names of tasks among which a key is looked up."""
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The fields that say something."""
+        found = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "tasks"}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def conditions(self) -> str:
+        return "".join(CONDITIONS[name] for name in self.given if name in CONDITIONS)
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        values = {name: value for name, value in self.given.items() if name in CONDITIONS}
+        if self.status is not None:
+            values["status"] = self.status.value
+        if self.text is not None:
+            values["text"] = f"%{_literal(self.text.lower())}%"
+        return values
+
+    @property
+    def of_dead_letters(self) -> bool:
+        """True if only dead letters can match."""
+        return self.status is JobStatus.FAILED or bool(self.reason or self.fingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    """Some jobs, newest first. `before`: where to go on; None if there are no more."""
+
+    jobs: list[JobRow]
+    before: str | None = None
+    walked: int = 0
+    """How many jobs were looked at."""
+    partial: bool = False
+    """True if the search ended before it had found a full page: there may be more, further back."""
+
+
+def search(
+    tx: Transaction, wanted: JobSearch, limit: int, before: str | None = None, seconds: float = SECONDS
+) -> FoundJobs:
+    """Jobs that match, newest first, below the id `before`."""
+    high = min(before or LAST_ID, _id_at(wanted.until, SLACK, LAST_ID))
+    low = _id_at(wanted.since, -SLACK, FIRST_ID)
+    if wanted.key is not None and (wanted.task or wanted.tasks):
+        names = [wanted.task] if wanted.task else list(wanted.tasks)
+        ids = [str(id) for (id,) in tx.rows(KEYED, tasks=names, key=wanted.key)]
+        return _among(tx, wanted, ids, limit, high)
+    if wanted.of_dead_letters:
+        return _walk(tx, wanted, limit, high, low, seconds, _dead)
+    match wanted.status:
+        case JobStatus.RUNNING:
+            return _among(tx, wanted, claimed_ids(tx), limit, high)
+        case JobStatus.AVAILABLE:
+            return _waiting(tx, wanted, limit, high, AVAILABLE, PARKED)
+        case JobStatus.SCHEDULED:
+            return _waiting(tx, wanted, limit, high, SCHEDULED)
+        case _:
+            return _walk(tx, wanted, limit, high, low, seconds, _stride)
+
+
+def _waiting(tx: Transaction, wanted: JobSearch, limit: int, high: str, *tables: str) -> FoundJobs:
+    """Look at the first of the jobs that wait: they stand in small tables, in the order in which they will be taken."""
+    given = {name: value for name, value in (("queue", wanted.queue), ("task", wanted.task)) if value}
+    where = " AND ".join(f"{name} = :{name}" for name in given)
+    ids: list[str] = []
+    for table in tables:
+        template = table + (f" WHERE {where}" if where else "") + " LIMIT :limit"
+        ids += [str(id) for (id,) in tx.rows(template, limit=MOST_WAITING, **given)]
+    found = _among(tx, wanted, ids, limit, high)
+    capped = len(ids) >= MOST_WAITING
+    return FoundJobs(found.jobs, found.before, found.walked, partial=capped and found.before is None)
+
+
+def _among(tx: Transaction, wanted: JobSearch, ids: Sequence[str], limit: int, high: str) -> FoundJobs:
+    below = sorted((id for id in ids if id < high), reverse=True)
+    found: list[JobRow] = []
+    for start in range(0, len(below), STRIDE):
+        some = below[start : start + STRIDE]
+        template = COLUMNS + THESE + wanted.conditions + ORDER
+        rows = tx.rows(template, ids=some, limit=limit - len(found), **wanted.parameters)
+        found += map(job_of, rows)
+        if len(found) >= limit:
+            return FoundJobs(found, found[-1].id, start + len(some))
+    return FoundJobs(found, None, len(below))
+
+
+Look = Callable[[Transaction, JobSearch, str, str, int, int], tuple[list[JobRow], str | None]]
+
+
+def _walk(
+    tx: Transaction, wanted: JobSearch, limit: int, high: str, low: str, seconds: float, look: Look
+) -> FoundJobs:
+    """Stride after stride, until there is a full page, an end, or no more time."""
+    found: list[JobRow] = []
+    stride = TEXT_STRIDE if wanted.text else STRIDE
+    deadline, walked = time.monotonic() + seconds, 0
+    while True:
+        rows, reached = look(tx, wanted, high, low, limit - len(found), stride)
+        found += rows
+        walked += stride
+        if len(found) >= limit:
+            return FoundJobs(found, found[-1].id, walked)
+        if reached is None or reached <= low:
+            return FoundJobs(found, None, walked)
+        high = reached
+        if time.monotonic() > deadline:
+            return FoundJobs(found, high, walked, partial=True)
+
+
+def _stride(
+    tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
+) -> tuple[list[JobRow], str | None]:
+    boundary = tx.row(BOUNDARY, before=high, stride=stride)
+    reached = str(boundary[0]) if boundary else None
+    floor = max(low, reached or FIRST_ID)
+    template = COLUMNS + WALK + wanted.conditions + ORDER
+    rows = tx.rows(template, before=high, low=floor, limit=limit, **wanted.parameters)
+    return [job_of(row) for row in rows], reached
+
+
+def _dead(
+    tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
+) -> tuple[list[JobRow], str | None]:
+    """Failed jobs, by the list of dead letters. What only that can tell is asked there, the rest of the jobs."""
+    given = {name: value for name, value in wanted.given.items() if name in OF_DEAD_LETTERS}
+    template = DEAD + "".join(OF_DEAD_LETTERS[name] for name in given) + DEAD_ORDER
+    ids = [str(id) for (id,) in tx.rows(template, before=high, low=low, limit=stride, **given)]
+    if not ids:
+        return [], None
+    rows = tx.rows(COLUMNS + THESE + wanted.conditions + ORDER, ids=ids, limit=limit, **wanted.parameters)
+    return [job_of(row) for row in rows], ids[-1] if len(ids) == stride else None
+
+
+def _id_at(micros: int | None, slack: int, otherwise: str) -> str:
+    """The lowest id of an instant: ids begin with the milliseconds at which their producer made them."""
+    if micros is None:
+        return otherwise
+    stamp = min(max(0, micros // 1000 + slack), (1 << 48) - 1)
+    digits = f"{stamp:012x}"
+    return f"{digits[:8]}-{digits[8:]}{FIRST_ID[13:]}"
+
+
+def _literal(text: str) -> str:
+    """A text as LIKE finds it, with its own marks taken as they are."""
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")

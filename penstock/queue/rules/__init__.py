@@ -1,0 +1,1 @@
+"""Rules beside the plain life of a job: paused queues, keys that are unique for a while, expiry, followers."""

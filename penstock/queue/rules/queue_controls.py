@@ -1,0 +1,110 @@
+"""Controls of queues: which are paused, and which queues workers take from. Durable rows that workers read.
+
+A row stays when its control is lifted, and each change adds one to its revision. So the sum of all revisions differs
+after every change: a worker that reads the sum with what it reads anyway knows whether to read the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from penstock.database.transaction import Transaction
+from penstock.queue import audit
+from penstock.values.actor import actor
+from penstock.values.parse import QueueLimit, parse_queues
+
+PAUSE = "pause"
+"""Of a queue: no worker claims from it."""
+WORKERS = "workers"
+"""Of a host, or of all of them: the queues that its workers take from."""
+EVERYWHERE = "*"
+"""In place of a host."""
+PAUSED = "paused"
+LIFTED = ""
+"""The value of a control that holds no more."""
+ALL_QUEUES = "all"
+
+REVISION = "(SELECT COALESCE(SUM(revision), 0) FROM {queue_controls})"
+READ = f"SELECT kind, name, value, {REVISION} FROM {{queue_controls}} WHERE value <> ''"
+REVISED = f"SELECT {REVISION}"
+LIST = """
+SELECT name, value, changed_at, changed_by, why FROM {queue_controls} WHERE kind = :kind AND value <> '' ORDER BY name
+"""
+CHANGE = """
+UPDATE {queue_controls} SET value = :value, revision = revision + 1, changed_at = {now}, changed_by = :by, why = :why
+WHERE kind = :kind AND name = :name AND value <> :value
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueControls:
+    """All controls that hold, as a worker follows them."""
+
+    revision: int = 0
+    paused: frozenset[str] = frozenset()
+    assigned: Mapping[str, str] = field(default_factory=dict)
+    """By host, the queues of its workers."""
+
+    def queues_for(self, host: str, started_with: Sequence[QueueLimit] | None) -> Sequence[QueueLimit] | None:
+        """The queues for a worker of this host, which was started with others. None: all queues."""
+        given = self.assigned.get(host) or self.assigned.get(EVERYWHERE)
+        if given is None:
+            return started_with
+        return None if given == ALL_QUEUES else parse_queues(given)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueControl:
+    """One control that holds: since when, by whom, and why. Times are microseconds by the database's clock."""
+
+    name: str
+    value: str
+    changed_at: int
+    changed_by: str
+    why: str
+
+
+def read(tx: Transaction) -> QueueControls:
+    """The controls that hold now, all of one moment."""
+    rows = tx.rows(READ)
+    if not rows:
+        found = tx.row(REVISED)
+        return QueueControls(int(found[0]) if found is not None else 0)
+    paused = frozenset(str(name) for kind, name, *_ in rows if kind == PAUSE)
+    assigned = {str(name): str(value) for kind, name, value, _ in rows if kind == WORKERS}
+    return QueueControls(int(rows[0][3]), paused, assigned)
+
+
+def listed(tx: Transaction, kind: str = PAUSE) -> list[QueueControl]:
+    """The controls of a kind that hold, by name."""
+    return [QueueControl(*row) for row in tx.rows(LIST, kind=kind)]
+
+
+def pause(tx: Transaction, queue: str, why: str | None = None) -> bool:
+    """Have no worker claim from this queue. False: it is paused already."""
+    return _change(tx, "pause_queue", PAUSE, queue, PAUSED, why)
+
+
+def resume(tx: Transaction, queue: str, why: str | None = None) -> bool:
+    """Have workers claim from this queue again. False: it was not paused."""
+    return _change(tx, "resume_queue", PAUSE, queue, LIFTED, why)
+
+
+def assign(tx: Transaction, host: str | None, queues: str | None, why: str | None = None) -> bool:
+    """Give the workers of a host, or of all hosts, other queues than they were started with; None: those again."""
+    return _change(tx, "set_queues", WORKERS, host or EVERYWHERE, queues or LIFTED, why)
+
+
+def _change(tx: Transaction, act: str, kind: str, name: str, value: str, why: str | None) -> bool:
+    tx.stage("control")
+    by, told = actor()
+    if value != LIFTED:
+        row = {"kind": kind, "name": name, "value": LIFTED, "revision": 0, "changed_by": by, "why": ""}
+        tx.insert("queue_controls", [row], ignore_duplicates=True, changed_at="{now}")
+    given = {"kind": kind, "name": name, "value": value}
+    changed = tx.count(CHANGE, **given, by=by, why=told or why or "") > 0
+    if changed:
+        subject = {"queue": name} if kind == PAUSE else {"host": name, "queues": value or None}
+        audit.of_queue(tx, act, why, **subject)
+    return changed

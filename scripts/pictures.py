@@ -1,0 +1,95 @@
+"""Takes pictures of every page of the dashboard, light and dark, for docs/pictures/: `make pictures`.
+
+The application is that of the tests (`tests/browser/shop.py`), filled once in a SQLite file that is thrown away.
+`python scripts/pictures.py --to FOLDER --pages jobs,runs --width 360` for other looks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+THEMES = ("light", "dark")
+STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
+
+
+def main() -> None:
+    options = _options()
+    options.to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder}/shop.db"
+        shop = import_module("tests.browser.shop")
+        shop.app.migrate()
+        filled = import_module("tests.browser.filling").fill(shop)
+        viewer = import_module("penstock.dashboard").Viewer("ann", "all")
+        web = import_module("tests.web")
+        with web.asgi_server(shop.app.dashboard(guard=lambda _: viewer, title="Corner shop")) as site:
+            _take(site, _pages(filled, options.pages), options)
+        shop.app.close()
+    total = sum(file.stat().st_size for file in options.to.glob("*.png"))
+    print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/pictures.py")
+    parser.add_argument("--to", type=Path, default=ROOT / "docs" / "pictures")
+    parser.add_argument("--pages", default="", help="some pages only, with commas between")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=860, help="0: as high as the page is")
+    parser.add_argument("--themes", default=",".join(THEMES))
+    return parser.parse_args()
+
+
+def _pages(filled: Any, chosen: str) -> dict[str, str]:
+    """The address of each page by the name of its picture."""
+    found: dict[str, str] = {}
+    for path in import_module("tests.browser.addresses").every_address(filled):
+        name = re.sub(r"-{2,}", "-", _name(path, filled).strip("/").replace("/", "-")) or "overview"
+        found.setdefault(name, path)
+    wanted = [name for name in chosen.split(",") if name]
+    return {name: path for name, path in found.items() if not wanted or name in wanted}
+
+
+def _name(path: str, filled: Any) -> str:
+    """An id is written as what it stands for: `/runs/<id>` of the run that waits is `run-waiting`."""
+    for field in filled.__slots__:
+        id = getattr(filled, field)
+        if id in path:
+            return path.replace(
+                f"s/{id}", f"/{field.replace('_run', '').replace('_job', '').replace('_', '-')}"
+            )
+    return path
+
+
+def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None:
+    with import_module("tests.servers.chromium").chromium() as browser:
+        for theme in options.themes.split(","):
+            context = browser.new_context(
+                viewport={"width": options.width, "height": options.height or 860},
+                color_scheme=theme,
+                timezone_id="Europe/Berlin",
+                reduced_motion="reduce",
+            )
+            page = context.new_page()
+            for name, path in pages.items():
+                page.goto(site + path)
+                page.screenshot(
+                    path=options.to / f"{name}-{theme}.png",
+                    full_page=options.height == 0,
+                    style=STILL,
+                    animations="disabled",
+                )
+            context.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The dashboard in a real browser, on one application that is filled once."""

@@ -1,0 +1,114 @@
+"""Fills the application once: jobs of the last hours, failures, runs in every state, rows, acts of people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from penstock.testing import drain, travel
+from tests.plans.scenes import Batches
+
+HOURS = 3
+ROUNDS = 12
+"""So often within these hours somebody works."""
+HOSTILE = (
+    "<script>alert('x')</script><img src=x onerror=alert(1)> \u202egnp.exe\u202c &amp; \x07\x1b[31m {{7*7}}"
+)
+"""Markup, right-to-left text, control characters and a template's braces."""
+ELEMENTS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Ids of what tests look for."""
+
+    job: str
+    failed_job: str
+    hostile_job: str
+    waiting_job: str
+    large_run: str
+    """Of 500 elements, with failures among them."""
+    waiting_run: str
+    """Its child has ended, and it waits for a signal."""
+    halted_run: str
+    good_run: str
+    paused_run: str
+    large_job: str
+    """Its argument has a megabyte."""
+
+
+def fill(shop: ModuleType) -> Filled:
+    """Everything that a page can show, on a database with the schema and nothing else."""
+    app = shop.app
+    shop.Base.metadata.create_all(app.database.engine)
+    app.declare_schedules()
+    _past(shop)
+    filled = _present(shop)
+    _people(shop, filled)
+    return filled
+
+
+def _past(shop: ModuleType) -> None:
+    app = shop.app
+    with travel(app, -HOURS * 3600):
+        for turn in range(ROUNDS):
+            shop.send_receipt.enqueue_many([(number,) for number in range(20 + 5 * (turn % 4))])
+            shop.charge.enqueue_many([(f"acct-{n % 9}", 100 * turn + n) for n in range(1, 15)])
+            shop.render.enqueue_many([("eu",), ("us",)])
+            shop.transcode.trigger("broken.mov" if turn % 4 == 3 else f"film-{turn}.mov")
+            if turn % 3 == 0:
+                shop.fulfil.trigger(12)
+            drain(app)
+            travel(app, HOURS * 3600 / ROUNDS)
+        travel(app, -HOURS * 3600)
+
+
+def _present(shop: ModuleType) -> Filled:
+    app = shop.app
+    job = shop.send_receipt.options(key="order:9182").enqueue(9182, address="ann@example.com")
+    failed = shop.charge.enqueue("acct-3", 770)
+    hostile = shop.echo.enqueue(HOSTILE)
+    large = shop.echo.enqueue("x" * 900_000)
+    shop.poll.enqueue_many([("catalogue",), ("prices",)])
+    shop.settle.enqueue_many([(f"acct-{n}",) for n in range(3)])
+    shop.label.enqueue(shop.Address("1 Rose Street", "Leeds"), copies=2)
+    large_run = shop.fulfil.options(key="2026-10").trigger(ELEMENTS)
+    waiting_run = shop.month_end.options(key="2026-11").trigger(8)
+    halted = shop.transcode.trigger("broken-trailer.mov")
+    good = shop.transcode.trigger("holiday.mov")
+    _work_off(app)
+    with app.database.engine.begin() as connection:
+        names = [{"name": f"data-{n}"} for n in range(4)] + [{"name": f"broken-{n}"} for n in range(3)]
+        connection.execute(shop.Volume.__table__.insert(), names)
+    drain(app)
+    paused = shop.transcode.trigger("later.mov")
+    paused.pause()
+    waiting = shop.encode.options(delay=5400, priority=10).enqueue("feature.mov")
+    shop.charge.enqueue_many([("acct-1", 100 + n) for n in range(6)])
+    return Filled(
+        job.id,
+        failed.id,
+        hostile.id,
+        waiting.id,
+        large_run.id,
+        waiting_run.id,
+        halted.id,
+        good.id,
+        paused.id,
+        large.id,
+    )
+
+
+def _people(shop: ModuleType, filled: Filled) -> None:
+    app = shop.app
+    with app.acting(by="ann", why="the bank was down"):
+        app.dead_letters(task="bank.charge", limit=2).retry()
+    with app.acting(by="bob@example.com"):
+        app.schedule("report-us").pause(why="audit of the numbers")
+        app.run(filled.halted_run).revive()
+
+
+def _work_off(app: Any) -> None:
+    with Batches(app) as worker:
+        worker.work_off(200)

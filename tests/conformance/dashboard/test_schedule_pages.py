@@ -1,0 +1,139 @@
+"""Pages of schedules: next ticks, history, and every act."""
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from penstock import Penstock
+from penstock.testing import drain, travel
+from tests.conformance.dashboard.browser import browser
+
+NAME = 'tenant:7 & <b>"co"</b>'
+
+
+def test_a_schedule_from_the_form_to_its_end(app: Penstock) -> None:
+    @app.task(name="report")
+    def report(region: str = "eu") -> str:
+        return region
+
+    ann = browser(app)
+    assert "No schedules yet" in ann.get("/schedules").text
+    assert '<option value="report">' in ann.get("/schedules/new").text
+    made = ann.act(
+        "create-schedule",
+        target="report",
+        name=NAME,
+        cron="0 3 * * *",
+        tz="Europe/Berlin",
+        args='["us"]',
+        jitter="",
+    )
+    assert made.json["name"] == NAME
+    at = f"?name={quote(NAME)}"
+    data = ann.get(f"/schedule.json{at}").json
+    assert data["schedule"]["when"].startswith("at 03:00")
+    assert data["schedule"]["status"] == "active"
+    assert [tick["wall"][-22:] for tick in data["next"]] == ["03:00:00 Europe/Berlin"] * 8
+    assert data["args"]["text"] == '{"region":"us"}'
+    page = ann.get(f"/schedule{at}")
+    assert page.status == 200
+    assert "<b>" not in page.text
+    assert ann.get(f"/schedules/new{at}").status == 200
+
+    job = ann.act("trigger-schedule", name=NAME).json["started"]
+    (tick,) = ann.get(f"/schedule.json{at}").json["ticks"]
+    assert (tick["outcome"], tick["triggered"], tick["job"], tick["status"]) == (
+        "fired",
+        True,
+        job,
+        "available",
+    )
+    assert ann.act("pause-schedule", name=NAME, why="audit").status == 200
+    assert ann.act("pause-schedule", name=NAME).status == 409
+    paused = ann.get(f"/schedule.json{at}").json
+    assert (paused["schedule"]["pause_why"], paused["schedule"]["paused_by"]) == ("audit", "ann")
+    assert paused["next"] == []
+    assert "audit" in ann.get("/schedules").text
+    assert ann.act("resume-schedule", name=NAME).status == 200
+    edited = ann.post("/act/edit-schedule", {"name": NAME, "every": "90s", "overlap": "skip", "args": ""})
+    assert edited.status == 303
+    data = ann.get(f"/schedule.json{at}").json
+    assert (data["schedule"]["every"], data["schedule"]["overlap"]) == (90, "skip")
+    assert data["args"]["text"] == '{"region":"us"}', "as it was"
+    assert ann.get(edited.headers["location"].removeprefix("/ops")).status == 200
+    assert ann.act("delete-schedule", name=NAME).json["deleted"] is True
+    assert ann.get(f"/schedule{at}").status == 404
+    assert [act.by for act in app.audit(limit=3)] == ["ann"] * 3
+
+
+def test_history_is_paged_and_backfilled(app: Penstock) -> None:
+    @app.pipeline(name="nightly")
+    def nightly() -> None:
+        report()
+
+    @app.task(name="report")
+    def report() -> None: ...
+
+    app.schedules.create(nightly, every=60, name="n", missed="all", start=datetime(2026, 1, 1, tzinfo=UTC))
+    travel(app, 40 * 60)
+    drain(app)
+    ann = browser(app)
+    data = ann.get("/schedule.json?name=n").json
+    assert len(data["ticks"]) == 30
+    older = ann.get(f"/schedule.json?name=n&before={data['before']}").json
+    assert older["ticks"][0]["nominal_at"] < data["ticks"][-1]["nominal_at"]
+    assert data["ticks"][0]["status"] == "succeeded"
+    (listed,) = ann.get("/schedules.json").json["schedules"]
+    assert len(listed["ticks"]) == 12
+    told = ann.act(
+        "backfill-schedule", name="n", start="2026-01-01T00:00", end="2026-01-01T00:09", overlap="allow"
+    )
+    assert told.json["ticks"] == 10
+    assert ann.act("backfill-schedule", name="n", start="then", end="2026-01-01T00:09").status == 400
+    for path in (
+        "/schedules",
+        "/schedule?name=n",
+        f"/schedule?name=n&before={data['before']}",
+        "/schedules?name=z",
+    ):
+        assert ann.get(path).status == 200
+
+
+def test_acts_on_schedules_need_their_right(app: Penstock) -> None:
+    @app.task(name="report")
+    def report() -> None: ...
+
+    app.schedules.create(report, "@daily", name="n")
+    looker = browser(app, rights=["look", "payloads", "jobs", "runs", "enqueue"])
+    names = ["pause", "resume", "trigger", "backfill", "create", "edit", "delete"]
+    for name in names:
+        assert looker.act(f"{name}-schedule", name="n", target="report", cron="@hourly").status == 403
+    assert "/act/" not in looker.get("/schedule?name=n").text
+    assert "/schedules/new" not in looker.get("/schedules").text
+
+
+def test_a_schedule_that_makes_no_sense_is_refused(app: Penstock) -> None:
+    @app.task(name="report")
+    def report() -> None: ...
+
+    ann = browser(app)
+    for given in (
+        {"cron": "soon"},
+        {"cron": "@daily", "every": "5m"},
+        {"every": "-1s"},
+        {},
+        {"cron": "@daily", "tz": "Mars/Olympus"},
+        {"cron": "@daily", "args": "{"},
+        {"cron": "@daily", "target": "nothing"},
+    ):
+        assert ann.act("create-schedule", **{"target": "report", **given}).status == 400, given
+    assert ann.get("/schedules.json").json["schedules"] == []
+
+
+def test_a_declared_schedule_that_no_worker_has_seen_is_named(app: Penstock) -> None:
+    @app.task(name="report")
+    def report() -> None: ...
+
+    report.schedule("@daily", name="fresh")
+    ann = browser(app)
+    assert ann.get("/schedules.json").json["not_stored"] == [{"name": "fresh", "target": "report"}]
+    assert "fresh" in ann.get("/schedules").text

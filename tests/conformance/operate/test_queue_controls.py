@@ -1,0 +1,168 @@
+"""Queues that are paused and resumed, and workers that are given other queues, at run time."""
+
+import asyncio
+import threading
+
+import pytest
+
+from penstock import Penstock
+from penstock.errors import ConfigurationError
+from penstock.operate.doctor import CheckContext, Level, waiting
+from penstock.operate.processes import list_processes
+from penstock.queue.rules import queue_controls
+from penstock.runtime.liveness.host_identity import host_name
+from penstock.runtime.worker import Worker
+from penstock.testing import drain
+from tests.commands import call
+from tests.conformance.operate.helpers import enqueue, look
+from tests.conformance.tasks.embedded import beside_a_worker
+from tests.waiting import until
+
+
+def test_nothing_is_claimed_from_a_paused_queue(app: Penstock) -> None:
+    held, free = enqueue(app, "quick", 1, queue="mail"), enqueue(app, "quick", 2)
+    assert app.pause_queue("mail", why="provider is down")
+    assert not app.pause_queue("mail")
+    assert drain(app) == 1
+    assert (held.status, free.status) == ("available", "succeeded")
+    seen = {row.queue: row for row in app.queues()}
+    assert (seen["mail"].available, seen["mail"].pause_why) == (1, "provider is down")
+    assert seen["mail"].paused_at is not None
+    assert [row.pause_why for row in look(app).queues] == ["provider is down"]
+    (found,) = [each for each in waiting(_patient(app)) if each.check == "queues"]
+    assert (found.level, "provider is down" in found.message) == (Level.WARNING, True)
+    assert app.resume_queue("mail")
+    assert not app.resume_queue("mail")
+    assert not app.resume_queue("never")
+    assert drain(app) == 1
+    assert [(act.act, act.kind, act.why, act.detail) for act in app.audit()] == [
+        ("resume_queue", "queue", "", {"queue": "mail"}),
+        ("pause_queue", "queue", "provider is down", {"queue": "mail"}),
+    ]
+    for wrong in ("", "a b", 7):
+        with pytest.raises(ConfigurationError):
+            app.pause_queue(wrong)  # type: ignore[arg-type]
+
+
+def _patient(app: Penstock) -> CheckContext:
+    return CheckContext(app.database, app.metadata, frozenset(app.tasks))
+
+
+def test_a_paused_queue_with_nothing_in_it_is_listed(app: Penstock) -> None:
+    app.pause_queue("empty")
+    assert [row.queue for row in app.queues()] == ["empty"]
+
+
+def test_every_change_changes_the_revision(app: Penstock) -> None:
+    """Also if one control is lifted while another holds: a worker sees the sum only."""
+    seen = []
+    for change in (app.pause_queue, app.resume_queue):
+        for queue in ("a", "b"):
+            change(queue)
+            seen.append(app.database.read(queue_controls.read).revision)
+    assert len(set(seen)) == 4
+    assert app.database.read(queue_controls.read).paused == frozenset()
+
+
+def test_two_who_pause_at_once_pause_once(app: Penstock) -> None:
+    app.prepare()
+    barrier, answers = threading.Barrier(4), []
+
+    def pause() -> None:
+        barrier.wait()
+        answers.append(app.pause_queue("mail"))
+
+    threads = [threading.Thread(target=pause) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [False, False, False, True]
+    assert len(app.audit()) == 1
+
+
+def test_running_workers_follow(app: Penstock) -> None:
+    """One that was there before, on all queues: it stops and goes on; the next steps of runs as well."""
+
+    async def main(worker: Worker) -> None:
+        assert await enqueue(app, "quick", 0, queue="mail").result_async(60) == 0
+        await app.pause_queue_async("mail")
+        await until(lambda: "mail" in worker.source.lanes.paused)
+        held = enqueue(app, "quick", 1, queue="mail")
+        run = await second.trigger_async(2)
+        assert await enqueue(app, "quick", 3).result_async(60) == 3
+        await until(lambda: len(run.steps()) == 2)
+        assert await enqueue(app, "quick", 4).result_async(60) == 4
+        assert (held.status, run.steps()[1].status) == ("available", "available")
+        await app.resume_queue_async("mail")
+        assert (await held.result_async(60), await run.result_async(60)) == (1, 2)
+
+    quick = app.tasks["quick"]
+
+    @app.pipeline(name="second")
+    def second(number: int) -> object:
+        return quick.options(key="there", queue="mail")(quick(number))
+
+    beside_a_worker(app, main)
+
+
+def test_a_worker_that_starts_knows_what_is_paused(app: Penstock) -> None:
+    app.pause_queue("mail")
+    held = enqueue(app, "quick", 1, queue="mail")
+
+    async def main(worker: Worker) -> None:
+        assert worker.source.lanes.paused == {"mail"}
+        assert await enqueue(app, "quick", 2).result_async(60) == 2
+        assert held.status == "available"
+
+    beside_a_worker(app, main)
+
+
+def test_workers_are_given_other_queues(app: Penstock) -> None:
+    other = enqueue(app, "quick", 1, queue="other")
+
+    def told() -> str:
+        (row,) = app.database.read(list_processes)
+        assert isinstance(row.details, dict)
+        return str(row.details["queues"])
+
+    async def main(worker: Worker) -> None:
+        assert await enqueue(app, "quick", 2, queue="mail").result_async(60) == 2
+        assert app.set_queues("other:2", host=host_name(), why="night")
+        assert not app.set_queues(["other:2"], host=host_name())
+        assert await other.result_async(60) == 1
+        await until(lambda: told() == "other:2")
+        left = enqueue(app, "quick", 3, queue="mail")
+        assert await enqueue(app, "quick", 4, queue="other").result_async(60) == 4
+        assert left.status == "available"
+        assert app.set_queues("all")
+        await asyncio.to_thread(app.set_queues, None, host_name())
+        assert await left.result_async(60) == 3
+        await until(lambda: told() == "all")
+        assert app.set_queues(None)
+        await until(lambda: told() == "mail")
+
+    beside_a_worker(app, main, queues="mail")
+    assert [act.act for act in app.audit()] == ["set_queues"] * 4
+    with pytest.raises(ConfigurationError):
+        app.set_queues("")
+
+
+def test_commands(app: Penstock) -> None:
+    app.prepare()
+    url = ("--database", app.settings.database_url)
+    job = enqueue(app, "quick", 1, queue="mail", labels=["x"])
+    assert "is paused" in call("queues", "pause", "mail", "--why", "audit", "--by", "ann", *url).stdout
+    assert "already" in call("queues", "pause", "mail", *url).stdout
+    for command in (["queues"], ["status"]):
+        assert "mail is paused since" in call(*command, *url).stdout.replace("\n", " ")
+    assert '"pause_why": "audit"' in call("queues", "--json", *url).stdout
+    assert "queue_paused" in call("explain", job.id, "--json", *url).stdout
+    assert "is paused since" in call("explain", job.id[:20], *url).stdout.replace("\n", " ")
+    assert job.id in call("jobs", "--label", "x", "--json", *url).stdout
+    assert "is resumed" in call("queues", "resume", "mail", *url).stdout
+    assert "was not paused" in call("queues", "resume", "mail", *url).stdout
+    assert "take from mail:3" in call("queues", "set", "mail:3", *url).stdout
+    assert "started with" in call("queues", "set", "--reset", *url).stdout
+    assert call("queues", "set", *url).exit_code == 2
+    assert app.audit()[-1].by == "ann"

@@ -1,0 +1,132 @@
+"""Sentry by its own SDK, with a transport that keeps what would be sent."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("sentry_sdk", reason="sentry-sdk is not installed")
+
+import sentry_sdk
+from sentry_sdk.transport import Transport
+
+from penstock import Penstock
+from penstock.integrations.sentry import monitor_config, report_to_sentry, slug_of
+from penstock.schedules.definition import ScheduleDefinition
+from penstock.testing import drain, travel
+
+
+class Kept(Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[tuple[str, Any]] = []
+
+    def capture_envelope(self, envelope: Any) -> None:
+        self.items += [(item.type, item.payload.json) for item in envelope.items]
+
+    def of(self, kind: str) -> list[Any]:
+        return [payload for found, payload in self.items if found == kind]
+
+
+@pytest.fixture
+def sent() -> Iterator[Kept]:
+    kept = Kept()
+    sentry_sdk.init(
+        dsn="http://key@localhost/1", transport=kept, traces_sample_rate=1.0, default_integrations=False
+    )
+    yield kept
+    sentry_sdk.init()
+
+
+def test_errors_spans_and_one_trace(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app, ignore=(KeyError,))
+
+    @app.task(name="charge", queue="money", retries=0)
+    def charge(order: int) -> None:
+        if order == 1:
+            raise ValueError("card declined")
+        if order == 2:
+            raise KeyError("expected")
+
+    @app.task(name="on_loop")
+    async def on_loop() -> None: ...
+
+    with sentry_sdk.start_transaction(op="http.server", name="POST /orders") as request:
+        jobs = [charge.enqueue(order) for order in (1, 2, 3)]
+        on_loop.enqueue()
+    drain(app)
+    (error,) = sent.of("event")
+    assert error["exception"]["values"][-1]["value"] == "card declined"
+    assert error["contexts"]["penstock"] == {
+        "job": jobs[0].id,
+        "task": "charge",
+        "queue": "money",
+        "attempt": 1,
+    }
+    assert error["tags"]["penstock.task"] == "charge"
+    whole = sent.of("transaction")
+    produced = next(each for each in whole if each["transaction"] == "POST /orders")
+    assert [span["op"] for span in produced["spans"]] == ["queue.publish"] * 4
+    assert produced["spans"][0]["data"]["messaging.message.id"] == jobs[0].id
+    handled = [each for each in whole if each["transaction"] == "charge"]
+    assert len(handled) == 3
+    for each in handled:
+        trace = each["contexts"]["trace"]
+        assert (trace["trace_id"], trace["op"]) == (request.trace_id, "queue.process")
+        assert trace["data"]["messaging.destination.name"] == "money"
+        assert trace["data"]["messaging.message.retry.count"] == 0
+        assert trace["data"]["messaging.message.receive.latency"] >= 0
+    statuses = sorted(each["contexts"]["trace"]["status"] for each in handled)
+    assert statuses == ["internal_error", "internal_error", "ok"]
+    assert error["contexts"]["trace"]["trace_id"] == request.trace_id
+
+
+def test_schedules_are_cron_monitors(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app)
+
+    @app.task(name="report", retries=0)
+    def report(good: bool) -> None:
+        assert good
+
+    @app.pipeline(name="nightly")
+    def nightly() -> Any:
+        return report(True)
+
+    report.schedule("*/5 * * * *", tz="Europe/Berlin", name="Good report", args=(True,))
+    report.schedule(every=7200, name="bad", args=(False,), missed="latest")
+    nightly.schedule("0 * * * *", name="nightly")
+    drain(app)
+    with travel(app, 7300):
+        drain(app)
+    told = {(each["monitor_slug"], each["status"]) for each in sent.of("check_in")}
+    assert told == {
+        ("good-report", "in_progress"),
+        ("good-report", "ok"),
+        ("bad", "in_progress"),
+        ("bad", "error"),
+        ("nightly", "ok"),
+    }
+    configs = {each["monitor_slug"]: each["monitor_config"] for each in sent.of("check_in")}
+    assert configs["good-report"] == {
+        "schedule": {"type": "crontab", "value": "*/5 * * * *"},
+        "timezone": "Europe/Berlin",
+    }
+    assert configs["bad"]["schedule"] == {"type": "interval", "value": 2, "unit": "hour"}
+    by_id: dict[str, list[str]] = {}
+    for each in sent.of("check_in"):
+        by_id.setdefault(each["check_in_id"], []).append(each["status"])
+    assert ["in_progress", "ok"] in by_id.values()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(60, (1, "minute")), (90, None), (86_400 * 2, (2, "day")), (30, None)]
+)
+def test_intervals_that_sentry_can_watch(seconds: int, expected: tuple[int, str] | None) -> None:
+    found = monitor_config(ScheduleDefinition("x", "task", "t", "{}", "{}", every=seconds * 1_000_000))
+    assert (found and (found["schedule"]["value"], found["schedule"]["unit"])) == expected
+
+
+def test_slugs() -> None:
+    assert slug_of("tenant:7 Nightly/EU") == "tenant-7-nightly-eu"
+    assert len(slug_of("x" * 200)) == 50
+    assert slug_of("???") == "schedule"

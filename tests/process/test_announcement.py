@@ -1,0 +1,46 @@
+"""A worker says at its start which database, queues and tasks it has: once, whatever the number of its processes."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.waiting import eventually
+from tests.workers import Workers
+
+pytestmark = pytest.mark.process
+
+SHOP = """
+from penstock import Penstock
+app = Penstock()
+
+@app.task
+def pay(order: int) -> int:
+    return order
+
+@app.task(name="mail")
+def send(order: int) -> int:
+    return order
+"""
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_it_is_told_once(workers_on: Callable[..., Workers], sqlite_url: str, processes: str) -> None:
+    worker = workers_on(sqlite_url)("--processes", processes, "--queues", "mail:10,default", module=SHOP)
+    eventually(lambda: worker.log.count(") started, pid") >= int(processes) + 1, 60)
+    assert worker.stop() == 0
+    (line,) = [line for line in worker.log.splitlines() if "worker on" in line]
+    for part in (" info ", "sqlite:///", "queues: mail:10,default", "2 tasks (mail, shop.pay)"):
+        assert part in line, line
+
+
+@pytest.mark.one_database
+def test_that_it_has_none_is_a_warning(workers_on: Callable[..., Workers], sqlite_url: str) -> None:
+    worker = workers_on(sqlite_url)(
+        "--processes", "0", module="from penstock import Penstock\napp = Penstock()\n"
+    )
+    eventually(lambda: "worker on" in worker.log, 60)
+    worker.stop()
+    (line,) = [line for line in worker.log.splitlines() if "worker on" in line]
+    assert " warning " in line
+    assert "no tasks: it will do nothing. Import the modules" in line
