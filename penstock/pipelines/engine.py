@@ -13,7 +13,7 @@ from penstock.database.user import connections
 from penstock.errors import ConfigurationError
 from penstock.lazy_import import Lazy
 from penstock.pipelines.advance.run_headers import RunHeaders
-from penstock.pipelines.advance.run_lookup import SettledRuns
+from penstock.pipelines.advance.run_modes import SettledRuns
 from penstock.pipelines.advance.state import EngineServices as DeskHost
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.maintenance.chores import Chores

@@ -94,7 +94,7 @@ def _job(callback: Callback, event: str, run: str, told: dict[str, object]) -> N
 
 # The usual end of a run, presumed: it has gone well, no parent waits for it, and nothing follows it.
 #
-# Like the settle before it (`run_lookup`), it is written without waiting for an answer, and fails the transaction
+# Like the settle before it (`run_modes`), it is written without waiting for an answer, and fails the transaction
 # where it is not so.
 
 SUCCEED = """

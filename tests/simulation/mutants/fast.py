@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.database.cursor_dialect import ByCursor
-from penstock.pipelines.advance import fast_path, finish, run_lookup
+from penstock.pipelines.advance import fast_path, finish, run_modes
 from penstock.pipelines.advance.fast_path import _Known
 from tests.simulation import dialect
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
@@ -47,8 +47,8 @@ RUNS: dict[str, Mutant] = {
     "fast: nothing that is assumed is checked": Mutant(4, Instead(ByCursor, "assume", _nothing), **FAST),
     "fast: the mode of the run is not looked at": Mutant(
         74,
-        Sql(run_lookup, "ONE_UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
-        Sql(run_lookup, "UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
+        Sql(run_modes, "ONE_UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
+        Sql(run_modes, "UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
         **FAST,
     ),
     "fast: a run ends whatever follows it": Mutant(
