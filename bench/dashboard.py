@@ -31,7 +31,7 @@ from bench.dashboard_tables import Loaded, Size, load
 from bench.server import SETTINGS
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
-from penstock.dashboard.pages import ROUTES
+from tests.pages import addresses as dashboard_pages
 from tests.servers.postgres import Postgres
 from tests.web import ask
 
@@ -135,8 +135,8 @@ def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
 
 def addresses(loaded: Loaded) -> list[str]:
     """Every page, with ids that there are, and the filters and windows that people use."""
-    ids = {"jobs": loaded.job, "runs": loaded.large_run}
-    found = [_with_ids(route.path, ids) for route in ROUTES]
+    ids = {"jobs": [loaded.job], "runs": [loaded.large_run]}
+    found = dashboard_pages(ids, {"pipeline": ["small"], "schedule": []})
     more = [
         "/jobs?status=failed",
         "/jobs?status=available&queue=queue-3",
@@ -147,13 +147,6 @@ def addresses(loaded: Loaded) -> list[str]:
         f"/runs/{loaded.run}",
     ]
     return list(dict.fromkeys([*found, *more]))
-
-
-def _with_ids(path: str, ids: dict[str, str]) -> str:
-    return re.sub(r"\{\w+\}", lambda _: ids.get(path.split("/")[1], loaded_id), path) if "{" in path else path
-
-
-loaded_id = "00000000-0000-7000-8000-000000000000"
 
 
 def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:

@@ -33,7 +33,8 @@ from penstock.runtime.pump.waker import Relay
 from penstock.runtime.worker import Worker, WorkerOptions, details
 from penstock.schema import catalog, version
 from penstock.settings import Settings
-from penstock.task import Task, declared_options
+from penstock.task import Task
+from penstock.task_options import declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits, parse
 from penstock.values.actor import said
@@ -182,6 +183,7 @@ class Penstock(Pipelines, Operating):
         """Write jobs, in a transaction of our own or in the caller's."""
         if not jobs:
             return []
+        connection = self.connection_for(connection)
         if connection is not None:
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
@@ -234,6 +236,10 @@ class Penstock(Pipelines, Operating):
                 self.wakeups.call_housekeeping_within(tx)
         self._count(jobs)
         return ids
+
+    def connection_for(self, given: object | None) -> object | None:
+        """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
+        return given
 
     def within(self, theirs: connections.Foreign) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
@@ -319,6 +325,10 @@ class Penstock(Pipelines, Operating):
             wanted, changed.concurrency, changed.role, supervisor_id, told, reconcilers=reconcilers
         )
         return Worker(self, options)
+
+    @classmethod
+    def set_up_process(cls) -> None:
+        """Called in a fresh process for handlers, before a task's module is imported; a framework begins here."""
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""

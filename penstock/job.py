@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from penstock.errors import JobFailed, PenstockError, ResultTimeout
+from penstock.errors import ConfigurationError, JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, job_records
 from penstock.queue.job_records import JobDetails, JobState
+from penstock.queue.jobs import NewJob
+from penstock.queue.rules import followers
 from penstock.queue.wakeups import READY
 from penstock.result_wait import ResultWaiter, WaitServices
 from penstock.updates import JobUpdate, UpdateStream
+from penstock.values.ids import new_id
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.json_text import loads
@@ -222,6 +225,24 @@ class Job(JobAttributes, Generic[R]):
 
     async def progress_async(self) -> tuple[float, str] | None:
         return await self._host.bridge.run(self.progress)
+
+    def then(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Enqueue a task when this job has succeeded, at once if it has; its job, which waits until then.
+
+        If this job ends in another way, that one is `skipped`. Late registration works.
+        """
+        drafted = task.drafted((args, kwargs)) if hasattr(task, "drafted") else None
+        if not isinstance(drafted, NewJob) or task.settings.connection is not None:
+            raise ConfigurationError(
+                f"job.then({task!r}): give a task, without a connection: job.then(notify, 'done')"
+            )
+        self._read = None
+        id = self._database.in_transaction(followers.register, self.id, drafted._replace(id=new_id()))
+        self._host.wakeups.notify(READY)
+        return Job(self._host, id, task)
+
+    async def then_async(self, task: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
+        return await self._host.bridge.run(self.then, task, *args, **kwargs)
 
     def stream(self, timeout: float | None = None) -> UpdateStream[JobUpdate]:
         """Follow the job until it ends: `async for update in job.stream():`, or `for` in sync code.

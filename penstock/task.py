@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
 from penstock.job import Job, JobServices
-from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing, read_middleware
+from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing
 from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
 from penstock.step_calls import StepCalls, Stream, Waited
-from penstock.values import parse
+from penstock.task_options import (
+    FOR_ALL_JOBS,
+    TaskOptions,
+    kept_options,
+    overridden,
+    read_options,
+    refuse_step_options,
+)
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
 from penstock.values.ids import new_id, new_ids
-from penstock.values.limits import Limit, TaskLimits, read_limits
-from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, read_labels
-from penstock.values.retry import Retry
+from penstock.values.limits import TaskLimits
+from penstock.values.parse import NAME_LENGTH
 from penstock.values.typed_json.annotations import is_async
 from penstock.values.typed_json.json_text import dumps
 from penstock.values.typed_json.signature import Signature
@@ -30,121 +34,6 @@ from penstock.values.typed_json.signature import Signature
 if TYPE_CHECKING:
     from penstock.schedules.schedule import Schedule
     from penstock.values.option_types import ScheduleKeywords, TaskOptionKeywords
-
-# What `@app.task(...)` and `.options(...)` accept, checked by name and value.
-
-EXECUTORS = ("async", "thread", "process")
-STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
-FOR_ALL_JOBS = ("limits", "middleware")
-AS_DECLARED = ("name", "queue", "priority", "delay")
-"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """How a task's jobs are enqueued and run."""
-
-    name: str | None = None
-    queue: str = "default"
-    priority: int = 0
-    delay: float = 0.0
-    at: int | None = None
-    key: str | None = None
-    retries: Retry = dataclasses.field(default_factory=Retry)
-    max_crashes: int | None = 10
-    timeout: float | None = None
-    executor: str | None = None
-    connection: object | None = None
-    limits: tuple[Limit, ...] = ()
-    middleware: tuple[Middleware, ...] = ()
-    labels: tuple[str, ...] = ()
-
-    def merged(self, changes: Mapping[str, object]) -> TaskOptions:
-        if "delay" in changes:
-            changes = {"at": None} | dict(changes)
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
-
-
-KNOWN = frozenset(field.name for field in dataclasses.fields(TaskOptions))
-
-
-def overridden(said: Mapping[str, object], now: Mapping[str, object]) -> dict[str, object]:
-    """Merge the options set so far by `.options()` with the new ones. A delay replaces an `at`, and vice versa."""
-    rivals = {"delay": "at", "at": "delay"}
-    outdone = {rival for name, rival in rivals.items() if now.get(name) is not None}
-    return {name: value for name, value in said.items() if name not in outdone} | dict(now)
-
-
-def declared_options(task: str, given: Mapping[str, object]) -> TaskOptions:
-    """The options of `@app.task(...)`."""
-    refuse_step_options(task, "to @app.task(...)", given)
-    return TaskOptions().merged(read_options(task, given))
-
-
-def refuse_step_options(task: str, place: str, given: Mapping[str, object]) -> None:
-    """Refuse options of steps outside of a pipeline: they would have no effect, and the caller would not notice."""
-    for name in STEP_ONLY:
-        if given.get(name) is not None:
-            raise ConfigurationError(
-                f"{task}: {name}= belongs to a step of a pipeline, not {place}. Leave it out here; give it where "
-                f"the step is described: task.options({name}=...)(...)"
-            )
-
-
-def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
-    """The options of a task or an enqueue; refuses unknown names and wrong values. Options of steps are left out."""
-    read: dict[str, object] = {}
-    for name, value in given.items():
-        if name in STEP_ONLY or (value is None and name in AS_DECLARED):
-            continue
-        if name not in KNOWN:
-            raise ConfigurationError(
-                f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
-            )
-        try:
-            read[name] = read_labels(task, value) if name == "labels" else _read(name, value)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
-    if read.get("delay") and read.get("at") is not None:
-        raise ConfigurationError(f"{task}: give delay= or at=, not both")
-    return read
-
-
-def _read(name: str, value: object) -> object:
-    match name:
-        case "name":
-            return _name(value, NAME_LENGTH)
-        case "queue":
-            return QueueLimit(_name(value, NAME_LENGTH)).name
-        case "key":
-            return None if value is None else _name(value, KEY_LENGTH)
-        case "priority":
-            return parse.whole(value, -parse.MOST)
-        case "delay":
-            return parse.seconds(value)
-        case "timeout":
-            return None if value is None else parse.seconds(value, 0.001)
-        case "at":
-            return None if value is None else parse.instant(value)
-        case "limits":
-            return read_limits(value)
-        case "middleware":
-            return read_middleware(value)
-        case "retries":
-            return Retry.of(value)
-        case "max_crashes":
-            return None if value is None else parse.whole(value, 0)
-        case "executor":
-            if value is not None and value not in EXECUTORS:
-                raise ValueError(f"use one of {', '.join(EXECUTORS)}")
-            return value
-        case _:
-            return value
-
-
-def _name(value: object, longest: int) -> str:
-    return parse.text(value, longest, without="\0\t")
-
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -346,6 +235,7 @@ class Task(StepCalls[P, R]):
             kept["executor"] = self.settings.executor
         if "retries" in self.overrides:
             kept["retries"] = self.settings.retries.to_dict()
+        kept |= kept_options(self.settings)
         return dumps(kept) if kept else None
 
     def may_replace(self, known: Task[Any, Any]) -> bool:
@@ -387,6 +277,7 @@ class Task(StepCalls[P, R]):
             settings.at,
             settings.key,
             labels=settings.labels,
+            unique=settings.unique_rule(self.name),
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

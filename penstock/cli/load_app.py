@@ -18,8 +18,18 @@ VARIABLE = "PENSTOCK_APP"
 OURS = Path(__file__).parents[1]
 
 
+_default: list[Penstock] = []
+
+
+def use_by_default(app: Penstock) -> None:
+    """Have commands that name no app work on this one: for frameworks, which know theirs."""
+    _default[:] = [app]
+
+
 def find_app(target: str | None, database: str | None = None) -> Penstock:
     """The app named, or one that has no tasks but knows the database."""
+    if _default and not target and not database:
+        return _default[0]
     target = target or os.environ.get(VARIABLE)
     if target and not database:
         return load_app(target)
@@ -28,11 +38,13 @@ def find_app(target: str | None, database: str | None = None) -> Penstock:
 
 def names_app(target: str | None, database: str | None) -> bool:
     """Whether `find_app` gives one that was named, with its tasks."""
-    return bool(target or os.environ.get(VARIABLE)) and not database
+    return bool(target or _default or os.environ.get(VARIABLE)) and not database
 
 
 def load_app(target: str | None) -> Penstock:
     """The app at `module:attribute`; the attribute is "app" if not given."""
+    if _default and not target:
+        return _default[0]
     target = target or os.environ.get(VARIABLE)
     if not target:
         raise UsageError(f"which app? Name it, such as shop:app, or set ${VARIABLE}")

@@ -25,7 +25,7 @@ from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
-from penstock.dashboard.views import NotFound, Page, Redact, View
+from penstock.dashboard.views import NotAllowed, NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
 from penstock.values.plain import plain
@@ -54,6 +54,7 @@ CLOSED = (
     "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
     "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
 )
+EVERY_ACT = (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
 STATIC = "/static/"
 ACT = "/act/"
 LOGIN = "/login"
@@ -85,7 +86,7 @@ class Dashboard:
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
-        self._acts = {act.name: act for act in (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)}
+        self._acts = {act.name: act for act in EVERY_ACT}
 
     # the doors
 
@@ -206,6 +207,8 @@ class Dashboard:
             return work()
         except (NotFound, UnknownId) as error:
             return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
+        except NotAllowed as error:
+            return AccessDecision(refusal=self._message(request, 403, "Not allowed", str(error)))
         except ReadTimeout as error:
             return AccessDecision(refusal=self._message(request, 503, "This took too long", str(error)))
         except DatabaseUnavailable as error:

@@ -32,6 +32,10 @@ class NotFound(PenstockError):
     """There is nothing at this address."""
 
 
+class NotAllowed(PenstockError):
+    """The viewer lacks the right to what is at this address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A value that may be too large, or not for this viewer. `text` is None if it is hidden."""
@@ -61,6 +65,13 @@ class View:
 
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
+
+    def demand(self, right: Right | str) -> None:
+        """Refuse the page to a viewer without this right: a form that could not be sent is not shown."""
+        if not self.may(right):
+            raise NotAllowed(
+                f"This needs the right {Right(right).value!r}, which {self.viewer.name} does not have."
+            )
 
     # the query string
 

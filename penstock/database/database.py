@@ -46,6 +46,25 @@ class Database:
     """Connections, clock and statements of one app."""
 
     def __init__(self, settings: Settings) -> None:
+        self.tables: list[str] = []
+        self.column_types: dict[str, dict[str, str]] = {}
+        self.clock_shift = 0
+        self.call_housekeeping: Callable[[Transaction], None] | None = None
+        """Told of transactions that leave chores."""
+        self.callers_transaction: Callable[[], Transaction | None] = lambda: None
+        """Finds the transaction that the calling thread has open on this database by other means; reads join it."""
+        self._engine: Engine | None = None
+        self.idle_dedicated = IdleConnections(1)
+        """A dedicated connection that is not in use."""
+        self.kept: WeakSet[ConnectionHandle] = WeakSet()
+        """The links of loops, each of which keeps its connection."""
+        self.era = 0
+        """How often this was closed."""
+        self._lock = threading.Lock()
+        self._aim_at(settings)
+        forget_after_fork(self)
+
+    def _aim_at(self, settings: Settings) -> None:
         self.settings = settings
         self.url = parse(settings.database_url)
         self._where = settings.shown_url
@@ -56,27 +75,19 @@ class Database:
         self.prefix = settings.table_prefix
         if settings.schema and not qualifies:
             self.prefix = f"{settings.schema}_{settings.table_prefix}"
-        self.tables: list[str] = []
-        self.column_types: dict[str, dict[str, str]] = {}
         self._clock = self.dialect.now
-        self.clock_shift = 0
-        self.call_housekeeping: Callable[[Transaction], None] | None = None
-        """Told of transactions that leave chores."""
         self._renderers: dict[ParamStyle, Renderer] = {}
-        self._engine: Engine | None = None
         self._bare = True
         """True until the first use of SQLAlchemy."""
         self._spares = IdleConnections(0 if self.dialect.in_memory else settings.pool_size // 2)
-        self.idle_dedicated = IdleConnections(1)
-        """A dedicated connection that is not in use."""
-        self.kept: WeakSet[ConnectionHandle] = WeakSet()
-        """The links of loops, each of which keeps its connection."""
         file = self.dialect.one_writer and not self.dialect.in_memory
         self.crossing = ForkGate(self._close_all) if file else None
-        self.era = 0
-        """How often this was closed."""
-        self._lock = threading.Lock()
-        forget_after_fork(self)
+
+    def move_to(self, settings: Settings) -> None:
+        """Work on another database from now on, as a framework's test runner wants it; all connections are closed."""
+        self.close()
+        self._aim_at(settings)
+        self.shift_clock(self.clock_shift)
 
     # transactions
 
@@ -104,6 +115,8 @@ class Database:
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `work`, which only reads."""
+        if (joined := self.callers_transaction()) is not None:
+            return work(joined, *args, **kwargs)
 
         def attempt() -> R:
             with self.reading() as tx:

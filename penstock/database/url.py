@@ -99,7 +99,32 @@ def parse(url: str) -> Url:
         raise ConfigurationError(
             f"{without_secrets(url)!r} names a host; a SQLite file needs three slashes: sqlite:///{found.host}"
         )
-    return _anchored(replace(_with_hosts(found, several, driver), driver=driver))
+    query = _for_our_driver(found)
+    return _anchored(replace(_with_hosts(replace(found, query=query), several, driver), driver=driver))
+
+
+ASYNCPG_ALONE = frozenset(
+    {
+        "command_timeout",
+        "prepared_statement_cache_size",
+        "prepared_statement_name_func",
+        "statement_cache_size",
+    }
+)
+"""Parameters of a URL for asyncpg that mean nothing to other drivers."""
+ASYNCPG_SSL = {"true": "require", "1": "require", "false": "disable", "0": "disable"}
+
+
+def _for_our_driver(url: Url) -> Mapping[str, str | tuple[str, ...]]:
+    """The parameters of an application's own URL, as our driver spells them."""
+    if not url.driver.endswith("+asyncpg"):
+        return url.query
+    query = {name: value for name, value in url.query.items() if name not in ASYNCPG_ALONE}
+    if (ssl := query.pop("ssl", None)) is not None:
+        query["sslmode"] = ASYNCPG_SSL.get(str(ssl).lower(), ssl)
+    if (seconds := query.pop("timeout", None)) is not None:
+        query["connect_timeout"] = seconds
+    return query
 
 
 def _anchored(url: Url) -> Url:

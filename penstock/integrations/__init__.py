@@ -1,4 +1,5 @@
-"""Ready-made middleware for other libraries: OpenTelemetry, Sentry, structlog, and values carried to handlers.
+"""Other libraries and frameworks: ready-made middleware, a worker inside ASGI applications, an extension for Flask.
 
-Each module imports its library when it is installed on an app, and not before.
+Each module imports its library when it is used, and not before. `asgi` serves FastAPI, Starlette and Litestar, and
+imports none of them. Django has a package of its own, `penstock.django`.
 """

@@ -25,13 +25,13 @@ from penstock.values.status import JobStatus
 if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
-    from penstock.operate import explain as explaining
     from penstock.operate import overview
-    from penstock.operate.explain import Explanation
+    from penstock.operate.diagnosis import explain as explaining
+    from penstock.operate.diagnosis.explain import Explanation
     from penstock.operate.overview import QueueCounts
     from penstock.settings import Settings
 else:
-    explaining, overview = Lazy("penstock.operate.explain"), Lazy("penstock.operate.overview")
+    explaining, overview = Lazy("penstock.operate.diagnosis.explain"), Lazy("penstock.operate.overview")
 
 web = Lazy("penstock.dashboard.dashboard")
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from penstock.errors import PenstockError
-from penstock.operate import step_types
+from penstock.operate.diagnosis import step_types
 from penstock.operate.reconcilers import lacks
 
 
@@ -27,6 +27,11 @@ Check = Callable[[Any], Iterable[Problem]]
 def check_app(app: Any) -> list[Problem]:
     """All problems of an app."""
     return [problem for check in CHECKS for problem in check(app)]
+
+
+def check_definitions(app: Any) -> list[Problem]:
+    """The problems that can be found without a database."""
+    return [*check_tasks(app), *check_pipelines(app)]
 
 
 def check_tasks(app: Any) -> Iterable[Problem]:

@@ -17,7 +17,8 @@ from penstock.database import diagnostics
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable, PenstockError, SchemaOutdated
-from penstock.operate import damage, dead_letters
+from penstock.operate import dead_letters
+from penstock.operate.diagnosis import damage
 from penstock.operate.processes import list_processes, unattended
 from penstock.operate.reconcilers import lacks, look
 from penstock.operate.schedules import ailing

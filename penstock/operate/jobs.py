@@ -25,8 +25,9 @@ SELECT j.id, j.task, j.queue, j.priority, s.status, s.reason, s.retry_count, s.c
        (SELECT MIN(p.limit_key) FROM {parked} p WHERE p.job_id = j.id AND s.status = 'available')
 FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 """
-WALK = " WHERE j.id < :before AND j.id >= :low"
-THESE = " WHERE j.id {among:ids:uuid}"
+# Both tables are told where to look: a database that begins with the other one would read all of it.
+WALK = " WHERE j.id < :before AND j.id >= :low AND s.job_id < :before AND s.job_id >= :low"
+THESE = " WHERE j.id {among:ids:uuid} AND s.job_id {among:ids:uuid}"
 ORDER = " ORDER BY j.id DESC LIMIT :limit"
 BOUNDARY = "SELECT id FROM {jobs} WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :stride"
 FAILED = "SELECT job_id FROM {dead_letters} WHERE job_id < :before ORDER BY job_id DESC LIMIT :limit"
@@ -234,11 +235,15 @@ def _listed(
 ) -> JobsPage:
     """Jobs that a narrow table lists: the dead letters, or those with a label."""
     found: list[JobRow] = []
-    while len(found) < limit and (rows := tx.rows(listing, before=before, limit=STRIDE, **named)):
-        ids = [str(id) for (id,) in rows]
+    for _ in range(0, MOST_WALKED, STRIDE):
+        ids = [str(id) for (id,) in tx.rows(listing, before=before, limit=STRIDE, **named)]
         found += _these(tx, wanted, ids, limit - len(found))
+        if len(found) == limit:
+            return JobsPage(found, found[-1].id)
+        if len(ids) < STRIDE:
+            return JobsPage(found)
         before = ids[-1]
-    return _page(found, limit)
+    return JobsPage(found, before)
 
 
 def _these(tx: Transaction, wanted: JobFilter, ids: Sequence[str], limit: int) -> list[JobRow]:
@@ -253,8 +258,9 @@ def _page(found: list[JobRow], limit: int) -> JobsPage:
 
 
 def job_of(row: Row) -> JobRow:
-    id, task, queue, priority, status, *rest = row
-    return JobRow(str(id), task, queue, priority, JobStatus.stored(status), *rest)
+    id, task, queue, priority, status, reason, *rest = row
+    stands = JobStatus.stored(status)
+    return JobRow(str(id), task, queue, priority, stands, reason if stands.terminal else None, *rest)
 
 
 def _dashed(digits: str) -> str:

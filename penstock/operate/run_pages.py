@@ -37,8 +37,8 @@ SELECT pipeline, COUNT(*) FROM (SELECT pipeline FROM {runs} WHERE ended_at IS NU
 NEWEST_RUNS = "SELECT id, status FROM {runs} WHERE pipeline = :pipeline ORDER BY id DESC LIMIT :limit"
 TOOK = """
 SELECT j.node, e.started_at, e.finished_at, j.created_at
-FROM {jobs} j JOIN {executions} e ON e.job_id = j.id
-WHERE j.run_id {among:runs:uuid} AND e.outcome = 'succeeded' LIMIT :limit
+FROM (SELECT id, node, created_at FROM {jobs} WHERE run_id {among:runs:uuid} LIMIT :limit) j
+JOIN {executions} e ON e.job_id = j.id WHERE e.outcome = 'succeeded'
 """
 TEXT = "SELECT text FROM {definitions} WHERE hash = :hash"
 

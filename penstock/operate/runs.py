@@ -54,7 +54,7 @@ def find_run(tx: Transaction, prefix: str) -> str:
     """The run whose id begins so; refused if there is none or more than one."""
     found = ids_like(tx, WITH_PREFIX, prefix)
     if not found:
-        raise PenstockError(f"there is no run {prefix}; it may have been pruned. Look at: penstock runs")
+        raise UnknownId(f"there is no run {prefix}; it may have been pruned. Look at: penstock runs")
     if len(found) > 1:
         raise PenstockError(
             f"{prefix} is the beginning of several runs, such as {' and '.join(found[:2])}: give more"

@@ -56,6 +56,8 @@ class StorageServices(DeskHost, Protocol):
 
     def prepare(self) -> None: ...
 
+    def connection_for(self, given: object | None) -> object | None: ...
+
     def within(self, theirs: connections.Foreign) -> Transaction: ...
 
     @property
@@ -104,6 +106,7 @@ class Engine:
 
     def trigger_many(self, news: Sequence[NewRun], connection: object | None) -> list[str]:
         """Write runs of one pipeline, all or none; their ids."""
+        connection = self.host.connection_for(connection)
         if connection is not None:
             theirs = connections.recognize(connection)
             if theirs.is_async:

@@ -23,7 +23,8 @@ from penstock.pipelines.lifecycle.start import NewRun
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.wiring import wiring_of
 from penstock.pipelines.run import Run
-from penstock.task import Calls, listed, read_options, split
+from penstock.task import Calls, listed, split
+from penstock.task_options import read_options
 from penstock.values.fork_safety import cached_property
 from penstock.values.ids import new_id
 from penstock.values.parse import nearest

@@ -8,6 +8,7 @@ from functools import partial
 from penstock.database.transaction import Transaction
 from penstock.queue import audit, states
 from penstock.queue.jobs import EndedStep, Follow, nothing_follows, tier_of
+from penstock.queue.rules import followers
 from penstock.values.status import JobStatus, Reason
 
 LOCK = """
@@ -41,6 +42,7 @@ def cancel(
     running = [(job_id, process) for job_id, status, process, _ in rows if status == JobStatus.RUNNING]
     if waiting:
         states.end(tx, waiting, JobStatus.CANCELLED, Reason.CANCELLED)
+        followers.release(tx, dict.fromkeys(waiting, JobStatus.CANCELLED))
         _tell_runs(tx, waiting, follow)
     if running:
         states.request_cancel(tx, [job_id for job_id, _ in running])

@@ -6,25 +6,19 @@ the ids are there (`are_written`).
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 
 from penstock.database.transaction import Transaction
 from penstock.queue import states
 from penstock.queue.jobs import JobBatch, NewJob, tier_of
-from penstock.values.ids import read_id
+from penstock.queue.rules import unique_keys
 
 PART = 2000
 """So many rows are sent at a time."""
 SAME_IN_A_BATCH = [NewJob._fields.index(name) for name in NewJob._fields if name not in ("id", "payload")]
 
-KEY_HOLDER = """
-SELECT k.job_id, (SELECT 1 FROM {jobs} j WHERE j.id = k.job_id) FROM {job_keys} k
-WHERE k.task = :task AND k.job_key = :key {lock}
-"""
-IS_THERE = "SELECT 1 FROM {jobs} WHERE id = :id {lock}"
-TAKE_KEY = "UPDATE {job_keys} SET job_id = :id WHERE task = :task AND job_key = :key"
 WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 
 
@@ -36,12 +30,15 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
         _label(tx, jobs.ids, jobs.template.labels)
         return jobs.ids
     new = {job.id for job in jobs}
-    ids = [_claim_key(tx, job, new) if job.key is not None else job.id for job in jobs]
+    ids = [unique_keys.claim_key(tx, job, new) if job.key is not None else job.id for job in jobs]
     mine = [job for job, id in zip(jobs, ids, strict=True) if id == job.id]
+    if any(job.unique is not None for job in mine):
+        mine = [unique_keys.with_due_time(tx, job) for job in mine]
     for group in _groups(mine):
         _write_in_parts(tx, group)
     for job in mine:
         _label(tx, [job.id], job.labels)
+        unique_keys.note_due_time(tx, job)
     return ids
 
 
@@ -67,25 +64,6 @@ def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
     """All of these jobs exist."""
     row = tx.row(WRITTEN, ids=ids)
     return row is not None and int(row[0]) == len(set(ids))
-
-
-def _claim_key(tx: Transaction, job: NewJob, new: Container[str]) -> str:
-    """The transaction that inserts the key first owns it; a second one waits for the first to end, then reads.
-
-    `new`: jobs that are yet to be written. A key whose job is neither one of them nor there was left by a caller who
-    committed although the enqueue had failed: no job owns it, and it would keep this job from ever being written.
-    """
-    row = {"task": job.task, "job_key": job.key, "job_id": job.id}
-    tx.insert("job_keys", [row], ignore_duplicates=True)
-    found = tx.row(KEY_HOLDER, task=job.task, key=job.key)
-    if found is None:
-        return job.id
-    holder = read_id(found[0])
-    # The lock is on the key, without which no job is pruned; it also reads past the snapshot of a caller's transaction.
-    if holder in new or found[1] is not None or tx.row(IS_THERE, id=holder) is not None:
-        return holder
-    tx.run(TAKE_KEY, task=job.task, key=job.key, id=job.id)
-    return job.id
 
 
 def _groups(jobs: Sequence[NewJob]) -> list[list[NewJob]]:

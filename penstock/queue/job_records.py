@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.values.status import JobStatus, Reason
 
@@ -119,6 +120,33 @@ def details(tx: Transaction, id: str) -> JobDetails | None:
         due,
         tuple(sorted(str(row[-1]) for row in rows if row[-1] is not None)),
     )
+
+
+HOLDER = "SELECT process_id FROM {job_states} WHERE job_id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class JobHistory:
+    """A job with everything that came of it so far."""
+
+    details: JobDetails
+    attempts: Sequence[Row]
+    """Those that have ended, with the columns of ATTEMPTS."""
+    output: str | None
+    holder: str | None
+    """The process that runs it now."""
+
+
+def history(tx: Transaction, id: str) -> JobHistory | None:
+    """A job, its attempts, its output and its holder; None: there is no such job."""
+    found = details(tx, id)
+    if found is None:
+        return None
+    attempts = tx.rows(ATTEMPTS, id=id) if found.claims else []
+    output = tx.row(OUTPUT, id=id) if found.status is JobStatus.SUCCEEDED else None
+    holder = tx.row(HOLDER, id=id) if found.status is JobStatus.RUNNING else None
+    named = str(holder[0]) if holder and holder[0] else None
+    return JobHistory(found, attempts, output[0] if output else None, named)
 
 
 def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:

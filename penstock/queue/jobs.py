@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
 from typing import NamedTuple, Protocol, overload
@@ -17,6 +18,27 @@ from penstock.values.status import JobStatus, Reason
 
 MOST_COUNTED = 2_000_000_000
 """Retries and crashes are counted so far, and no further: one more would not fit the column."""
+
+
+class Uniqueness(StrEnum):
+    """For how long a job keeps its key for itself."""
+
+    FOREVER = "forever"
+    """As long as the job is remembered."""
+    WHILE_PENDING = "while_pending"
+    """Until it is over."""
+    WHILE_WAITING = "while_waiting"
+    """While no worker has it: until it starts, and again while it waits for a retry."""
+
+
+class UniqueRule(NamedTuple):
+    """When a key may go to the next job. Without a rule, never."""
+
+    lasts: Uniqueness | None = None
+    window: int | None = None
+    """For so many microseconds after it was enqueued, whatever has become of it."""
+    replaces: bool = False
+    """True if a job that has not started gets the arguments and the time of the next enqueue."""
 
 
 class NewJob(NamedTuple):
@@ -39,6 +61,8 @@ class NewJob(NamedTuple):
     status: JobStatus | None = None
     """Steps that are not to run yet are written with a status of their own and no place in the queue."""
     labels: tuple[str, ...] = ()
+    unique: UniqueRule | None = None
+    """For how long the key is unique; None: for ever."""
 
     @property
     def is_plain(self) -> bool:

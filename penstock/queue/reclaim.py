@@ -22,11 +22,13 @@ from penstock.queue import states, tallies
 from penstock.queue.claim import FORGET_RECEIPTS
 from penstock.queue.jobs import EndedStep, Follow, jobs_of_receipt, nothing_follows, tier_of
 from penstock.queue.limits import slots
+from penstock.queue.rules import followers
 from penstock.values.failure import Failure, fingerprint
 from penstock.values.outcome import decide_crash
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 CLAIMS_PER_TURN = 20
+HOLDER_DIED = "the process that ran it died"
 NO_TOKEN = -1
 DEAD_AT = """
 CASE WHEN heartbeat_at BETWEEN 0 AND 4000000000000000 THEN heartbeat_at ELSE 0 END
@@ -55,7 +57,7 @@ ORDER BY token LIMIT :limit {lock_skip}
 """
 HOLDING = "SELECT job_id, token FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'"
 DESCRIBE = """
-SELECT id, task, queue, priority, max_crashes, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}
+SELECT id, task, queue, priority, max_crashes, run_id, node, path, options FROM {jobs} WHERE id {among:ids:uuid}
 """
 FORGET_CANCELLATIONS = """
 DELETE FROM {cancellations} WHERE process_id {among:dead:uuid}
@@ -191,12 +193,12 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
     described = {str(row[0]): row[1:] for row in tx.rows(DESCRIBE, ids=[job.job_id for job in held])}
     _record(tx, held)
     crashed: list[Crashed] = []
-    ended, rows = [], []
+    ended, over, rows = [], [], []
     for job in held:
         job_id = job.job_id
         if job_id not in described:
             raise UnreadableReceipt(f"the state of job {job_id} is there, but the job itself is gone")
-        task, queue, priority, max_crashes, run_id, node, path = described[job_id]
+        task, queue, priority, max_crashes, run_id, node, path, options = described[job_id]
         status, delay, reason = decide_crash(job.crash_count + 1, max_crashes)
         if job.cancel_requested:
             status, delay, reason = JobStatus.CANCELLED, 0.0, Reason.CANCELLED
@@ -215,12 +217,15 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
             }
         )
         if run_id is not None and status.terminal:
-            error = "the process that ran it died"
-            ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, error))
+            ended.append(EndedStep(job_id, str(run_id), node, path or "", status, reason, None, HOLDER_DIED))
+        elif status.terminal:
+            over.append(followers.EndedJob(job_id, task, status, options, reason, None, HOLDER_DIED))
     _move(tx, crashed, rows)
     tallies.count_crashes(tx, zip(rows, crashed, strict=True))
     if ended:
         follow(tx, ended)
+    if over:
+        followers.after_end(tx, over)
     slots.free_slot(tx, [job.job_id for job in crashed])
     return crashed
 

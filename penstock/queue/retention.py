@@ -19,8 +19,11 @@ SELECT s.job_id FROM {job_states} s JOIN {jobs} j ON j.id = s.job_id
 WHERE s.job_id {among:ids:uuid} AND s.finished_at <= {now} - :age AND j.run_id IS NULL
 ORDER BY s.job_id {lock_skip}
 """
-KEYED = "SELECT task, job_key FROM {jobs} WHERE id {among:ids:uuid} AND job_key IS NOT NULL ORDER BY task, job_key"
-FORGET_KEY = "DELETE FROM {job_keys} WHERE task = :task AND job_key = :key"
+KEYED = """
+SELECT task, job_key, id FROM {jobs} WHERE id {among:ids:uuid} AND job_key IS NOT NULL ORDER BY task, job_key
+"""
+# A later job may have the key by now.
+FORGET_KEY = "DELETE FROM {job_keys} WHERE task = :task AND job_key = :key AND job_id = :id"
 REMOVALS = (
     "DELETE FROM {executions} WHERE job_id {among:ids:uuid}",
     "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}",
@@ -60,8 +63,8 @@ def remove(tx: Transaction, age: float, old: Sequence[str]) -> int:
     micros = int(age * 1_000_000)
     ids = [str(row[0]) for row in tx.rows(PRUNABLE, ids=old, age=micros)] if old else []
     if ids:
-        for task, key in tx.rows(KEYED, ids=ids):
-            tx.run(FORGET_KEY, task=task, key=key)
+        for task, key, id in tx.rows(KEYED, ids=ids):
+            tx.run(FORGET_KEY, task=task, key=key, id=id)
         for removal in REMOVALS:
             tx.run(removal, ids=ids)
     return len(ids)

@@ -15,6 +15,7 @@ from penstock.queue import claim as queue_claim
 from penstock.queue import states, tallies
 from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, RunLookup, nothing_follows
 from penstock.queue.limits import slots
+from penstock.queue.rules import followers
 from penstock.values.failure import fingerprint
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
@@ -40,6 +41,8 @@ class Settled:
     """Answers of the lookup about the runs whose steps were settled the fast way."""
     registered: bool | None = None
     """Whether the process still has its row, where that is known."""
+    followed: set[str] = field(default_factory=set)
+    """Jobs that others wait for."""
 
 
 def settle(
@@ -68,6 +71,7 @@ def settle(
     ]
     if ended:
         _follow(tx, ended, settled, follow, offer)
+    _tell_followers(tx, settled)
     if any(attempt.claim.slots for attempt in settled.accepted):
         slots.end(tx, settled.accepted)
     tallies.count(tx, settled.accepted)
@@ -84,6 +88,25 @@ def _follow(
     follow(tx, ended, offer)
     if offer is not None and offer.claims and not offer.has_receipt:
         queue_claim.write_receipt(tx, offer)
+
+
+def _tell_followers(tx: Transaction, settled: Settled) -> None:
+    """Enqueue the callbacks of jobs that are over, and let those go that wait for them. Mostly there are none."""
+    over = [a for a in settled.accepted if a.outcome.final and a.claim.run_id is None]
+    calling = [a for a in over if followers.has_callbacks(a.claim.options)]
+    if calling:
+        followers.call_back(tx, [_ended_job(attempt) for attempt in calling])
+    if settled.followed:
+        followers.release(
+            tx, {a.claim.job_id: a.outcome.status for a in over if a.claim.job_id in settled.followed}
+        )
+
+
+def _ended_job(attempt: Attempt) -> followers.EndedJob:
+    claim, outcome = attempt.claim, attempt.outcome
+    error = str(outcome.failure) if outcome.failure else None
+    told = (claim.options, outcome.reason, outcome.output, error)
+    return followers.EndedJob(claim.job_id, claim.task, outcome.status, *told)
 
 
 def is_held(tx: Transaction, claim: Claim) -> bool:
@@ -167,7 +190,7 @@ def _in_steps(
 def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: str | None) -> Settled:
     running = states.lock_running(tx, sorted({attempt.claim.job_id for attempt in attempts}))
     held = {job.job_id: (job.token, job.cancel_requested) for job in running}
-    settled = Settled(finished=list(attempts))
+    settled = Settled(finished=list(attempts), followed={job.job_id for job in running if job.is_followed})
     cancelled_ids = []
     for attempt in attempts:
         token, cancelled = held.get(attempt.claim.job_id, (None, False))

@@ -1,13 +1,13 @@
 """The states of a job: every legal move is a function here, and nothing else writes `job_states` or `executions`.
 
-    (new) ─┬─────────────▶ scheduled ◀── postpone ──┐
-           │                   │ promote            │
-           ├─────────────▶ available ───────────────┘
+    (new) ─┬─────────────▶ scheduled ◀── postpone, reschedule ──┐
+           │                   │ promote                          │
+           ├─────────────▶ available ─────────────────────────────┘
            │                 ▲ │ hold               park, give_back, put_back (available or scheduled)
            │   retry ────────┤ ▼                    ┌──────────────────┐
            │                 │ running ─────────────┴──▶ available, scheduled, waiting
            │                 │ │ end, succeed, crash
-           ├─▶ waiting ──────┼─┤ end, end_unclaimed
+           ├─▶ waiting ──────┼─┤ end, end_unclaimed (let_go: waiting ─▶ scheduled)
            │                 │ ▼
            └─────────────▶ succeeded   failed   cancelled   skipped
                                           └─ discard ─▶ cancelled
@@ -15,7 +15,8 @@
 Every function names the rows by their ids, and expects that this transaction has locked them and found them in the
 state that the move begins with (`lock_running`, `lock_in`), so that a lost claim changes nothing (invariant 3). Two
 moves are parts of larger statements, one for each kind of database, in `database/`: `hold`, by which a claim takes a
-job (`dialect.take_ready`), and `succeed`, the success of a batch through the fence (`dialect.succeed`).
+job (`dialect.take_ready`), and `succeed`, the success of a batch through the fence (`dialect.succeed`). The second
+leaves out jobs that others follow (`mark_followed`): until they end, their reason is `FOLLOWED`.
 """
 
 from __future__ import annotations
@@ -66,10 +67,14 @@ def tables_of_new(place: str, optional: tuple[str, ...]) -> BatchWrite:
     return BatchWrite(tuple(writes))
 
 
+FOLLOWED = "followed"
+"""The reason of a job that is not over and that others wait for."""
+
 # Locks, by which a move makes sure of the state that it begins with.
 
 LOCK_RUNNING = """
-SELECT job_id, token, generation, crash_count, claimed_at, cancel_requested, process_id FROM {job_states} {by_key}
+SELECT job_id, token, generation, crash_count, claimed_at, cancel_requested, process_id, reason
+FROM {job_states} {by_key}
 WHERE job_id {among:ids:uuid} AND status = 'running' ORDER BY job_id {lock}
 """
 LOCK_RUNNING_UNLOCKED = LOCK_RUNNING.replace("{lock}", "{lock_skip}")
@@ -89,6 +94,12 @@ class RunningJob(NamedTuple):
     claimed_at: int
     cancel_requested: bool
     process_id: str
+    reason: str | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        """True if other jobs wait for its end."""
+        return self.reason == FOLLOWED
 
     def execution(
         self, outcome: OutcomeKind, error_type: str | None = None, error: str | None = None
@@ -117,10 +128,11 @@ UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NU
   finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
-PUT_BACK = """
-UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL, reason = NULL,
+STILL_FOLLOWED = f"CASE WHEN reason = '{FOLLOWED}' THEN reason END"
+PUT_BACK = f"""
+UPDATE {{job_states}} {{by_key}} SET status = :status, token = NULL, process_id = NULL, reason = {STILL_FOLLOWED},
   retry_count = retry_count + :spent, crash_count = crash_count + :crashed
-WHERE job_id {among:ids:uuid}
+WHERE job_id {{among:ids:uuid}}
 """
 GIVE_BACK = """
 UPDATE {job_states} {by_key} SET status = :status, token = NULL, process_id = NULL WHERE job_id {among:ids:uuid}
@@ -130,7 +142,8 @@ UPDATE {job_states} {by_key} SET status = 'available', token = NULL, process_id 
 WHERE job_id {among:ids:uuid}
 """
 CRASH = f"""
-UPDATE {{job_states}} {{by_key}} SET status = :status, token = NULL, process_id = NULL, reason = :reason,
+UPDATE {{job_states}} {{by_key}} SET status = :status, token = NULL, process_id = NULL,
+  reason = CASE WHEN :final = 1 THEN :reason ELSE {STILL_FOLLOWED} END,
   crash_count = crash_count + CASE WHEN crash_count < {MOST_COUNTED} THEN 1 ELSE 0 END,
   finished_at = CASE WHEN :final = 1 THEN {{now}} END
 WHERE job_id {{among:ids:uuid}}
@@ -175,10 +188,16 @@ POSTPONE = """
 UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = {now} + :wait
 WHERE job_id = :id AND status = 'available'
 """
+RESCHEDULE = """
+UPDATE {job_states} {by_key} SET status = 'scheduled', due_at = :due
+WHERE job_id = :id AND status IN ('scheduled', 'available')
+"""
 END_UNCLAIMED = """
 UPDATE {job_states} {by_key} SET status = :status, reason = :reason, generation = generation + 1, finished_at = {now}
 WHERE job_id {among:ids:uuid}
 """
+LET_GO = "UPDATE {job_states} {by_key} SET status = 'scheduled' WHERE job_id {among:ids:uuid} AND status = 'waiting'"
+MARK_FOLLOWED = f"UPDATE {{job_states}} {{by_key}} SET reason = '{FOLLOWED}' WHERE job_id = :id"
 REQUEST_CANCEL = "UPDATE {job_states} SET cancel_requested = true WHERE job_id {among:ids:uuid}"
 RETRY = """
 UPDATE {job_states} SET status = 'available', reason = NULL, finished_at = NULL, retry_count = 0, crash_count = 0,
@@ -198,9 +217,24 @@ def postpone(tx: Transaction, id: str, wait: int) -> bool:
     return tx.count(POSTPONE, id=id, wait=wait) > 0
 
 
+def reschedule(tx: Transaction, id: str, due: int) -> bool:
+    """Scheduled or available → scheduled, at this instant; False if the job is neither any more."""
+    return tx.count(RESCHEDULE, id=id, due=due) > 0
+
+
 def end_unclaimed(tx: Transaction, ids: Sequence[str], status: JobStatus, reason: Reason | None) -> None:
     """Available or waiting → an end that is recorded like an attempt, although no process has claimed the job."""
     tx.run(END_UNCLAIMED, status=status.value, reason=_text(reason), ids=sorted(ids))
+
+
+def let_go(tx: Transaction, ids: Sequence[str]) -> None:
+    """Waiting → scheduled: the job that these have waited for has succeeded."""
+    tx.run(LET_GO, ids=sorted(ids))
+
+
+def mark_followed(tx: Transaction, id: str) -> None:
+    """Note that others wait for the end of a job that is not over, and is locked."""
+    tx.run(MARK_FOLLOWED, id=id)
 
 
 def request_cancel(tx: Transaction, ids: Sequence[str]) -> None:
@@ -292,7 +326,7 @@ def record_unstarted(tx: Transaction, errors: Sequence[tuple[str, Reason | None,
     tx.insert("executions", rows, started_at="{now}", finished_at="{now}")
 
 
-# Repairs of rows that were changed by hand, or by a fault (`operate/damage.py`).
+# Repairs of rows that were changed by hand, or by a fault (`operate/diagnosis/damage.py`).
 
 LAST_GENERATION = 2**62
 HOLD_AGAIN = "UPDATE {job_states} SET token = :token, process_id = :process WHERE job_id = :id"

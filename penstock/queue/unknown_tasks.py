@@ -15,6 +15,7 @@ from penstock.database.transaction import Transaction
 from penstock.queue import processes, states
 from penstock.queue.claim import LEAVE, discover
 from penstock.queue.jobs import EndedStep, Follow
+from penstock.queue.rules import followers
 from penstock.values.failure import Failure, fingerprint
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -32,7 +33,9 @@ SELECT a.job_id, a.task, a.seq FROM
 JOIN {jobs} j ON j.id = a.job_id JOIN {job_states} s ON s.job_id = a.job_id
 WHERE j.created_at < {now} - :age AND COALESCE(s.due_at, 0) < {now} - :age
 """
-DESCRIBE = "SELECT id, task, queue, run_id, node, path, created_at FROM {jobs} WHERE id {among:ids:uuid}"
+DESCRIBE = """
+SELECT id, task, queue, run_id, node, path, created_at, options FROM {jobs} WHERE id {among:ids:uuid}
+"""
 
 
 class QueuePosition(NamedTuple):
@@ -105,8 +108,8 @@ def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
     if not generations:
         return []
     reason = Reason.UNKNOWN_TASK
-    given, ended, attempts, letters = [], [], [], []
-    for job, task, queue, run, node, path, created in tx.rows(DESCRIBE, ids=sorted(generations)):
+    given, ended, over, attempts, letters = [], [], [], [], []
+    for job, task, queue, run, node, path, created, options in tx.rows(DESCRIBE, ids=sorted(generations)):
         one = GivenUp(
             str(job), task, queue, generations[str(job)] + 1, f"no process knows a task named {task!r}"
         )
@@ -118,9 +121,14 @@ def _fail(tx: Transaction, ids: Sequence[str], follow: Follow) -> list[GivenUp]:
         if run is not None:
             place = (one.job_id, str(run), node, path or "")
             ended.append(EndedStep(*place, JobStatus.FAILED, reason, None, one.error))
+        else:
+            told = (options, reason, None, one.error)
+            over.append(followers.EndedJob(one.job_id, task, JobStatus.FAILED, *told))
     states.record(tx, attempts)
     states.end_unclaimed(tx, sorted(generations), JobStatus.FAILED, reason)
     states.put_in_place(tx, JobStatus.FAILED, letters)
     if ended:
         follow(tx, ended)
+    if over:
+        followers.after_end(tx, over)
     return given

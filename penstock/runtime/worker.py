@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -350,6 +351,13 @@ class Worker:
     @property
     def busy(self) -> int:
         return self.dispatcher.busy + self.rows.busy
+
+    @property
+    def running_tasks(self) -> dict[str, int]:
+        """The tasks whose handlers run here now, and how many of each."""
+        if not self.services:
+            return {}
+        return dict(Counter(work.claim.task for work in [*self.dispatcher.active.values()]))
 
     @property
     def at_rest(self) -> bool:

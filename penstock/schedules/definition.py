@@ -13,7 +13,7 @@ from penstock.queue.jobs import NewJob
 from penstock.schedules import cron as crons
 from penstock.schedules.decide import Missed, Overlap, TickPolicy
 from penstock.schedules.times import SECOND, Spec, span, zone_of
-from penstock.task import KNOWN
+from penstock.task_options import KNOWN
 from penstock.values import parse
 from penstock.values.parse import NAME_LENGTH, nearest
 from penstock.values.typed_json.json_text import dumps, loads
@@ -26,7 +26,7 @@ TIMING = frozenset(
     {"cron", "every", "tz", "missed", "window", "limit", "overlap", "jitter", "start", "end", "paused"}
 )
 ARGUMENTS = ("args", "kwargs")
-OPTIONS = KNOWN - {"connection", "limits", "name"} | {"labels"}
+OPTIONS = KNOWN - {"connection", "limits", "name", "unique", "unique_for", "on_conflict"}
 """Of a job or a run."""
 
 

@@ -401,6 +401,7 @@ class Schedules:
         `connection=`: in the caller's transaction.
         """
         one, paused, connection = self._defined(target, cron, dict(given))
+        connection = self._host.connection_for(connection)
         if connection is None:
             self._host.prepare()
             self._host.database.in_transaction(acts.write, self._host, one, paused)
@@ -416,16 +417,12 @@ class Schedules:
     ) -> Schedule:
         one, paused, connection = self._defined(target, cron, dict(given))
         if connection is None:
-            await self._host.bridge.run(self._host.prepare)
-            await self._host.bridge.run(
-                self._host.database.in_transaction, acts.write, self._host, one, paused
-            )
+            return await self._host.bridge.run(self.create, target, cron, **given)
+        theirs = connections.recognize(connection)
+        if theirs.is_async:
+            await greenlets.greenlet_spawn(self._within, theirs, one, paused)
         else:
-            theirs = connections.recognize(connection)
-            if theirs.is_async:
-                await greenlets.greenlet_spawn(self._within, theirs, one, paused)
-            else:
-                self._within(theirs, one, paused)
+            self._within(theirs, one, paused)
         return Schedule(self._host, one.name)
 
     def _within(self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool) -> None:

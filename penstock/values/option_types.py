@@ -46,11 +46,17 @@ class EnqueueKeywords(JobKeywords, total=False):
     at: datetime | None
     connection: object
     labels: Labels
+    unique: Literal["forever", "while_pending", "while_waiting"] | None
+    unique_for: Seconds | None
+    on_conflict: Literal["return", "replace"] | None
+    expires: Seconds | datetime | None
+    on_success: Callable[..., Any] | Sequence[Callable[..., Any]] | None
 
 
 class TaskKeywords(EnqueueKeywords, total=False):
     """Keyword arguments of `@app.task(...)`."""
 
+    on_failure: Callable[..., Any] | Sequence[Callable[..., Any]] | None
     limits: Limit | Sequence[object]
     middleware: Sequence[Callable[..., Any]]
 
@@ -60,7 +66,7 @@ class TaskOptionKeywords(EnqueueKeywords, total=False):
 
     after: Any
     max_fanout: int | None
-    on_failure: Strategy | Callable[..., Any] | None
+    on_failure: Strategy | Callable[..., Any] | Sequence[Callable[..., Any]] | None
     optional: bool
 
 
@@ -138,6 +144,9 @@ class ScheduledKeywords(JobKeywords, total=False):
     args: Sequence[Any] | None
     kwargs: Mapping[str, Any] | None
     labels: Labels
+    expires: Seconds | datetime | None
+    on_success: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    on_failure: Callable[..., Any] | Sequence[Callable[..., Any]] | None
 
 
 class ScheduleChanges(ScheduledKeywords, total=False):

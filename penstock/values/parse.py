@@ -215,16 +215,20 @@ def _quantity(text: str, units: Container[str], expected: str) -> tuple[float, s
 
 Reader = Callable[[object], object]
 
-URL_FORMS = {
-    "postgresql": "postgresql",
-    "postgres": "postgresql",
-    "postgresql+psycopg": "postgresql",
-    "mysql": "mysql",
-    "mysql+pymysql": "mysql",
-    "mariadb": "mysql",
-    "mariadb+pymysql": "mysql",
+DRIVER_SPELLINGS = {
+    "postgresql": ("psycopg", "psycopg_async", "psycopg2", "asyncpg", "pg8000"),
+    "mysql": ("pymysql", "aiomysql", "asyncmy", "mysqldb", "mysqlconnector"),
+    "mariadb": ("pymysql", "aiomysql", "asyncmy", "mysqldb", "mysqlconnector"),
+    "sqlite": ("pysqlite", "aiosqlite"),
+}
+"""The drivers that an application may name in its own URL, as SQLAlchemy spells them. Penstock uses its own driver."""
+URL_FORMS = {"postgresql": "postgresql", "postgres": "postgresql", "mysql": "mysql", "mariadb": "mysql"} | {
     "sqlite": "sqlite",
-    "sqlite+pysqlite": "sqlite",
+    **{
+        f"{backend}+{driver}": {"mariadb": "mysql"}.get(backend, backend)
+        for backend, drivers in DRIVER_SPELLINGS.items()
+        for driver in drivers
+    },
 }
 """The accepted beginnings of a database URL, and the kind of database each names."""
 
@@ -338,7 +342,7 @@ def database_url(value: object) -> str:
     if colon and scheme.lower() in URL_FORMS:
         return str(url)
     # The URL itself stays out of the message: it may hold a password.
-    forms = ", ".join(f"{form}://" for form in URL_FORMS)
+    forms = ", ".join(f"{form}://" for form in URL_FORMS if "+" not in form)
     if not colon:
         raise ValueError(
             f"give a URL: for a SQLite file sqlite:///FILE, else one that begins with one of {forms}"

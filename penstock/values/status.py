@@ -99,6 +99,7 @@ class Reason(Vocabulary):
     WAIT_TIMED_OUT = "wait_timed_out"
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
+    EXPIRED = "expired"
     CHILD_RUN_FAILED = "child_run_failed"
     UPSTREAM_RUN_NOT_SUCCEEDED = "upstream_run_not_succeeded"
     ROW_DAMAGED = "row_damaged"
@@ -123,7 +124,7 @@ _EXPLANATIONS = {
     Reason.CONDITION_UNMATCHED: "no arm of the switch matches the value and there is no otherwise",
     Reason.TRANSITION_INVALID: "the value cannot be expanded: it is not a list or a dict",
     Reason.ADVANCEMENT_FAILED: "creating the following steps failed",
-    Reason.UPSTREAM_FAILED: "a step it depends on did not succeed",
+    Reason.UPSTREAM_FAILED: "a step or job it depends on did not succeed",
     Reason.BRANCH_NOT_TAKEN: "the switch chose another arm",
     Reason.RUN_HALTED: "the run was halted before it started",
     Reason.RUN_STOPPED: "stop_run() ended the run before it started",
@@ -131,6 +132,7 @@ _EXPLANATIONS = {
     Reason.WAIT_TIMED_OUT: "the signal it waited for did not come in time",
     Reason.CANCELLED: "it was cancelled",
     Reason.DISCARDED: "it was discarded from the dead letters",
+    Reason.EXPIRED: "no attempt had begun when its time (expires) was over",
     Reason.CHILD_RUN_FAILED: "the child run did not succeed",
     Reason.UPSTREAM_RUN_NOT_SUCCEEDED: "the run it follows did not succeed",
     Reason.ROW_DAMAGED: "its rows were damaged, and `penstock doctor --repair` gave it up; retry it if it is to run",

@@ -8,7 +8,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BY_MODULE = {"pymysql": "PyMySQL", "sqlalchemy": "SQLAlchemy", "pydantic_core": "pydantic"}
-OPTIONAL = {"opentelemetry", "prometheus_client", "sentry_sdk", "structlog", "django", "asyncpg", "jinja2"}
+OPTIONAL = {
+    "opentelemetry",
+    "prometheus_client",
+    "sentry_sdk",
+    "structlog",
+    "django",
+    "asyncpg",
+    "jinja2",
+    "asgiref",
+    "flask",
+    "werkzeug",
+    "click",
+}
 
 
 def asked_for() -> set[str]:

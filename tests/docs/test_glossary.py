@@ -21,6 +21,7 @@ PLAIN = frozenset(
     shutdown sqlite start state statements status step svg tables task tasks telemetry testing text thread
     timeline tracing transaction transactions typed types unknown upkeep url user value values version view wait
     worker wsgi
+    api application autoreload backend flask flush penstock
     """.split()  # noqa: SIM905 - a list of words
 )
 """Words that an engineer who knows queues and databases needs no page for."""

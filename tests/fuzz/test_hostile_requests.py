@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock import Penstock
-from penstock.dashboard.acts import ACTS
+from penstock.dashboard.dashboard import EVERY_ACT
 from penstock.dashboard.pages import ROUTES
 from tests.conformance.dashboard.browser import Browser, browser
-from tests.conformance.dashboard.hostile_app import HOSTILE, fill
+from tests.conformance.dashboard.hostile_app import HOSTILE, NAME, fill
 from tests.conformance.dashboard.markup import Markup
+from tests.pages import addresses
 
 CASES = 60
 TEXTS = [
@@ -92,12 +93,13 @@ def fields(app: Penstock, ids: dict[str, str]) -> tuple[list[str], list[str]]:
     """The names that pages read from addresses and acts from forms: those of the forms and links that pages show."""
     ann = browser(app)
     asked, sent = {"q", "before", "after", "status"}, {"id", "back", "why"}
-    for route in ROUTES:
-        for id in ids.values():
-            found = Markup(ann.get(re.sub(r"\{\w+\}", id, route.path)).text)
-            for form in found.forms:
-                (asked if form.method == "get" else sent).update(form.fields)
-            asked.update(name for link in found.links for name in re.findall(r"[?&](\w+)=", link))
+    several = [*ids.values()]
+    names = {"pipeline": [f"pipe {NAME}"], "schedule": [f"schedule {NAME}"]}
+    for path in addresses({"jobs": several, "runs": several}, names):
+        found = Markup(ann.get(path).text)
+        for form in found.forms:
+            (asked if form.method == "get" else sent).update(form.fields)
+        asked.update(name for link in found.links for name in re.findall(r"[?&](\w+)=", link))
     return sorted(asked), sorted(sent)
 
 
@@ -124,7 +126,7 @@ def requests(ids: dict[str, str], asked: list[str], sent: list[str]) -> st.Searc
     document = st.dictionaries(st.sampled_from(sent), value, max_size=6).map(
         lambda fields: json.dumps(fields).encode()
     )
-    act = st.sampled_from([act.name for act in ACTS]).map(lambda name: f"/act/{name}")
+    act = st.sampled_from([act.name for act in EVERY_ACT]).map(lambda name: f"/act/{name}")
     origin = ("sec-fetch-site", "same-origin")
     by_form = st.builds(
         Asked,
@@ -167,7 +169,7 @@ def test_every_request_is_answered(app: Penstock, door: str, caplog: pytest.LogC
         _answered(ann, Asked("GET", path, b"", ()))
     for body in BODIES:
         for kind in ("application/json", "application/x-www-form-urlencoded"):
-            for act in ACTS:
+            for act in EVERY_ACT:
                 given_headers = (("sec-fetch-site", "same-origin"), ("content-type", kind))
                 _answered(ann, Asked("POST", f"/act/{act.name}", body, given_headers))
     assert not [record for record in caplog.records if record.exc_info]

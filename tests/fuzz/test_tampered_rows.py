@@ -13,7 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from penstock import Penstock
-from penstock.operate import damage
+from penstock.operate.diagnosis import damage
 from penstock.operate.doctor import CheckContext, examine
 from penstock.runtime.worker import Worker
 from tests.conformance.tasks.embedded import beside_a_worker

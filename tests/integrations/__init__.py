@@ -1,0 +1,1 @@
+"""Web frameworks: real servers, stopped and reloaded, with a worker in them."""

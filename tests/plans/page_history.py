@@ -9,14 +9,12 @@ from penstock import Penstock
 from penstock.database.transaction import Transaction
 from penstock.testing import drain
 
-ROWS = 30_000
-"""Finished jobs, dead letters, runs with a step each, and elements of one run: so many of each."""
 KEYS = {"jobs": "id", "runs": "id"}
 OF_JOBS = ("jobs", "job_states", "executions")
 NUMBERS = {
-    "postgresql": "generate_series(1, {rows}) AS numbers(n)",
-    "mysql": "(SELECT seq AS n FROM seq_1_to_{rows}) AS numbers",
-    "sqlite": "(WITH RECURSIVE up(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < {rows}) SELECT n FROM up)",
+    "postgresql": "generate_series({0}, {1}) AS numbers(n)",
+    "mysql": "(SELECT seq AS n FROM seq_{0}_to_{1}) AS numbers",
+    "sqlite": "(WITH RECURSIVE up(n) AS (SELECT {0} UNION ALL SELECT n + 1 FROM up WHERE n < {1}) SELECT n FROM up)",
 }
 HEX = {
     "postgresql": "lpad(to_hex(n), {0}, '0')",
@@ -34,26 +32,34 @@ class History:
     large_run: str
 
 
-def make_history(app: Penstock, rows: int = ROWS) -> History:
-    """Finished work, so many rows of each kind; all of it is older than the first of each kind."""
-    done, dead, run, large = _examples(app)
-    step, element = _step(app, run, ""), _step(app, large, "00000000")
-    copies = _Copies(app, rows)
-    copies.add(OF_JOBS, done, copies.id(1))
-    copies.add((*OF_JOBS, "dead_letters"), dead, copies.id(2))
-    copies.add(("runs",), run, copies.id(3))
+def make_history(app: Penstock, rows: int) -> History:
+    """Finished work, made by a worker, and multiplied by so many."""
+    history = History(*_examples(app))
+    add_history(app, history, 1, rows)
+    return history
+
+
+def add_history(app: Penstock, history: History, first: int, last: int) -> None:
+    """Rows with these numbers: finished jobs, dead letters, runs with a step each, and elements of one run.
+
+    All of them are older than the first of each kind.
+    """
+    step, element = _step(app, history.run, ""), _step(app, history.large_run, "00000000")
+    copies = _Copies(app, first, last)
+    copies.add(OF_JOBS, history.job, copies.id(1))
+    copies.add((*OF_JOBS, "dead_letters"), history.dead, copies.id(2))
+    copies.add(("runs",), history.run, copies.id(3))
     copies.add(OF_JOBS, step, copies.id(4), run_id=copies.id(3))
     copies.add(OF_JOBS, element, copies.id(5), path=copies.hexadecimal(8))
-    return History(done, dead, run, large)
 
 
 class _Copies:
     """Copies one row many times, with other values in some columns."""
 
-    def __init__(self, app: Penstock, rows: int) -> None:
+    def __init__(self, app: Penstock, first: int, last: int) -> None:
         self.app = app
         self.kind = app.database.dialect.name
-        self.numbers = NUMBERS[self.kind].format(rows=rows)
+        self.numbers = NUMBERS[self.kind].format(first, last)
 
     def id(self, mark: int) -> str:
         """Ids of one kind of row, in the order of their numbers."""

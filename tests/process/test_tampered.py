@@ -9,7 +9,7 @@ import pytest
 
 from penstock.database.transaction import Transaction
 from penstock.job import Job
-from penstock.operate import damage
+from penstock.operate.diagnosis import damage
 from penstock.values.ids import new_id
 from tests.process.conftest import Shop
 from tests.waiting import eventually

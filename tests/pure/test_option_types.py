@@ -10,7 +10,7 @@ from penstock.pipelines.pipeline import TRIGGER_OPTIONS
 from penstock.reconcile import options as reconciler_options
 from penstock.schedules import definition as schedules
 from penstock.settings import Settings
-from penstock.task import FOR_ALL_JOBS, KNOWN, STEP_ONLY
+from penstock.task_options import FOR_ALL_JOBS, KNOWN, STEP_ONLY
 from penstock.values import option_types as keywords
 
 READ = {

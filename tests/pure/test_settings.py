@@ -140,6 +140,11 @@ def test_a_wrong_value_is_refused_by_name_from_either_source(name: str, value: A
         ("mariadb://root@localhost/shop", "mysql"),
         ("mysql+pymysql://root@localhost/shop", "mysql"),
         ("sqlite:///work.db", "sqlite"),
+        ("postgresql+asyncpg://localhost/shop", "postgresql"),
+        ("postgresql+psycopg2://localhost/shop", "postgresql"),
+        ("mysql+aiomysql://root@localhost/shop", "mysql"),
+        ("mariadb+asyncmy://root@localhost/shop", "mysql"),
+        ("sqlite+aiosqlite:///work.db", "sqlite"),
     ],
 )
 def test_known_database_urls(url: str, backend: str) -> None:
@@ -147,12 +152,12 @@ def test_known_database_urls(url: str, backend: str) -> None:
 
 
 def test_unknown_database_urls_are_refused_without_showing_them() -> None:
-    for url in ("oracle://u:hunter2@h/x", "postgresql+asyncpg://u:hunter2@h/x", "hunter2", 5, ""):
+    for url in ("oracle://u:hunter2@h/x", "postgresql+odbc://u:hunter2@h/x", "hunter2", 5, ""):
         with pytest.raises(ConfigurationError, match="postgresql://") as caught:
             load(database_url=url)
         assert "hunter2" not in str(caught.value)
-    with pytest.raises(ConfigurationError, match=r"Did you mean 'postgresql\+psycopg'"):
-        load(database_url="postgresql+psycopg2://h/x")
+    with pytest.raises(ConfigurationError, match=r"Did you mean 'postgresql\+psycopg2?'"):
+        load(database_url="postgresql+psycopg3://h/x")
 
 
 def test_passwords_are_never_shown() -> None:

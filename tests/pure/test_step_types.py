@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from penstock import Penstock, Snooze, first, switch
 from penstock.operate.check import check_app
-from penstock.operate.step_types import never_fits
+from penstock.operate.diagnosis.step_types import never_fits
 
 
 @dataclass

@@ -40,6 +40,14 @@ WRITABLE = {"target_session_attrs": "read-write"}
             "postgresql://a:1/shop?application_name=x,y",
             {"host": "a", "port": 1, "dbname": "shop", "application_name": "x,y"},
         ),
+        (
+            "postgresql+asyncpg://a:1/shop?ssl=require&prepared_statement_cache_size=0&timeout=3",
+            {"host": "a", "port": 1, "dbname": "shop", "sslmode": "require", "connect_timeout": "3"},
+        ),
+        (
+            "postgresql+asyncpg://a:1/shop?ssl=true",
+            {"host": "a", "port": 1, "dbname": "shop", "sslmode": "require"},
+        ),
     ],
 )
 def test_several_hosts_reach_the_driver(url: str, given: dict[str, object]) -> None:

@@ -18,12 +18,12 @@ from penstock.values.parse import parse_seconds
 
 if TYPE_CHECKING:
     from penstock.operate import check as checking
-    from penstock.operate import damage
     from penstock.operate import doctor as examining
+    from penstock.operate.diagnosis import damage
     from penstock.schema import migrate as migrations
 else:
     checking, examining = Lazy("penstock.operate.check"), Lazy("penstock.operate.doctor")
-    migrations, damage = Lazy("penstock.schema.migrate"), Lazy("penstock.operate.damage")
+    migrations, damage = Lazy("penstock.schema.migrate"), Lazy("penstock.operate.diagnosis.damage")
 
 
 def migrate(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.app import Penstock
+from penstock.cli import autoreload
 from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
@@ -36,12 +37,17 @@ def worker(
     role: Annotated[str | None, typer.Option(help="all, worker, advancer or reconciler")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json")] = None,
+    reload: Annotated[
+        bool, typer.Option(autoreload.OPTION, help="for development: start again when a source file changes")
+    ] = False,
 ) -> None:
     """Run jobs until told to stop.
 
     SIGTERM or SIGINT: finish what is running, give back the rest. A second one: stop at once. SIGUSR1: show all
     stacks.
     """
+    if reload:
+        raise typer.Exit(autoreload.supervise())
     app = load_app(target)
     wanted = Settings.load(
         database_url=app.settings.database_url,

@@ -51,6 +51,7 @@ def schedule(view: View) -> Page:
 
 def new_schedule(view: View) -> Page:
     """The form for a new schedule, or for another definition of one that is there."""
+    view.demand("schedules")
     name = view.text("name")
     row = None if name is None else view.read(rows.named, name)
     if name is not None and row is None:

@@ -59,7 +59,11 @@
   // ---------------------------------------------------------------- morphing: the page of now becomes the newer one
 
   const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
-  const isKept = (element) => element.hasAttribute("data-keep") || (element.tagName === "DIALOG" && element.open);
+  // A form that is being filled in stays until it is closed, also if the newer page has it no more.
+  const isFilledIn = (element) =>
+    element.matches("details.menu[open], form") && element.contains(document.activeElement) && typing(document.activeElement);
+  const isKept = (element) =>
+    element.hasAttribute("data-keep") || (element.tagName === "DIALOG" && element.open) || isFilledIn(element);
 
   const morph = (from, to) => {
     if (from.nodeType !== 1) {
@@ -333,6 +337,9 @@
   const begin = () => {
     localise(document);
     listen();
+    for (const wide of document.querySelectorAll(".graph-wrap")) wide.scrollLeft = (wide.scrollWidth - wide.clientWidth) / 2;
+    const current = document.querySelector(".side [aria-current]");
+    if (current && current.offsetParent) current.closest(".side").scrollLeft = current.offsetLeft - 40;
     const notice = document.getElementById("notice");
     if (notice) notice.focus({ preventScroll: true });
     document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(live.timer); else look(); });

@@ -70,6 +70,12 @@ BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
 SNAPSHOT = "SELECT CAST(pg_current_snapshot() AS text)"
 GO_BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+LOOK_UP_EACH = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), " + ", ".join(
+    f"set_config('enable_{way}', 'off', true)"
+    for way in ("seqscan", "bitmapscan", "mergejoin", "hashjoin", "material")
+)
+"""A page joins a few rows with theirs: a merge, a hash or a copy would read the other table, from its end or whole.
+It is planned for its own values: what is right for a pipeline with a million runs is wrong for one without any."""
 
 
 class Postgres:
@@ -283,7 +289,7 @@ class Postgres:
         brief = f"SET LOCAL statement_timeout = {int(seconds * 1000)}"
         if isinstance(opened, OpenTransaction):
             opened.execute(brief, ())
-            opened.execute(GO_BY_INDEX, ())
+            opened.execute(LOOK_UP_EACH, ())
         else:
             driver.execute(brief)
         return opened

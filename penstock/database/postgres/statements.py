@@ -61,7 +61,7 @@ WITH batch AS MATERIALIZED (
 done AS (
   UPDATE {job_states} s SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
   WHERE s.job_id = ANY(ARRAY(SELECT job_id FROM batch)) AND s.status = 'running' AND NOT s.cancel_requested
-    AND ((s.job_id, s.token) IN (SELECT job_id, token FROM batch)) IS TRUE
+    AND s.reason IS NULL AND ((s.job_id, s.token) IN (SELECT job_id, token FROM batch)) IS TRUE
   RETURNING s.job_id),
 history AS (
   INSERT INTO {executions} (job_id, generation, process_id, started_at, finished_at, outcome, output)
@@ -79,6 +79,7 @@ ONE_SUCCEEDS_CTES = """
 WITH done AS (
   UPDATE {job_states} SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
   WHERE job_id = CAST(:job_id AS uuid) AND token = :token AND status = 'running' AND NOT cancel_requested
+    AND reason IS NULL
   RETURNING job_id),
 history AS (
   INSERT INTO {executions} (job_id, generation, process_id, started_at, finished_at, outcome, output)

@@ -22,7 +22,7 @@ from penstock.middleware import EnqueueMiddleware
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
 from penstock.settings import Settings
-from penstock.task import TaskOptions
+from penstock.task_options import TaskOptions
 from penstock.telemetry.events import Stream
 from penstock.values.fork_safety import forget_after_fork
 from penstock.values.typed_json.json_text import dumps

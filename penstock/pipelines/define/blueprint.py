@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 from penstock.context import building
 from penstock.errors import DefinitionError
-from penstock.task import Task, overridden
+from penstock.task import Task
+from penstock.task_options import overridden
 from penstock.values.fork_safety import cached_property
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from penstock.pipelines.define.blueprint import Blueprint, Callee
 from penstock.pipelines.define.handles import Handle
 from penstock.pipelines.model.definition import StepOptions, Strategy
 from penstock.pipelines.model.expressions import JsonValue
-from penstock.task import TaskOptions
+from penstock.task_options import TaskOptions
 from penstock.values import parse
 from penstock.values.retry import Retry
 

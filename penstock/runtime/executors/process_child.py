@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
@@ -41,11 +41,22 @@ class Message(Enum):
     ENDED = 2
 
 
+class AppClass(Protocol):
+    """The class of an app, as a fresh process needs it."""
+
+    def __init__(self, **settings: Any) -> None: ...
+
+    @classmethod
+    def set_up_process(cls) -> None: ...
+
+    def task(self, *, name: str) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AppRecipe:
     """Makes an app in the child process, for a function that its own module does not register as a task."""
 
-    app: type
+    app: type[AppClass]
     settings: Settings
 
     def adopt(self, function: Any, name: str) -> Any:
@@ -166,6 +177,7 @@ def _find_middleware(task: Task[Any, Any], address: FunctionAddress) -> Middlewa
 
 @lru_cache
 def _find(home: AppRecipe, task: str, address: FunctionAddress) -> Any:
+    home.app.set_up_process()
     module: Any = sys.modules.get(address.module) or importlib.import_module(address.module)
     for each in vars(module).values():
         if isinstance(each, Task) and each.name == task:

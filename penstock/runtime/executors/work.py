@@ -15,7 +15,7 @@ from penstock.errors import ConfigurationError, UnknownTask
 from penstock.handler_environment import HandlerEnvironment, HandlerFlags
 from penstock.middleware import Middleware
 from penstock.queue.jobs import Attempt, Claim, headers_of
-from penstock.task import EXECUTORS
+from penstock.task_options import EXECUTORS
 from penstock.values import outcome as outcomes
 from penstock.values.failure import Failure
 from penstock.values.outcome import Event, Outcome, Returned

@@ -18,6 +18,7 @@ from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup
+from penstock.queue.rules import second_look
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import (
     CHORES,
@@ -213,14 +214,14 @@ class JobSource:
         return claims
 
     def is_complete(self, claims: Sequence[Claim]) -> bool:
-        if self._touched or self.limiter.concerns(claims):
+        if self._touched or self.limiter.concerns(claims) or second_look.concerns(claims):
             return False
         return self.prepare_claimed_steps is None or all(
             claim.run_id is None or claim.call is not None for claim in claims
         )
 
     def complete(self, tx: Transaction, claims: Sequence[Claim], by_reading: bool = False) -> list[Claim]:
-        if by_reading and (self._touched or self.limiter.concerns(claims)):
+        if by_reading and (self._touched or self.limiter.concerns(claims) or second_look.concerns(claims)):
             return []
         kept = [claim for claim in claims if claim.call is not None]
         rest = [claim for claim in claims if claim.call is None]
@@ -229,6 +230,8 @@ class JobSource:
         kept += rest
         if by_reading:
             return kept
+        if second_look.concerns(kept):
+            kept = self._look_again(tx, kept)
         if self._touched or self.limiter.concerns(kept):
             kept = self.limiter.admit(tx, kept, self._touched)
         ids = {claim.job_id for claim in kept}
@@ -236,6 +239,12 @@ class JobSource:
         if self._dropped:
             # Only here are all claims known, of which some may be under one token: its receipt goes with the last.
             queue_claim.forget_receipts(tx, self._dropped, kept)
+        return kept
+
+    def _look_again(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
+        kept, expired = second_look.look(tx, claims, self.process(), self.follow)
+        if expired:
+            self.wakeups.notify_on_commit(tx, [ENDED])
         return kept
 
     def forget(self, claims: Sequence[Claim]) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.dashboard import Dashboard, Request, Right, Viewer
-from penstock.dashboard.acts import ACTS, DashboardAct
+from penstock.dashboard.acts import DashboardAct
+from penstock.dashboard.dashboard import EVERY_ACT
 from penstock.dashboard.logins import COOKIE, MOST_FAILURES, LinkLogin
 from penstock.testing import drain
 from tests.conformance.dashboard.browser import Browser, browser
@@ -32,7 +33,7 @@ ELSEWHERE = [
 
 
 @pytest.mark.one_database
-@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.name)
+@pytest.mark.parametrize("act", EVERY_ACT, ids=lambda act: act.name)
 def test_an_act_is_refused_to_all_others(app: Penstock, act: DashboardAct) -> None:
     path = f"/act/{act.name}"
     without = browser(app, frozenset(Right) - {act.right})

@@ -6,8 +6,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.job import Job
-from penstock.operate import damage
-from penstock.operate.damage import Damage
+from penstock.operate.diagnosis import damage
+from penstock.operate.diagnosis.damage import Damage
 from penstock.testing import drain, travel
 from penstock.values.ids import new_id
 from tests.commands import call

@@ -13,7 +13,7 @@ from penstock import Concurrency, Penstock, Snooze, current, wait_for
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.actions import prune
-from penstock.operate.explain import Explanation
+from penstock.operate.diagnosis.explain import Explanation
 from penstock.testing import drain, travel
 from penstock.values.ids import new_id
 from tests.conformance.operate.helpers import enqueue, register, take

@@ -7,8 +7,9 @@ from typing import Any
 from penstock.database import cursor_dialect
 from penstock.database.cursor_dialect import ByCursor
 from penstock.job_transaction import TransactionScope
-from penstock.queue import claim, control, enqueue, job_records, processes, reclaim, schedule, settle, states
+from penstock.queue import claim, control, job_records, processes, reclaim, schedule, settle, states
 from penstock.queue.jobs import MOST_COUNTED, Attempt
+from penstock.queue.rules import unique_keys
 from penstock.runtime.executors.async_executor import LoopExecutor
 from penstock.runtime.executors.dispatcher import Dispatcher
 from penstock.runtime.liveness.housekeeping import Housekeeping
@@ -205,7 +206,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "key not looked up": Mutant(
         3,
-        Code(enqueue._claim_key, "return holder", "return job.id"),
+        Code(unique_keys.claim_key, "there and _keeps_key(tx, holder, job)", "False"),
     ),
     "hints instead of polling": Mutant(
         11,

@@ -41,6 +41,9 @@ SELECT node, path, still_open FROM {joins} WHERE run_id = :run AND still_open > 
 ORDER BY node, path LIMIT :limit
 """
 EXPANDS = "SELECT COUNT(*) FROM {advancements} WHERE run_id = :run"
+FOLLOWED = """
+SELECT f.job_id, s.status FROM {job_followers} f JOIN {job_states} s ON s.job_id = f.job_id WHERE f.id = :id
+"""
 HOLDERS = f"""
 SELECT s.job_id FROM {{slots}} s JOIN {{job_states}} j ON j.job_id = s.job_id AND j.token = s.token
 WHERE s.limit_key = :key AND s.until = {NEVER} ORDER BY s.job_id LIMIT :limit
@@ -101,6 +104,8 @@ def _of_job(tx: Transaction, story: Story, reap_after: float) -> Iterator[Cause]
             yield from _ready(tx, story, reap_after)
         case JobStatus.RUNNING:
             yield _running(story)
+        case JobStatus.WAITING if story.job.run_id is None:
+            yield from _following(tx, story)
         case JobStatus.WAITING:
             yield from _waiting_step(tx, story)
         case _:
@@ -196,6 +201,12 @@ def _queue_paused(tx: Transaction, queue: str) -> Iterator[Cause]:
                     "why": pause.why,
                 },
             )
+
+
+def _following(tx: Transaction, story: Story) -> Iterator[Cause]:
+    for id, status in tx.rows(FOLLOWED, id=story.job.id):
+        text = f"waits until job {id} has succeeded, which is {status}"
+        yield Cause("waits_for_job", text, {"job": str(id), "status": status})
 
 
 # A step that waits without a worker

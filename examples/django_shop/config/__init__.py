@@ -1,0 +1,1 @@
+"""The project: settings, urls, and the doors for servers."""

@@ -1,0 +1,112 @@
+"""`penstock worker --autoreload`: starts the worker again when a source file changes, for development.
+
+The worker is a process of its own. Before it is started again it is told twice to stop, so that it waits for nothing:
+what it had in hand is given back, and spends nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from penstock.cli.exit_codes import err
+from penstock.runtime import os_signals
+
+OPTION = "--autoreload"
+LOOK_EVERY = 0.3
+LAST_MOMENT = 10.0
+"""Seconds that a worker may take to leave at once."""
+NOT_SOURCES = frozenset({"__pycache__", "node_modules", "site-packages"})
+
+Times = Mapping[str, int]
+
+
+def supervise(folder: Path | None = None, command: Sequence[str] | None = None) -> int:
+    """Run this very command without its option, again and again; the exit code of the last."""
+    folder = folder or Path.cwd()
+    command = command or [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION)]
+    reloader = Reloader(folder, command)
+    handlers: dict[signal.Signals, os_signals.Handler | None] = dict.fromkeys(
+        os_signals.that_stop(), reloader.pass_on
+    )
+    with os_signals.handling(handlers):
+        return reloader.run()
+
+
+class Reloader:
+    """Keeps one worker process, of the newest source."""
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        self.folder = folder
+        self.command = command
+        self.child: subprocess.Popen[bytes] | None = None
+        self.stopping = False
+
+    def pass_on(self, number: int) -> None:
+        """A signal to stop. Ctrl-C at a terminal reaches the worker too: twice at the same moment counts once."""
+        self.stopping = True
+        if self.child is not None:
+            self.child.send_signal(number)
+
+    def run(self) -> int:
+        while True:
+            seen = source_times(self.folder)
+            self.child = subprocess.Popen(self.command)
+            changed = self._changed(seen)
+            if changed is None and not self.stopping and self.child.wait() != 0:
+                err.print("penstock: the worker ended; it is started again when a file changes", markup=False)
+                changed = self._changed(seen, alone=True)
+            if changed is None:
+                return self.child.wait()
+            err.print(f"penstock: {changed} has changed; starting again", markup=False)
+            self._end_child()
+
+    def _changed(self, seen: Times, *, alone: bool = False) -> str | None:
+        """Wait until a file is another than it was; its name. None: the worker ended, or a stop was asked for."""
+        while not self.stopping and (alone or self.child is None or self.child.poll() is None):
+            now = source_times(self.folder)
+            if now != seen:
+                return min(name for name in {*now, *seen} if now.get(name) != seen.get(name))
+            time.sleep(LOOK_EVERY)
+        return None
+
+    def _end_child(self) -> None:
+        assert self.child is not None
+        for _ in range(2):  # the second one says: at once
+            if self.child.poll() is None:
+                self.child.send_signal(signal.SIGTERM)
+                time.sleep(2 * os_signals.ECHO)
+        try:
+            self.child.wait(LAST_MOMENT)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+def source_times(folder: Path) -> dict[str, int]:
+    """When each Python file below the folder was last changed, without environments and hidden folders."""
+    return dict(_files(str(folder)))
+
+
+def _files(folder: str) -> Iterator[tuple[str, int]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    if any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or entry.name in NOT_SOURCES:
+            continue
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path, entry.stat().st_mtime_ns
+        except OSError:
+            continue

@@ -1,0 +1,1 @@
+"""Django projects in processes of their own: the example, the contract of django.tasks, servers that are restarted."""

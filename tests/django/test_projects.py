@@ -1,0 +1,61 @@
+"""Django projects with test suites of their own: the example, and the contract of `django.tasks`."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.forkserver import Program, finished, said_in
+
+django = pytest.importorskip("django")
+ROOT = Path(__file__).resolve().parents[2]
+SHOP = ROOT / "examples" / "django_shop"
+PYMYSQL = "import pymysql; pymysql.install_as_MySQLdb()\n"
+"""Django speaks to MySQL through mysqlclient; PyMySQL takes its place if the program says so at its start."""
+
+
+def succeeded(
+    arguments: Sequence[str], folder: Path, home: Path, url: str, more: Mapping[str, str] | None = None
+) -> str:
+    """Run a program of a Django project to its good end; what it said."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    (folder / "sitecustomize.py").write_text(PYMYSQL)
+    path = os.pathsep.join([str(home), str(folder), str(ROOT)])
+    environment = ours | {"DATABASE_URL": url, "PYTHONPATH": path, **(more or {})}
+    done = finished(Program(arguments, folder, environment, *said_in(folder)))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def has_django_tasks() -> bool:
+    try:
+        from penstock.django import tasks_api  # noqa: PLC0415 - only asked for here
+    except Exception:
+        return False
+    return bool(tasks_api.PACKAGE)
+
+
+needs_django_tasks = pytest.mark.skipif(
+    not has_django_tasks(), reason="neither django.tasks nor django_tasks is here"
+)
+
+
+@needs_django_tasks
+def test_the_contract_of_django_tasks(empty_database_url: str, tmp_path: Path) -> None:
+    arguments = [
+        "-m",
+        "django",
+        "test",
+        "tests.django.contract",
+        "--settings",
+        "tests.django.contract.settings",
+    ]
+    said = succeeded(arguments, tmp_path, ROOT, empty_database_url)
+    assert "Ran 27 tests" in said, said
+
+
+@needs_django_tasks
+def test_the_example(empty_database_url: str, tmp_path: Path) -> None:
+    said = succeeded([str(SHOP / "manage.py"), "test", "shop"], tmp_path, SHOP, empty_database_url)
+    assert "Ran 9 tests" in said, said

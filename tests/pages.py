@@ -1,0 +1,25 @@
+"""The address of every page of the dashboard, from its own list of routes: a new page is tested without a line here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from penstock.dashboard.pages import ROUTES
+
+NAMED = {"/pipeline": "pipeline", "/schedule": "schedule"}
+"""Pages of one thing that has a name: of which kind it is. The name is in the query string."""
+
+
+def addresses(ids: Mapping[str, Sequence[str]], names: Mapping[str, Sequence[str]]) -> list[str]:
+    """Every page; of those of one thing, one for each id or name. `ids` are by section, such as `runs`."""
+    found: list[str] = []
+    for route in ROUTES:
+        if "{" in route.path:
+            found += [re.sub(r"\{\w+\}", id, route.path) for id in ids[route.path.split("/")[1]]]
+        elif route.path in NAMED:
+            found += [f"{route.path}?name={quote(name, '')}" for name in names[NAMED[route.path]]]
+        else:
+            found.append(route.path)
+    return found
