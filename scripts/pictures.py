@@ -30,10 +30,10 @@ def main() -> None:
         shop = import_module("tests.browser.shop")
         shop.app.migrate()
         filling = import_module("tests.browser.filling")
-        filled = filling.fill(shop)
+        filled = filling.fill(shop, rounds=45, elements=60)
         viewer = import_module("penstock.dashboard").Viewer("ann", "all")
         web = import_module("tests.web")
-        board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop")
+        board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop", redact=_without_paths)
         url = os.environ["PENSTOCK_DATABASE_URL"]
         with filling.staffed(shop, url, Path(folder)) as process, web.asgi_server(board) as site:
             _take(site, _pages(filled, process, options.pages), options)
@@ -42,12 +42,17 @@ def main() -> None:
     print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
 
 
+def _without_paths(_task: str, _kind: str, value: object) -> object:
+    """Tracebacks name files: the place of this checkout is no part of a picture."""
+    return value.replace(str(ROOT), "/srv/shop") if isinstance(value, str) else value
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/pictures.py")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("--pages", default="", help="some pages only, with commas between")
-    parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=860, help="0: as high as the page is")
+    parser.add_argument("--width", type=int, default=1200)
+    parser.add_argument("--height", type=int, default=760, help="0: as high as the page is")
     parser.add_argument("--themes", default=",".join(THEMES))
     return parser.parse_args()
 
@@ -78,7 +83,7 @@ def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None
     with import_module("tests.servers.chromium").chromium() as browser:
         for theme in options.themes.split(","):
             context = browser.new_context(
-                viewport={"width": options.width, "height": options.height or 860},
+                viewport={"width": options.width, "height": options.height or 760},
                 color_scheme=theme,
                 timezone_id="Europe/Berlin",
                 reduced_motion="reduce",
