@@ -166,6 +166,11 @@ class ManualWorker:
         )
 
     def __enter__(self) -> ManualWorker:
+        if self.app.database.callers_transaction() is not None:
+            raise PenstockError(
+                "drain(app) inside an open transaction would see nothing of it: a worker sees what is committed. In "
+                "Django, use a TransactionTestCase; in a TestCase, assert_enqueued(app, task) sees what was enqueued"
+            )
         self.app.prepare()
         self.app.declare_schedules()
         self._bury()
