@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from penstock.dashboard.forms import argument_fields
 from penstock.dashboard.views import NotFound, Page, View
 from penstock.database.transaction import Transaction
-from penstock.operate import audit, explain
+from penstock.operate import audit
+from penstock.operate.diagnosis import explain
 from penstock.operate.jobs import find_job
 from penstock.operate.pages.job import JobAttempt, JobDetail, job_detail
 from penstock.operate.pages.job_search import FoundJobs, JobSearch, search
