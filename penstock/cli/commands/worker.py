@@ -69,9 +69,6 @@ def worker(
         log_format=log_format,
         metrics_port=metrics_port,
     )
-    logs.configure(wanted.log_level, wanted.log_format, _around)
-    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
-    os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 
 
@@ -90,6 +87,9 @@ def _settings(
 
 
 def _run(app: Penstock, wanted: Settings) -> int:
+    logs.configure(wanted.log_level, wanted.log_format, _around)
+    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
+    os_signals.show_where_it_dies()
     told = details(wanted.queues, wanted.concurrency)
     options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
     _announce(app, wanted, str(told["queues"]))
