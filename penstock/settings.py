@@ -186,6 +186,13 @@ class Settings:
         choice("standard", "distributed"),
     )
 
+    fast_path: bool = _setting(
+        True,
+        "Settle successes by one statement and write what follows without waiting for its answer, where the database "
+        "can; off: always the general way, which is slower and does the same.",
+        flag,
+    )
+
     pool_size: int = _setting(5, "Most connections a process keeps open for callers.", read_whole(1, 1000))
     connect_timeout: float = _setting(
         10.0, "Longest time to wait for a connection.", read_seconds(0.1, _WEEK)
@@ -216,6 +223,14 @@ class Settings:
         choice("debug", "info", "warning", "error", "critical"),
     )
     log_format: str = _setting("text", "How log lines are written: text or json.", choice("text", "json"))
+    metrics_port: int | None = _setting(
+        None,
+        "The port on which a worker serves metrics and probes; none: it serves nothing.",
+        optional(read_whole(0, 65535)),
+    )
+    metrics_host: str = _setting(
+        "0.0.0.0", "The address on which a worker serves metrics and probes.", parse.read_text
+    )
     log_tracebacks: str = _setting(
         "warning",
         "The least severe log lines that have the traceback of their error with them; or never.",

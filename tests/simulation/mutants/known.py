@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, blocks, boundaries, keeping, limits, rows, runs, tasks, ticks
+from tests.simulation.mutants import (
+    Mutant,
+    blocks,
+    boundaries,
+    fast,
+    keeping,
+    limits,
+    rows,
+    runs,
+    tasks,
+    ticks,
+)
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads import Workload
@@ -40,9 +51,9 @@ VARIANTS: dict[str, tuple[str, Workload]] = {
 }
 """Workloads with more of what shows some mutants, and the stage that knows their tasks."""
 KINDS = {
-    "tasks": tasks.MUTANTS | keeping.JOBS | boundaries.JOBS,
+    "tasks": tasks.MUTANTS | keeping.JOBS | boundaries.JOBS | fast.JOBS,
     "steering": tasks.STEERING,
-    "runs": runs.MUTANTS | boundaries.RUNS,
+    "runs": runs.MUTANTS | boundaries.RUNS | fast.RUNS,
     "children": runs.CHILDREN | keeping.RUNS,
     "signals": runs.SIGNALS,
     "revivals": keeping.KEPT,

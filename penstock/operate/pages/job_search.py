@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from penstock.database.transaction import Transaction
-from penstock.operate.jobs import BOUNDARY, COLUMNS, ORDER, THESE, WALK, JobRow, job_of
+from penstock.operate.jobs import BOUNDARY, COLUMNS, LABELLED, ORDER, THESE, WALK, JobRow, job_of
 from penstock.operate.overview import claimed_ids
 from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
@@ -27,11 +27,14 @@ SLACK = 600_000
 """Milliseconds by which the clock of a producer, which is in the id, may differ from the database's."""
 
 KEYED = "SELECT job_id FROM {job_keys} WHERE task {among:tasks:text} AND job_key = :key"
-DEAD = "SELECT d.job_id FROM {dead_letters} d WHERE d.job_id < :before AND d.job_id >= :low"
-DEAD_ORDER = " ORDER BY d.job_id DESC LIMIT :limit"
-AVAILABLE = "SELECT job_id FROM {availabilities}"
-PARKED = "SELECT job_id FROM {parked}"
-SCHEDULED = "SELECT job_id FROM {scheduled}"
+DEAD = """
+SELECT job_id, queue, task, reason, fingerprint FROM {dead_letters} WHERE job_id < :before AND job_id >= :low
+ORDER BY job_id DESC LIMIT :limit
+"""
+AVAILABLE = "SELECT job_id, queue, task FROM {availabilities} LIMIT :limit"
+AVAILABLE_IN_QUEUE = "SELECT job_id, queue, task FROM {availabilities} WHERE queue = :queue LIMIT :limit"
+PARKED = "SELECT job_id, queue, task FROM {parked} LIMIT :limit"
+SCHEDULED = "SELECT job_id, queue, task FROM {scheduled} LIMIT :limit"
 TEXT = """ AND (LOWER(j.payload) LIKE :text ESCAPE '!' OR EXISTS (SELECT 1 FROM {executions} e
   WHERE e.job_id = j.id AND (LOWER(e.error) LIKE :text ESCAPE '!' OR LOWER(e.error_type) LIKE :text ESCAPE '!')))"""
 CONDITIONS = {
@@ -42,13 +45,9 @@ CONDITIONS = {
     "since": " AND j.created_at >= :since",
     "until": " AND j.created_at <= :until",
     "text": TEXT,
+    "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label)",
 }
-OF_DEAD_LETTERS = {
-    "queue": " AND d.queue = :queue",
-    "task": " AND d.task = :task",
-    "reason": " AND d.reason = :reason",
-    "fingerprint": " AND d.fingerprint = :fingerprint",
-}
+OF_DEAD_LETTERS = ("queue", "task", "reason", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +58,7 @@ class JobSearch:
     queue: str | None = None
     task: str | None = None
     key: str | None = None
+    label: str | None = None
     text: str | None = None
     since: int | None = None
     until: int | None = None
@@ -120,23 +120,33 @@ def search(
         case JobStatus.RUNNING:
             return _among(tx, wanted, claimed_ids(tx), limit, high)
         case JobStatus.AVAILABLE:
-            return _waiting(tx, wanted, limit, high, AVAILABLE, PARKED)
+            return _waiting(
+                tx, wanted, limit, high, AVAILABLE_IN_QUEUE if wanted.queue else AVAILABLE, PARKED
+            )
         case JobStatus.SCHEDULED:
             return _waiting(tx, wanted, limit, high, SCHEDULED)
         case _:
-            return _walk(tx, wanted, limit, high, low, seconds, _stride)
+            look = _stride if wanted.label is None else _labelled
+            return _walk(tx, wanted, limit, high, low, seconds, look)
 
 
 def _waiting(tx: Transaction, wanted: JobSearch, limit: int, high: str, *tables: str) -> FoundJobs:
-    """Look at the first of the jobs that wait: they stand in small tables, in the order in which they will be taken."""
-    given = {name: value for name, value in (("queue", wanted.queue), ("task", wanted.task)) if value}
-    where = " AND ".join(f"{name} = :{name}" for name in given)
+    """Look at the first of the jobs that wait: they stand in small tables, in the order in which they will be taken.
+
+    Of a million that wait, some of a task that has few among them are not found so: the answer is marked as partial.
+    """
     ids: list[str] = []
-    for table in tables:
-        template = table + (f" WHERE {where}" if where else "") + " LIMIT :limit"
-        ids += [str(id) for (id,) in tx.rows(template, limit=MOST_WAITING, **given)]
+    capped = False
+    for template in tables:
+        given = {"queue": wanted.queue} if template is AVAILABLE_IN_QUEUE else {}
+        rows = tx.rows(template, limit=MOST_WAITING, **given)
+        capped = capped or len(rows) == MOST_WAITING
+        ids += [
+            str(id)
+            for id, queue, task in rows
+            if wanted.queue in (None, queue) and wanted.task in (None, task)
+        ]
     found = _among(tx, wanted, ids, limit, high)
-    capped = len(ids) >= MOST_WAITING
     return FoundJobs(found.jobs, found.before, found.walked, partial=capped and found.before is None)
 
 
@@ -190,14 +200,29 @@ def _stride(
 def _dead(
     tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
 ) -> tuple[list[JobRow], str | None]:
-    """Failed jobs, by the list of dead letters. What only that can tell is asked there, the rest of the jobs."""
-    given = {name: value for name, value in wanted.given.items() if name in OF_DEAD_LETTERS}
-    template = DEAD + "".join(OF_DEAD_LETTERS[name] for name in given) + DEAD_ORDER
-    ids = [str(id) for (id,) in tx.rows(template, before=high, low=low, limit=stride, **given)]
+    """Failed jobs, by the list of dead letters. Its columns are compared here: a stride counts rows, not matches."""
+    letters = tx.rows(DEAD, before=high, low=low, limit=stride)
+    given = [wanted.given.get(name) for name in OF_DEAD_LETTERS]
+    ids = [
+        str(id)
+        for id, *known in letters
+        if all(want in (None, has) for want, has in zip(given, known, strict=True))
+    ]
+    reached = str(letters[-1][0]) if len(letters) == stride else None
     if not ids:
-        return [], None
+        return [], reached
     rows = tx.rows(COLUMNS + THESE + wanted.conditions + ORDER, ids=ids, limit=limit, **wanted.parameters)
-    return [job_of(row) for row in rows], ids[-1] if len(ids) == stride else None
+    return [job_of(row) for row in rows], reached
+
+
+def _labelled(
+    tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
+) -> tuple[list[JobRow], str | None]:
+    rows = tx.rows(LABELLED, label=wanted.label, before=high, limit=stride)
+    ids = [str(id) for (id,) in rows if str(id) >= low]
+    template = COLUMNS + THESE + wanted.conditions + ORDER
+    found = tx.rows(template, ids=ids, limit=limit, **wanted.parameters) if ids else []
+    return [job_of(row) for row in found], ids[-1] if len(ids) == stride else None
 
 
 def _id_at(micros: int | None, slack: int, otherwise: str) -> str:
