@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.dashboard.drawing.charts_svg import nice_top
 from penstock.dashboard.views import Page, View
 from penstock.database.transaction import Transaction
 from penstock.operate import overview as queries
@@ -26,10 +25,6 @@ def overview(view: View) -> Page:
             "queue": view.text("queue"),
             "chart": drawn,
             "sums": _sums(drawn, [queue.lag or 0.0 for queue in seen.queues]),
-            "tops": {
-                "attempts": nice_top(max(point.succeeded + point.errors for point in drawn.points)),
-                "lag": nice_top(max(point.lag for point in drawn.points)),
-            },
             "queues": seen.queues,
             "processes": seen.processes,
             "workers": seen.workers,
