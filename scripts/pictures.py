@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 THEMES = ("light", "dark")
+LEFT_OUT = ("jobs-bulk", "search", "job-waiting", "job-hostile")
+"""Pages that have little to show, unless they are asked for."""
 STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
 
 
@@ -51,8 +53,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/pictures.py")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("--pages", default="", help="some pages only, with commas between")
-    parser.add_argument("--width", type=int, default=1200)
-    parser.add_argument("--height", type=int, default=760, help="0: as high as the page is")
+    parser.add_argument("--width", type=int, default=1280)
+    parser.add_argument("--height", type=int, default=720, help="0: as high as the page is")
     parser.add_argument("--themes", default=",".join(THEMES))
     return parser.parse_args()
 
@@ -65,7 +67,9 @@ def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
         name = re.sub(r"-{2,}", "-", named.strip("/").replace("/", "-")) or "overview"
         found.setdefault(name, path)
     wanted = [name for name in chosen.split(",") if name]
-    return {name: path for name, path in found.items() if not wanted or name in wanted}
+    return {
+        name: path for name, path in found.items() if (name in wanted if wanted else name not in LEFT_OUT)
+    }
 
 
 def _name(path: str, filled: Any) -> str:
@@ -83,7 +87,7 @@ def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None
     with import_module("tests.servers.chromium").chromium() as browser:
         for theme in options.themes.split(","):
             context = browser.new_context(
-                viewport={"width": options.width, "height": options.height or 760},
+                viewport={"width": options.width, "height": options.height or 720},
                 color_scheme=theme,
                 timezone_id="Europe/Berlin",
                 reduced_motion="reduce",
