@@ -258,6 +258,6 @@ def _is_a_place(point: str) -> bool:
 def _modules() -> list[Any]:
     """All of the package, also what it would bring in only when it needs it: by then it would be too late."""
     for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
-        if not module.name.startswith(("penstock.cli", "penstock.__main__")):
+        if not module.name.startswith(("penstock.cli", "penstock.__main__", "penstock.django")):
             import_module(module.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("penstock.")]

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.simulation.mutants import Mutant, blocks, boundaries, keeping, limits, rows, runs, tasks, ticks
+from tests.simulation.mutants import (
+    Mutant,
+    blocks,
+    boundaries,
+    keeping,
+    limits,
+    rows,
+    rules,
+    runs,
+    tasks,
+    ticks,
+)
 from tests.simulation.schedule import Stage, quiet_collector
 from tests.simulation.virtual import living_in, virtual
 from tests.simulation.workloads import Workload
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows, ask, ask_only, write
+from tests.simulation.workloads.rules import Rules
 from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.shape_acts import retry_step, revive, revive_child_at_last, then
 from tests.simulation.workloads.shapes import Shapes
@@ -28,6 +40,7 @@ STAGES: dict[str, tuple[Workload, ...]] = {
     "limits": (Limits(),),
     "blocks": (Blocks(),),
     "ticks": (Ticks(),),
+    "rules": (Rules(),),
 }
 VARIANTS: dict[str, tuple[str, Workload]] = {
     "steering": ("tasks", Tasks(steers=0.9)),
@@ -53,6 +66,7 @@ KINDS = {
     "limits": limits.MUTANTS,
     "blocks": blocks.MUTANTS | tasks.BLOCKS,
     "ticks": ticks.MUTANTS,
+    "rules": rules.MUTANTS,
 }
 MUTANTS: dict[tuple[str, str], Mutant] = {
     (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()
