@@ -30,6 +30,8 @@ class HandlerEnvironment:
     """Takes (job id, fraction, message); the worker writes it when convenient."""
     ending: Callable[[], bool] = lambda: False
     """The event loop ends, and with it all that runs there."""
+    hear: Callable[[BaseException], None] | None = None
+    """Told of what a handler raises, before that becomes text. For tests."""
 
     def limit_for(self, claim: Claim) -> int:
         """How large the result may be, in bytes."""

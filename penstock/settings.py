@@ -216,6 +216,14 @@ class Settings:
         choice("debug", "info", "warning", "error", "critical"),
     )
     log_format: str = _setting("text", "How log lines are written: text or json.", choice("text", "json"))
+    metrics_port: int | None = _setting(
+        None,
+        "The port on which a worker serves metrics and probes; none: it serves nothing.",
+        optional(read_whole(0, 65535)),
+    )
+    metrics_host: str = _setting(
+        "0.0.0.0", "The address on which a worker serves metrics and probes.", parse.read_text
+    )
     log_tracebacks: str = _setting(
         "warning",
         "The least severe log lines that have the traceback of their error with them; or never.",

@@ -17,7 +17,7 @@ def addresses(ids: Mapping[str, Sequence[str]], names: Mapping[str, Sequence[str
     found: list[str] = []
     for route in ROUTES:
         if "{" in route.path:
-            found += [re.sub(r"\{\w+\}", id, route.path) for id in ids[route.path.split("/")[1]]]
+            found += [re.sub(r"\{\w+\}", id, route.path) for id in ids.get(route.path.split("/")[1], ())]
         elif route.path in NAMED:
             found += [f"{route.path}?name={quote(name, '')}" for name in names[NAMED[route.path]]]
         else:

@@ -16,6 +16,7 @@ from penstock.cli.commands.dead_letters import letters
 from penstock.cli.commands.definitions import diff, migrate_run, pipelines, rerun
 from penstock.cli.commands.enqueue import enqueue
 from penstock.cli.commands.jobs import explain, jobs, processes, show, status
+from penstock.cli.commands.mcp import mcp
 from penstock.cli.commands.queues import queues
 from penstock.cli.commands.reconcilers import reconcilers
 from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
@@ -53,6 +54,7 @@ COMMANDS: list[Callable[..., None]] = [
     migrate,
     check,
     doctor,
+    mcp,
     health,
     prune,
     demo,

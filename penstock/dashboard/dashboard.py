@@ -20,11 +20,13 @@ from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Vie
 from penstock.dashboard.acts import ACTS, Done, WrongForm
 from penstock.dashboard.conditional import Pulse
 from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
+from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
+from penstock.dashboard.troubles import Troubles
 from penstock.dashboard.views import NotAllowed, NotFound, Page, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
@@ -54,7 +56,7 @@ CLOSED = (
     "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
     "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
 )
-EVERY_ACT = (*ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
+EVERY_ACT = (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
 STATIC = "/static/"
 ACT = "/act/"
 LOGIN = "/login"
@@ -86,6 +88,7 @@ class Dashboard:
         self._password = None if password is None else PasswordLogin(settings.dashboard_user, password)
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
+        self._troubles = Troubles(app)
         self._acts = {act.name: act for act in EVERY_ACT}
 
     # the doors
@@ -242,7 +245,9 @@ class Dashboard:
 
     def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
         seconds = self.app.settings.dashboard_timeout
-        return View(self.app, self._mounted(request), viewer, args or {}, self._redact, seconds)
+        return View(
+            self.app, self._mounted(request), viewer, args or {}, self._redact, seconds, self._troubles
+        )
 
     def _mount(self, request: Request) -> str:
         return request.prefix if self._prefix is None else self._prefix

@@ -15,6 +15,7 @@ from penstock.values.typed_json.json_text import loads
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+    from penstock.dashboard.troubles import Trouble, Troubles
     from penstock.database.transaction import Transaction
 
 P = ParamSpec("P")
@@ -58,10 +59,20 @@ class View:
     redact: Redact | None = None
     seconds: float = 5.0
     """Longest time for one statement."""
+    doctor: Troubles | None = None
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function of `operate` that only reads."""
         return self.app.database.read_briefly(self.seconds, work, *args, **kwargs)
+
+    def troubles(self) -> list[Trouble] | None:
+        """The latest findings of the doctor; None: nothing is known yet."""
+        return None if self.doctor is None else self.doctor.latest()
+
+    @property
+    def sees_everything(self) -> bool:
+        """True if arguments and errors are shown to the viewer as they are: only then may they be searched."""
+        return self.may(Right.PAYLOADS) and self.redact is None
 
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
@@ -100,6 +111,11 @@ class View:
         """The address of this page with some fields of the query string changed; None removes one."""
         query: dict[str, object] = dict(self.request.query.items())
         return self.url(self.request.path, **(query | changes))
+
+    @property
+    def place(self) -> str:
+        """The path and query string of this page, for the field `back` of a form."""
+        return address(self.request.path, dict(self.request.query.items()))
 
     # what is not for all eyes
 

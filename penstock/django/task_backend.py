@@ -106,7 +106,8 @@ class TaskBackend(BaseTaskBackend):
 
     def get_result(self, result_id: str) -> Any:
         """The result as it stands; raises `TaskResultDoesNotExist`."""
-        return result_of(str(result_id), read_history(the_app(), str(result_id)), self.alias)
+        app, id = the_app(), str(result_id)
+        return result_of(app, id, read_history(app, id), self.alias)
 
     def check(self, **_: Any) -> list[CheckMessage]:
         """Part of Django's checks: the app is installed, and the options are known."""
@@ -130,7 +131,7 @@ class TaskBackend(BaseTaskBackend):
         app = the_app()
         found = app.tasks.get(task.module_path)
         if found is not None:
-            if getattr(found.function, "django_function", None) is not task.func:
+            if getattr(getattr(found.function, "django_task", None), "func", None) is not task.func:
                 raise ConfigurationError(
                     f"there is another task named {task.module_path}: rename one of them"
                 )
@@ -173,14 +174,14 @@ class TaskExecution:
             return value
 
         chosen: Any = on_loop if inspect.iscoroutinefunction(self.task.func) else in_thread
-        chosen.django_function = self.task.func
+        chosen.django_task = self.task
         chosen.__qualname__ = self.task.func.__qualname__
         chosen.__module__ = self.task.func.__module__
         return chosen  # type: ignore[no-any-return]
 
     def _begin(self, backend: str) -> Any:
-        id = current().id
-        result = result_of(id, read_history(the_app(), id), backend)
+        app, id = the_app(), current().id
+        result = result_of(app, id, read_history(app, id), backend)
         task_started.send_robust(self.sender, task_result=result)
         return result
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
 from penstock.django.application import DjangoApp
-from penstock.django.tasks_api import Task, TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from penstock.django.tasks_api import (
+    InvalidTask,
+    TaskError,
+    TaskResult,
+    TaskResultDoesNotExist,
+    TaskResultStatus,
+)
 from penstock.errors import PenstockError
 from penstock.job import AttemptRecord, attempt_of, instant
 from penstock.queue import job_records
@@ -47,7 +54,7 @@ def read_history(app: DjangoApp, id: str) -> JobHistory:
     return found
 
 
-def result_of(id: str, history: JobHistory, alias: str) -> Any:
+def result_of(app: DjangoApp, id: str, history: JobHistory, alias: str) -> Any:
     """The result as the caller of `get_result` sees it."""
     details = history.details
     call = _call_of(details)
@@ -57,7 +64,7 @@ def result_of(id: str, history: JobHistory, alias: str) -> Any:
     running = [instant(details.started_at)] if history.holder and details.started_at else []
     begun = [each.started_at for each in attempts] + running
     result = TaskResult(
-        task=_task_of(details, alias),
+        task=_task_of(app, details, alias),
         id=id,
         status=STATUSES.get(details.status, TaskResultStatus.READY),
         enqueued_at=local(instant(details.created_at)),
@@ -94,10 +101,22 @@ def _call_of(details: JobDetails) -> dict[str, Any] | None:
     return found if is_ours else None
 
 
-def _task_of(details: JobDetails, alias: str) -> Any:
-    task = import_string(details.task)
-    if not isinstance(task, Task):
-        raise TaskResultDoesNotExist(f"{details.task} is not a task any more")
+def _task_of(app: DjangoApp, details: JobDetails, alias: str) -> Any:
+    task = _declared(app, details.task)
     deferred = details.due_at is not None and not details.claims
     after = local(instant(details.due_at or 0)) if deferred else None
-    return task.using(priority=details.priority, queue_name=details.queue, run_after=after, backend=alias)
+    try:
+        return task.using(priority=details.priority, queue_name=details.queue, run_after=after, backend=alias)
+    except InvalidTask:  # such as a queue that the settings do not allow any more
+        return task
+
+
+def _declared(app: DjangoApp, name: str) -> Any:
+    """The task of Django's that a job is of; its module is imported if need be."""
+    if name not in app.tasks:
+        with suppress(ImportError):
+            import_module(name.rpartition(".")[0])
+    task = getattr(getattr(app.tasks.get(name), "function", None), "django_task", None)
+    if task is None:
+        raise TaskResultDoesNotExist(f"{name} is not a task any more")
+    return task

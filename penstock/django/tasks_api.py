@@ -6,8 +6,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from penstock.errors import ConfigurationError
-
 NAMES = ("django.tasks", "django_tasks")
 
 
@@ -15,7 +13,7 @@ def _found() -> str:
     for name in NAMES:
         if find_spec(name) is not None:
             return name
-    raise ConfigurationError(
+    raise ImportError(
         "TaskBackend needs django.tasks, which is in Django 6.0 and newer. For Django 5.2: pip install django-tasks"
     )
 

@@ -21,6 +21,9 @@ CONDITIONS = {
     "age": "acted_at >= {now} - :age",
     "at": "acted_at >= :at",
 }
+PLACE = "SELECT acted_at FROM {audits} WHERE id = :id"
+BEHIND = " WHERE (acted_at < :at OR (acted_at = :at AND id < :before))"
+MOST_ACTS = 20_000
 ORDER = " ORDER BY acted_at DESC, id DESC LIMIT :limit"
 
 Since = datetime | timedelta | float | str | None
@@ -54,6 +57,33 @@ def acts(
     given = {name: value for name, value in named.items() if value is not None}
     where = " AND ".join([CONDITIONS[name] for name in given])
     template = LIST + (f" WHERE {where}" if where else "") + ORDER
+    return _acts(tx.rows(template, limit=limit, **given))
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which acts a page wants."""
+
+    subject: str | None = None
+    by: str | None = None
+    act: str | None = None
+
+
+def page_of_acts(tx: Transaction, wanted: AuditFilter, limit: int, before: str | None = None) -> list[Act]:
+    """The latest first, from behind one. Of one actor or kind: among the newest thousands, and no further back."""
+    place = tx.row(PLACE, id=before) if before else None
+    given: dict[str, object] = {} if place is None else {"at": place[0], "before": before}
+    newest = LIST + (BEHIND if place is not None else " WHERE 1 = 1")
+    if wanted.subject is not None:
+        newest += f" AND {CONDITIONS['subject']}"
+        given["subject"] = wanted.subject
+    named = {name: value for name, value in (("actor", wanted.by), ("act", wanted.act)) if value is not None}
+    conditions = " AND ".join(f"{name} = :{name}" for name in named)
+    template = newest + ORDER
+    if named:
+        inner = newest + ORDER.replace(":limit", ":most")
+        template = f"SELECT * FROM ({inner}) newest WHERE {conditions}{ORDER}"
+        given |= {"most": MOST_ACTS, **named}
     return _acts(tx.rows(template, limit=limit, **given))
 
 

@@ -22,8 +22,10 @@ ORDER = " ORDER BY d.failed_at DESC, d.job_id DESC LIMIT :limit"
 IDS = "SELECT d.job_id FROM {dead_letters} d"
 IDS_ORDER = " ORDER BY d.failed_at DESC, d.job_id DESC"
 BY_REASON = """
-SELECT d.task, d.reason, COUNT(*) FROM {dead_letters} d GROUP BY d.task, d.reason ORDER BY COUNT(*) DESC
+SELECT task, reason, COUNT(*) FROM (SELECT task, reason FROM {dead_letters} LIMIT :limit) counted
+GROUP BY task, reason ORDER BY COUNT(*) DESC
 """
+ALL = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,9 @@ def dead_ids(
     return [str(row[0]) for row in tx.rows(IDS + where + ORDER, limit=limit, **values)]
 
 
-def by_reason(tx: Transaction) -> list[tuple[str, str, int]]:
-    """(task, reason, how many), the most frequent first."""
-    return [(task, reason, int(count)) for task, reason, count in tx.rows(BY_REASON)]
+def by_reason(tx: Transaction, limit: int = ALL) -> list[tuple[str, str, int]]:
+    """(task, reason, how many), the most frequent first; so many of them are counted."""
+    return [(task, reason, int(count)) for task, reason, count in tx.rows(BY_REASON, limit=limit)]
 
 
 def _where(task: str | None, queue: str | None, reason: str | None) -> tuple[str, dict[str, object]]:

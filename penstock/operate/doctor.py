@@ -35,6 +35,7 @@ LAG = 60.0
 SAMPLE = 1000
 MOST_RUNS = 1000
 MOST_NAMED = 20
+MOST_LETTERS = 10_000
 
 CLOCK = "SELECT {now}"
 ORPHANS = """
@@ -88,7 +89,13 @@ def examine(patient: CheckContext) -> list[Finding]:
         findings += check(patient)
         if findings[-1].level is Level.PROBLEM:
             return findings
-    for check in CHECKS:
+    return [*findings, *made(patient, CHECKS)]
+
+
+def made(patient: CheckContext, checks: Iterable[Check]) -> list[Finding]:
+    """The findings of some checks, of an installation that has a database and a schema."""
+    findings: list[Finding] = []
+    for check in checks:
         try:
             findings += check(patient)
         except Exception as error:
@@ -311,12 +318,13 @@ def _stuck_runs(tx: Transaction) -> list[str]:
 
 
 def letters(patient: CheckContext) -> Iterable[Finding]:
-    found = patient.database.read(dead_letters.by_reason)
+    found = patient.database.read(dead_letters.by_reason, MOST_LETTERS)
     if not found:
         return [Finding("dead letters", Level.OK, "none")]
     task, reason, count = found[0]
     total = sum(number for _, _, number in found)
-    message = f"{total} dead letters; most of them: {count} of {task} ({reason})"
+    more = " or more" if total >= MOST_LETTERS else ""
+    message = f"{total}{more} dead letters; most of them: {count} of {task} ({reason})"
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 

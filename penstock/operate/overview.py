@@ -7,7 +7,7 @@ nothing here walks over finished jobs.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from penstock.database.transaction import Transaction
 from penstock.queue import claim
@@ -26,6 +26,9 @@ SELECT queue, COUNT(*) FROM (SELECT queue FROM {scheduled} LIMIT :limit) counted
 """
 LIMITED = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {parked} LIMIT :limit) counted GROUP BY queue
+"""
+LIMITED_BY_KEY = """
+SELECT limit_key, COUNT(*) FROM (SELECT limit_key FROM {parked} LIMIT :limit) counted GROUP BY limit_key
 """
 DEAD = """
 SELECT queue, COUNT(*) FROM (SELECT queue FROM {dead_letters} LIMIT :limit) counted GROUP BY queue
@@ -69,6 +72,8 @@ class Overview:
     processes: dict[str, int]
     recent: dict[str, int]
     count_limit: int
+    limited: dict[str, int] = field(default_factory=dict)
+    """Jobs that wait for a limit, by the limit's name, all of its keys together."""
 
     @property
     def workers(self) -> int:
@@ -83,7 +88,16 @@ def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Ov
         {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
         {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
         limit,
+        limited_by_name(tx, limit),
     )
+
+
+def limited_by_name(tx: Transaction, limit: int = COUNT_LIMIT) -> dict[str, int]:
+    """Jobs that wait for limits, by the name of the limit: keys such as accounts may be many."""
+    found: Counter[str] = Counter()
+    for key, count in tx.rows(LIMITED_BY_KEY, limit=limit):
+        found[str(key).partition(": ")[0]] += int(count)
+    return dict(found)
 
 
 def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]:
@@ -157,6 +171,7 @@ def gauges(seen: Overview) -> str:
     lags = [
         ("", labelled({"queue": queue.queue}), queue.lag) for queue in seen.queues if queue.lag is not None
     ]
+    limited = [("", labelled({"limit": name}), float(count)) for name, count in sorted(seen.limited.items())]
     alive = [("", labelled({"role": role}), float(count)) for role, count in sorted(seen.processes.items())]
     return expose(
         [
@@ -164,6 +179,7 @@ def gauges(seen: Overview) -> str:
                 "penstock_queue_jobs", "gauge", f"Jobs by status, counted up to {seen.count_limit}.", lengths
             ),
             Family("penstock_queue_lag_seconds", "gauge", "How long the oldest ready job has waited.", lags),
+            Family("penstock_limited_jobs", "gauge", "Jobs that wait for a limit, by its name.", limited),
             Family("penstock_processes", "gauge", "Live processes by role.", alive),
         ]
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.database.transaction import Transaction
+from penstock.operate.jobs import COLUMNS, ORDER, THESE, JobRow, job_of
 from penstock.queue import processes, unknown_tasks
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.unknown_tasks import KNOWS
@@ -20,6 +21,9 @@ SELECT id, host, pid, role, supervisor_id, details, started_at, heartbeat_at, {n
 FROM {processes} ORDER BY started_at, id
 """
 CLAIMS = "SELECT process_id, job_ids FROM {claims}"
+CLAIMS_OF = "SELECT job_ids FROM {claims} WHERE process_id = :process"
+OF_PROCESS = " AND s.status = 'running' AND s.process_id = :process"
+MOST_HELD = 200
 HELD = """
 SELECT process_id, COUNT(*) FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'
 GROUP BY process_id
@@ -78,6 +82,15 @@ def list_processes(tx: Transaction) -> list[ProcessRow]:
     ids = {process.id for process in found}
     heads = [process for process in found if process.supervisor_id not in ids]
     return [member for head in heads for member in (head, *_children(found, head))]
+
+
+def held_jobs(tx: Transaction, process: str, limit: int = MOST_HELD) -> list[JobRow]:
+    """The jobs that a process holds, newest first."""
+    ids = {id for (held,) in tx.rows(CLAIMS_OF, process=process) for id in jobs_of_receipt(held) or ()}
+    if not ids:
+        return []
+    rows = tx.rows(COLUMNS + THESE + OF_PROCESS + ORDER, ids=sorted(ids), process=process, limit=limit)
+    return [job_of(row) for row in rows]
 
 
 def unattended(tx: Transaction, queues: Iterable[str], reap_after: float) -> list[str]:

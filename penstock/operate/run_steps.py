@@ -17,6 +17,7 @@ MOST_COUNTED = 2_000
 MOST_PER_NODE = 1_000
 MOST_NODES = 200
 WINDOW = 2_000
+FEW = 5
 RUN = """
 SELECT id, pipeline, definition, run_key, args, status, mode, failed, reasons, result, parent_run_id, parent_job_id,
   revived_from, rerun_of, only_step, created_at, started_at, paused_at, ended_at, scheduled_for, {now}
@@ -233,7 +234,10 @@ def step_at(tx: Transaction, run: str, node: str, path: str) -> StepRow | None:
 
 
 def sampled_steps(tx: Transaction, run: str, known: StepCounts, limit: int) -> list[StepRow]:
-    """All steps, if there are no more than `limit`; else the first few of every node. In the order they were made."""
+    """All steps, if there are no more than `limit`; else the first few of every node, and some that failed.
+
+    In the order in which they were made.
+    """
     if known.total <= limit and not known.capped:
         found = [_step(row) for row in tx.rows(STEP + " LIMIT :limit", run=run, limit=limit)]
     else:
@@ -241,6 +245,9 @@ def sampled_steps(tx: Transaction, run: str, known: StepCounts, limit: int) -> l
         found = []
         for node in list(known.counts)[: limit // 2]:
             found += steps_of_node(tx, run, node, share).steps
+        for node in [node for node, counts in known.counts.items() if counts.get("failed")][:FEW]:
+            found += steps_of_node(tx, run, node, FEW, status="failed").steps
+        found = list({step.id: step for step in found}.values())
     return sorted(found, key=lambda step: (step.created_at, step.id))[:limit]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -50,6 +50,9 @@ def details(queues: Sequence[QueueLimit] | None, concurrency: int) -> dict[str, 
     return {"queues": "all" if queues is None else ",".join(map(str, queues)), "concurrency": concurrency}
 
 
+def _nothing() -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     """The options of one worker, beside the app's settings."""
@@ -62,6 +65,8 @@ class WorkerOptions:
     """More details for the process row, for operators."""
     reconcilers: Sequence[str] | None = None
     """The reconcilers to run, by name; None: all that the app has."""
+    turned: Callable[[], None] = _nothing
+    """Called again and again on the event loop, as long as that turns."""
 
 
 WATCH_INTERVAL = 0.5
@@ -289,6 +294,7 @@ class Worker:
         """A thread that died is started again: nothing here may end silently, nor outlive the loop."""
         try:
             while True:
+                self.options.turned()
                 await asyncio.sleep(WATCH_INTERVAL)
                 if not self.stopping.is_set():
                     self._look_after_services()

@@ -49,7 +49,7 @@ else:
 
 # Alembic, brought in when there is something to migrate: with all it needs, it is an eighth of a worker's memory.
 
-LOGGER = "alembic.runtime.migration"
+LOGGERS = ("alembic.runtime.migration", "alembic.runtime.plugins")
 
 
 def operations(**context: Any) -> verbs.Operations:
@@ -60,18 +60,20 @@ def operations(**context: Any) -> verbs.Operations:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Which dialect it has found is no news in the application's log."""
+    """Which dialect and which plugins it has found is no news in the application's log."""
     thread = threading.get_ident()
 
     def of_others(record: logging.LogRecord) -> bool:
         return record.thread != thread or record.levelno > logging.INFO
 
-    logger = logging.getLogger(LOGGER)
-    logger.addFilter(of_others)
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    for logger in loggers:
+        logger.addFilter(of_others)
     try:
         yield
     finally:
-        logger.removeFilter(of_others)
+        for logger in loggers:
+            logger.removeFilter(of_others)
 
 
 Upgrade = Callable[["Operations", Names], None]

@@ -108,6 +108,14 @@ class ProcessStarted(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsServed(Event):
+    """A worker serves its metrics and probes over HTTP."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessStopped(Event):
     process: str
 

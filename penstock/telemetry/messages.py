@@ -154,6 +154,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
         lambda e: f"{e.deaths} children in a row ended right after their start; the next in {e.seconds:g} s",
     ),
     events.ChildKilled: (ERROR, lambda e: f"killed child {e.pid}: {e.why}"),
+    events.MetricsServed: (INFO, lambda e: f"metrics are served on {e.host}, port {e.port}"),
     events.StopRequested: (
         INFO,
         lambda e: f"{e.signal}: stopping {'at once' if e.at_once else 'when running work is done'}",

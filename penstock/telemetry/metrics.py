@@ -5,20 +5,22 @@
     return Response(metrics.text(), media_type="text/plain; version=0.0.4")
 
 Nothing is counted unless the program asks for it, so a process without metrics pays nothing. Counts are of one process;
-what is true of all of them together, such as the length of a queue, is in the database: `penstock status
---prometheus`.
+`penstock worker --metrics-port` adds up those of a supervisor's children. What is true of all processes together, such
+as the length of a queue, is in the database: `penstock status --prometheus`.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from penstock.telemetry import events
 from penstock.telemetry.events import Event, Stream
+from penstock.telemetry.metric_values import LocalNumbers, MetricNumbers
 from penstock.telemetry.prometheus_text import Family, Labels, expose, labelled
 from penstock.values.fork_safety import forget_after_fork
 
@@ -26,40 +28,12 @@ SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0
 PREFIX = "penstock_"
 
 
-@dataclass(slots=True)
-class Histogram:
-    """How often, how much in all, and how often up to each bound."""
-
-    bounds: Sequence[float] = SECONDS
-    counts: list[int] = field(default_factory=list)
-    total: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.counts = [0] * (len(self.bounds) + 1)
-
-    def add(self, value: float) -> None:
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def samples(self, labels: Labels) -> Iterable[tuple[str, Labels, float]]:
-        below = 0
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            below += count
-            text = "+Inf" if bound == float("inf") else f"{bound:g}"
-            yield "_bucket", (*labels, ("le", text)), below
-        yield "_sum", labels, self.total
-        yield "_count", labels, below
-
-
 class Metrics:
     """Counters and histograms over the events of one app, in one process."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, numbers: MetricNumbers | None = None) -> None:
         self.forget()
-        self._counters: dict[str, dict[Labels, float]] = {name: defaultdict(float) for name in COUNTERS}
-        self._histograms: dict[str, dict[Labels, Histogram]] = {
-            name: defaultdict(Histogram) for name in HISTOGRAMS
-        }
+        self.numbers: MetricNumbers = LocalNumbers() if numbers is None else numbers
         self._stops = [stream.on(kind, self._heard(count)) for kind, count in COUNTING.items()]
         forget_after_fork(self)
 
@@ -69,8 +43,17 @@ class Metrics:
 
     def text(self) -> str:
         """Everything counted so far."""
+        return expose(families(self.read()))
+
+    def read(self) -> Mapping[str, float]:
+        """The numbers by key, to be added to those of other processes; `families` makes metrics of them."""
         with self._lock:
-            return expose([*self._counter_families(), *self._histogram_families()])
+            return self.numbers.read()
+
+    def put(self, key: str, value: float) -> None:
+        """Set a number that is no count."""
+        with self._lock:
+            self.numbers.put(key, value)
 
     def stop(self) -> None:
         """Count no more."""
@@ -78,10 +61,12 @@ class Metrics:
             stop()
 
     def count(self, name: str, by: float = 1.0, **labels: object) -> None:
-        self._counters[name][labelled(labels)] += by
+        self.numbers.add(_key(name, "", labelled(labels)), by)
 
     def observe(self, name: str, seconds: float, **labels: object) -> None:
-        self._histograms[name][labelled(labels)].add(seconds)
+        told = labelled(labels)
+        self.numbers.add(_key(name, str(bisect_left(SECONDS, seconds)), told), 1.0)
+        self.numbers.add(_key(name, "sum", told), seconds)
 
     def _heard(self, count: Counting) -> Callable[[Event], None]:
         def heard(event: Event) -> None:
@@ -90,16 +75,39 @@ class Metrics:
 
         return heard
 
-    def _counter_families(self) -> Iterable[Family]:
-        for name, meaning in COUNTERS.items():
-            samples = [("", labels, value) for labels, value in sorted(self._counters[name].items())]
-            yield Family(f"{PREFIX}{name}", "counter", meaning, samples)
 
-    def _histogram_families(self) -> Iterable[Family]:
-        for name, meaning in HISTOGRAMS.items():
-            found = sorted(self._histograms[name].items(), key=lambda item: item[0])
-            samples = [sample for labels, histogram in found for sample in histogram.samples(labels)]
-            yield Family(f"{PREFIX}{name}", "histogram", meaning, samples)
+@lru_cache(4096)
+def _key(name: str, part: str, labels: Labels) -> str:
+    """The key of one number. `part`: of a histogram, which bucket, or the sum."""
+    return json.dumps([name, part, labels])
+
+
+def families(numbers: Mapping[str, float]) -> list[Family]:
+    """Numbers of one process, or of several added up, as metrics."""
+    found: dict[str, dict[Labels, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    for key, value in numbers.items():
+        name, part, labels = json.loads(key)
+        found[name][tuple([(label, text) for label, text in labels])][part] = value
+    made = []
+    for name, meaning in COUNTERS.items():
+        samples = [("", labels, parts[""]) for labels, parts in sorted(found[name].items())]
+        made.append(Family(f"{PREFIX}{name}", "counter", meaning, samples))
+    for name, meaning in HISTOGRAMS.items():
+        buckets = [
+            each for labels, parts in sorted(found[name].items()) for each in _histogram(labels, parts)
+        ]
+        made.append(Family(f"{PREFIX}{name}", "histogram", meaning, buckets))
+    return made
+
+
+def _histogram(labels: Labels, parts: Mapping[str, float]) -> Iterable[tuple[str, Labels, float]]:
+    """How often up to each bound, how much in all, and how often."""
+    below = 0.0
+    for index, bound in enumerate((*SECONDS, float("inf"))):
+        below += parts.get(str(index), 0.0)
+        yield "_bucket", (*labels, ("le", "+Inf" if bound == float("inf") else f"{bound:g}")), below
+    yield "_sum", labels, parts.get("sum", 0.0)
+    yield "_count", labels, below
 
 
 Counting = Callable[[Metrics, Event], None]

@@ -30,7 +30,7 @@ from penstock.runtime.service import Turn
 from penstock.runtime.supervisor import worker_process
 from penstock.telemetry.events import ClaimLost
 from penstock.testing.drain_rows import ReconcilerRounds
-from penstock.values.outcome import Event, Raised, TimedOut
+from penstock.values.outcome import Event, Raised, Rejected, TimedOut
 from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:
@@ -42,16 +42,19 @@ _dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
 """Drains that were killed: their death is proven, so the next drain takes back what they held."""
 
 
-def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
+def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None, raises: bool = False) -> int:
     """Run everything that is due, here and now, one job after the other; how many attempts that were.
 
     What the jobs enqueue is run too, and the rows of reconcilers that are due are visited, unless `queues` asks for
     some jobs only. What is not due stays: move the clock with `travel`. `limit` ends it after so many attempts and
     visits. Inside a running event loop, await `drain_async`.
+
+    `raises`: the first error of a handler, with its traceback, is raised here too, also if it would be tried again.
+    It is recorded before, as always, and what is due after it is left.
     """
     _refuse_inside_a_loop()
-    hand = ManualWorker(app, queues)
-    with hand, ReconcilerRounds(app, queues is None) as rounds, asyncio.Runner() as runner:
+    hand = ManualWorker(app, queues, raises)
+    with hand, ReconcilerRounds(app, queues is None, hand.hear) as rounds, asyncio.Runner() as runner:
         while True:
             while (left := _left(limit, hand, rounds)) != 0 and (claim := hand.take()) is not None:
                 if (work := hand.begin(claim)) is None:
@@ -62,15 +65,18 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> 
                     event = call_sync(work, hand.around)
                 hand.finish(work, event)
             if left == 0 or not rounds.go(left):
-                return hand.attempts + rounds.visits
+                break
+    return _concluded(hand, rounds)
 
 
-async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None = None) -> int:
+async def drain_async(
+    app: Penstock, *, queues: Queues = None, limit: int | None = None, raises: bool = False
+) -> int:
     """`drain` for async tests: `async def` handlers run on the caller's event loop, others in a thread."""
-    hand = ManualWorker(app, queues)
+    hand = ManualWorker(app, queues, raises)
     await asyncio.to_thread(hand.__enter__)
     try:
-        with ReconcilerRounds(app, queues is None) as rounds:
+        with ReconcilerRounds(app, queues is None, hand.hear) as rounds:
             while True:
                 await _drain_jobs_async(hand, rounds, limit)
                 left = _left(limit, hand, rounds)
@@ -80,7 +86,7 @@ async def drain_async(app: Penstock, *, queues: Queues = None, limit: int | None
         await asyncio.to_thread(hand.__exit__, type(error), error, None)
         raise
     await asyncio.to_thread(hand.__exit__, None, None, None)
-    return hand.attempts + rounds.visits
+    return _concluded(hand, rounds)
 
 
 async def _drain_jobs_async(hand: ManualWorker, rounds: ReconcilerRounds, limit: int | None) -> None:
@@ -94,20 +100,31 @@ async def _drain_jobs_async(hand: ManualWorker, rounds: ReconcilerRounds, limit:
         hand.finish(work, event)
 
 
+def _concluded(hand: ManualWorker, rounds: ReconcilerRounds) -> int:
+    if hand.error is not None:
+        raise hand.error
+    return hand.attempts + rounds.visits
+
+
 def _left(limit: int | None, hand: ManualWorker, rounds: ReconcilerRounds) -> int | None:
+    if hand.error is not None:
+        return 0
     return None if limit is None else max(0, limit - hand.attempts - rounds.visits)
 
 
 class ManualWorker:
     """A worker without threads: it takes one job, is told how that ended, and takes the next."""
 
-    def __init__(self, app: Penstock, queues: Queues) -> None:
+    def __init__(self, app: Penstock, queues: Queues, raises: bool = False) -> None:
         self.app = app
         self.attempts = 0
+        self.error: BaseException | None = None
+        """The first error that is to be raised."""
+        self.hear = self._keep if raises else None
         self.reports: dict[str, tuple[float, str]] = {}
         self.identity = Identity(app.database, app.events, "all", details={"testing": "drain"})
         limits = (app.settings.payload_limit, app.settings.expand_limit)
-        self.around = HandlerEnvironment(app.database, "", app.follow, *limits, self._report)
+        self.around = HandlerEnvironment(app.database, "", app.follow, *limits, self._report, hear=self.hear)
         self._taken: list[Claim] = []
         self._room = 1
         lanes = Lanes(checked("queues", queues, read_queues), 0.0, uses_floor=False, shuffle=_in_order)
@@ -149,6 +166,11 @@ class ManualWorker:
         )
 
     def __enter__(self) -> ManualWorker:
+        if self.app.database.callers_transaction() is not None:
+            raise PenstockError(
+                "drain(app) inside an open transaction would see nothing of it: a worker sees what is committed. In "
+                "Django, use a TransactionTestCase; in a TestCase, assert_enqueued(app, task) sees what was enqueued"
+            )
         self.app.prepare()
         self.app.declare_schedules()
         self._bury()
@@ -190,6 +212,8 @@ class ManualWorker:
             return Work.of(claim, task)
         except Exception as error:
             self.attempts += 1
+            if self.hear is not None:
+                self.hear(error)
             self.pump.finished(unfit(claim, task, error, random.random))
             return None
 
@@ -207,7 +231,13 @@ class ManualWorker:
         if work.timeout is not None and time.monotonic() - work.began > work.timeout:
             # Nothing here can end a call; but its time was up, and a worker would have said so.
             event = TimedOut(work.timeout)
+        if self.hear is not None and isinstance(event, Raised | TimedOut | Rejected):
+            self.hear(_without_exception(work.claim.task, event))
         self.pump.finished(work.attempt(event, random.random))
+
+    def _keep(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
 
     def _turn(self) -> bool:
         """True if something was settled or claimed, even if it was nothing to run."""
@@ -237,6 +267,15 @@ class ManualWorker:
 
     def _name(self) -> str:
         return self.identity.id
+
+
+def _without_exception(task: str, event: Raised | TimedOut | Rejected) -> PenstockError:
+    """An error for a call in which no handler raised: because of its arguments, its result or its time."""
+    if isinstance(event, TimedOut):
+        return PenstockError(f"{task} took longer than its timeout of {event.seconds:g} s")
+    error = PenstockError(f"{task}: {event.failure}")
+    error.add_note(event.failure.traceback)
+    return error
 
 
 def _in_order(lanes: list[Lane]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ from penstock.values.typed_json.annotations import waited_for
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
+
+Hear = Callable[[BaseException], None] | None
+"""Told of what a handler raises."""
 
 MOST_TRIES = 20
 MOST_VISITS = 100
@@ -52,10 +56,10 @@ def reconcile(app: Penstock, *reconcilers: Reconciler, limit: int = 1000) -> int
 class ReconcilerRounds:
     """The rows that are due, of all reconcilers, visited once or as often as they become due again; for `drain`."""
 
-    def __init__(self, app: Penstock, wanted: bool = True) -> None:
+    def __init__(self, app: Penstock, wanted: bool = True, hear: Hear = None) -> None:
         enabled = [reconciler for reconciler in app.reconcilers.values() if reconciler.enabled]
         self.visits = 0
-        self._hands = [ManualReconciler(app, reconciler) for reconciler in enabled] if wanted else []
+        self._hands = [ManualReconciler(app, reconciler, hear) for reconciler in enabled] if wanted else []
         self._seen: Counter[tuple[str, object]] = Counter()
 
     def __enter__(self) -> ReconcilerRounds:
@@ -101,8 +105,9 @@ class ReconcilerRounds:
 class ManualReconciler:
     """One process's share in a reconciler, moved by hand: take rows, end them, renew them, or just vanish."""
 
-    def __init__(self, app: Penstock, reconciler: Reconciler) -> None:
+    def __init__(self, app: Penstock, reconciler: Reconciler, hear: Hear = None) -> None:
         app.prepare()
+        self._hear = hear
         self.app = app
         self.reconciler = reconciler
         self.regretted: list[tuple[Item, VisitOutcome | None]] = []
@@ -181,6 +186,8 @@ class ManualReconciler:
             return self._failed(item, error, VisitKind.TIMED_OUT if limit.expired() else VisitKind.ERRORED)
 
     def _failed(self, item: Item, error: BaseException, kind: VisitKind = VisitKind.ERRORED) -> VisitOutcome:
+        if self._hear is not None:
+            self._hear(error)
         return failed(self.reconciler.policy, item, raised(item, error), kind, 0.0)
 
     def end(self, item: Item, value: object = None) -> VisitOutcome:

@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def inline(app: Penstock) -> Iterator[None]:
+def inline(app: Penstock, *, raises: bool = False) -> Iterator[None]:
     """Inside the block an enqueue runs the job, and whatever else is due, before it returns; so do nested ones.
 
-    Outcomes are recorded as usual: an error is on the job, not raised here, and `job.result()` has the value.
+    Outcomes are recorded as usual: an error is on the job, and `job.result()` has the value. With `raises` a handler's
+    error comes out of the enqueue too, with its traceback.
     What is delayed, a retry included, waits for `travel` and `drain`. A job enqueued with `connection=` is not
     there before the caller commits: it runs with the next enqueue, or with `drain(app)`.
     """
 
     def run(_jobs: Sequence[NewJob]) -> None:
-        _outside_any_loop(app)
+        _outside_any_loop(app, raises)
 
     before, app.inline = app.inline, run
     try:
@@ -34,23 +35,23 @@ def inline(app: Penstock) -> Iterator[None]:
         app.inline = before
 
 
-def _outside_any_loop(app: Penstock) -> None:
+def _outside_any_loop(app: Penstock, raises: bool) -> None:
     """A synchronous enqueue blocks the caller's loop in any case; the work needs a loop of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        drain(app)
+        drain(app, raises=raises)
         return
     problems: list[BaseException] = []
-    thread = threading.Thread(target=_kept, args=(app, problems), name="penstock-inline", daemon=True)
+    thread = threading.Thread(target=_kept, args=(app, raises, problems), name="penstock-inline", daemon=True)
     thread.start()
     thread.join()
     for problem in problems:
         raise problem
 
 
-def _kept(app: Penstock, problems: list[BaseException]) -> None:
+def _kept(app: Penstock, raises: bool, problems: list[BaseException]) -> None:
     try:
-        drain(app)
+        drain(app, raises=raises)
     except BaseException as error:
         problems.append(error)

@@ -16,6 +16,8 @@ OPTIONAL = {
     "django",
     "asyncpg",
     "jinja2",
+    "mcp",
+    "pytest",
     "asgiref",
     "flask",
     "werkzeug",

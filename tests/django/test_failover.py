@@ -9,7 +9,7 @@ import pytest
 from penstock import Penstock
 from tests.django.test_projects import ROOT, SHOP, needs_django_tasks, succeeded
 from tests.forkserver import HEARTH
-from tests.integrations.servers import served, told
+from tests.integrations.servers import asked, served, told
 from tests.servers.postgres import Postgres
 from tests.waiting import eventually
 from tests.workers import Workers
@@ -37,7 +37,7 @@ def test_all_jobs_succeed_after_the_server_was_restarted(
     # Kept for long, and never looked at by Django: the server's restart is found out by using them.
     env = {"CONN_MAX_AGE": "600", "PGAPPNAME": "handlers", "DATABASE_URL": url}
     path = os.pathsep.join([str(SHOP), str(ROOT)])
-    workers.python(MANAGE, "penstock", "worker", "--processes", "0", env=env | {"PYTHONPATH": path})
+    workers.python(MANAGE, "penstock", "worker", env=env | {"PYTHONPATH": path})
     gunicorn, uvicorn = (served(workers, *server, home=SHOP)[1] for server in (GUNICORN, UVICORN))
 
     def buy() -> list[str]:
@@ -63,6 +63,8 @@ def test_all_jobs_succeed_after_the_server_was_restarted(
             row = tx.row(OPEN)
         return int(row[0]) if row else 0
 
+    for server in (gunicorn, uvicorn):
+        assert asked(f"{server}/jobs/", headers={"accept": "text/html"})[1].count("/admin/login/") >= 1
     succeed([*buy(), *all_at_once()])
     eventually(lambda: 1 <= kept() <= 5)
     for _ in range(2):
@@ -73,6 +75,10 @@ def test_all_jobs_succeed_after_the_server_was_restarted(
 
 
 def _ship(order_id: int) -> str:
+    raise AssertionError("this process enqueues only")
+
+
+def _count() -> int:
     raise AssertionError("this process enqueues only")
 
 
@@ -102,6 +108,7 @@ def test_a_task_of_a_dead_worker_is_run_again(
     def ask(script: str) -> str:
         return succeeded(["-c", SET_UP + script], tmp_path, ROOT, database_url, env).strip()
 
+    succeeded(["-m", "django", "migrate", "--verbosity", "0"], tmp_path, ROOT, database_url, env)
     workers, app = workers_on(database_url), app_on(database_url)
     worker = workers.python("-m", "penstock", "worker", "penstock.django:app", "--processes", "0", env=env)
     id = ask(WORK.format(file=str(file)))
@@ -112,3 +119,5 @@ def test_a_task_of_a_dead_worker_is_run_again(
     workers.python("-m", "penstock", "worker", "penstock.django:app", "--processes", "0", env=env)
     eventually(lambda: app.job(id).status == "succeeded", timeout=90)
     assert ask(LOOK.format(id=id)) == "SUCCESSFUL 2 2 True"
+    count = app.task(name="tests.django.contract.tasks.count_users", retries=0)(_count)
+    assert count.enqueue().result(timeout=90) == 0, "and a process for handlers sets Django up by itself"

@@ -10,18 +10,18 @@ from tests.architecture.source import PACKAGE, modules
 DOCS = Path(__file__).parents[2] / "docs"
 PLAIN = frozenset(
     """
-    access actions admin advice annotations app apply apps asgi assets async blueprint builder call cancel
-    catalog charsets charts check child claimed cli clock codes command commands compatibility conditional
-    context control counts crash cursor cursors dashboard database define demo diagnostics display distributed
-    doctor draft engine enqueue enqueued error errors events exit failure finish fluent function graph host http
-    identity ids import inline inputs item job jobs json keeper layout lazy limiter limits load local lock locks
-    login logs main methods metrics migrate model mysql operate options other output overview page pictures pipeline
-    pipelines plain postgres process processes prometheus queue read reconcile reconcilers records related
-    render repair result retry row rows run runner runs runtime schema search secrets services settings show
-    shutdown sqlite start state statements status step svg tables task tasks telemetry testing text thread
-    timeline tracing transaction transactions typed types unknown upkeep url user value values version view wait
-    worker wsgi
-    api application autoreload backend flask flush penstock
+    access actions admin advice annotations api app application apply apps asgi assets async autoreload backend
+    blueprint builder call cancel catalog charsets charts check child claimed cli clock codes command commands
+    compatibility conditional context control counts crash cursor cursors dashboard database define demo
+    diagnostics display distributed doctor draft engine enqueue enqueued error errors events exit failure finish
+    flask fluent flush forms function graph host http identity ids import inline inputs item job jobs json
+    keeper layout lazy limiter limits load local lock locks login logs main mcp methods metrics migrate model
+    mysql operate options other output overview page penstock pictures pipeline pipelines plain plugin postgres
+    process processes prometheus pytest queue read reconcile reconcilers records related render repair reset
+    result retry row rows run runner runs runtime schema search secrets services settings show shutdown sqlite
+    start state statements status step svg tables task tasks telemetry testing text thread timeline tracing
+    transaction transactions troubles typed types unknown upkeep url user value values version view wait worker
+    wsgi
     """.split()  # noqa: SIM905 - a list of words
 )
 """Words that an engineer who knows queues and databases needs no page for."""

@@ -20,6 +20,12 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if path.exists())
 FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"\A# file: (\S+\.py)\n")
+NEEDED = {
+    "guides/transactional-enqueue.md": ("django",),
+    "guides/django.md": ("django", "penstock.django.tasks_api", "jinja2"),
+    "guides/web-frameworks.md": ("fastapi", "starlette", "litestar", "flask", "jinja2"),
+}
+"""Packages without which a document is skipped: those of extras, and of their examples."""
 RUNNABLE = ("penstock ", "python ")
 
 
@@ -67,6 +73,8 @@ def run(arguments: list[str]) -> None:
     "document", [path for path in DOCUMENTS if snippets(path)], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_snippets_run(document: Path, tmp_path: Path) -> None:
+    for name in NEEDED.get("/".join(document.parts[-2:]), ()):
+        pytest.importorskip(name)
     program = tmp_path / "snippets.py"
     program.write_text(script(document, tmp_path))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}

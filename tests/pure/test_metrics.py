@@ -1,5 +1,8 @@
 """Metrics: counted from events, exposed as Prometheus reads them."""
 
+import json
+import os
+import signal
 import sys
 
 import pytest
@@ -13,9 +16,11 @@ from penstock.telemetry.events import (
     Stream,
     TroubleBegan,
 )
-from penstock.telemetry.metrics import Metrics
+from penstock.telemetry.metric_values import SharedNumbers, add_up
+from penstock.telemetry.metrics import COUNTERS, HISTOGRAMS, Metrics, families
 from penstock.telemetry.prometheus_text import Family, expose
 from penstock.telemetry.tracing import Tracing
+from tests.waiting import eventually
 
 
 def settled(outcome: str = "succeeded", status: str = "succeeded", seconds: float = 0.02) -> AttemptSettled:
@@ -78,3 +83,56 @@ def test_tracing_without_opentelemetry_says_what_to_install(monkeypatch: pytest.
         pytest.raises(ConfigurationError, match="pip install opentelemetry-api"),
     ):
         Tracing(Stream())
+
+
+def test_shared_numbers_outlive_the_process_that_counted() -> None:
+    """A writer that is killed in the middle of counting leaves every number whole."""
+    shared = SharedNumbers()
+    shared.add("before the fork", 1)
+    child = os.fork()
+    if child == 0:
+        metrics = Metrics(stream := Stream(), shared)
+        while True:
+            stream.emit(settled())
+            metrics.put("turned", 2.5)
+    name = json.dumps(
+        ["attempts_total", "", [["outcome", "succeeded"], ["queue", "mail"], ["task", "shop.pay"]]]
+    )
+    eventually(lambda: shared.read().get(name, 0.0) > 1000)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    found = shared.read()
+    assert (found["before the fork"], found["turned"]) == (1.0, 2.5)
+    total = found[name]
+    assert total == int(total)
+    (counter,) = [
+        f for f in families(add_up({name: total}, {name: total})) if f.name == "penstock_attempts_total"
+    ]
+    assert [value for _, _, value in counter.samples] == [2 * total]
+    shared.clear()
+    assert shared.read() == {}
+    shared.add("next", 1)
+    assert shared.read() == {"next": 1.0}
+
+
+def test_shared_numbers_that_do_not_fit_are_left_out() -> None:
+    shared = SharedNumbers(room=4096)
+    for number in range(200):
+        shared.add(f"key {number}", 1)
+    shared.add("key 0", 1)
+    assert shared.is_full
+    assert shared.read()["key 0"] == 2
+    assert 100 < len(shared.read()) < 200
+
+
+def test_the_parser_of_prometheus_reads_everything() -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is not installed")
+    stream = Stream()
+    metrics = Metrics(stream)
+    stream.emit(JobsEnqueued('a"b\\c\nd', "mail", 3))
+    stream.emit(JobsClaimed("p1", 5, 0.004))
+    read = {family.name: family for family in parser.text_string_to_metric_families(metrics.text())}
+    (sample,) = read["penstock_jobs_enqueued"].samples
+    assert (sample.labels["task"], sample.value) == ('a"b\\c\nd', 3)
+    assert read["penstock_claim_seconds"].type == "histogram"
+    assert len(read) == len(COUNTERS) + len(HISTOGRAMS)

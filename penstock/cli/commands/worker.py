@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, span
 from penstock.context import running
+from penstock.lazy_import import Lazy
 from penstock.operate.processes import list_processes
 from penstock.runtime import os_signals
 from penstock.runtime.liveness.host_identity import host_name
@@ -21,8 +23,13 @@ from penstock.runtime.supervisor.worker_process import serve_alone
 from penstock.runtime.worker import WorkerOptions, details
 from penstock.settings import Settings
 from penstock.telemetry import logs
-from penstock.telemetry.events import ProcessStarted, WorkerAnnounced
+from penstock.telemetry.events import MetricsServed, ProcessStarted, WorkerAnnounced
 from penstock.values.parse import nearest
+
+if TYPE_CHECKING:
+    from penstock.cli import worker_monitor
+else:
+    worker_monitor = Lazy("penstock.cli.worker_monitor")
 
 
 def worker(
@@ -37,6 +44,9 @@ def worker(
     role: Annotated[str | None, typer.Option(help="all, worker, advancer or reconciler")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning, error or critical")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="serve /metrics, /livez and /readyz on this port")
+    ] = None,
     reload: Annotated[
         bool, typer.Option(autoreload.OPTION, help="for development: start again when a source file changes")
     ] = False,
@@ -49,28 +59,58 @@ def worker(
     if reload:
         raise typer.Exit(autoreload.supervise())
     app = load_app(target)
-    wanted = Settings.load(
-        database_url=app.settings.database_url,
-        queues=queues or app.settings.queues,
-        processes=app.settings.processes if processes is None else processes,
-        concurrency=concurrency or app.settings.concurrency,
-        role=role or app.settings.role,
-        log_level=log_level or app.settings.log_level,
-        log_format=log_format or app.settings.log_format,
+    wanted = _settings(
+        app,
+        queues,
+        processes,
+        concurrency,
+        role,
+        log_level=log_level,
+        log_format=log_format,
+        metrics_port=metrics_port,
     )
-    logs.configure(wanted.log_level, wanted.log_format, _around)
-    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
-    os_signals.show_where_it_dies()
     raise typer.Exit(_run(app, wanted))
 
 
+def _settings(
+    app: Penstock,
+    queues: str | None,
+    processes: int | None,
+    concurrency: int | None,
+    role: str | None,
+    **more: object,
+) -> Settings:
+    """The app's settings with the options that were given."""
+    given = {"queues": queues, "processes": processes, "concurrency": concurrency, "role": role, **more}
+    own = {name: getattr(app.settings, name) for name in (*given, "database_url", "metrics_host")}
+    return Settings.load(**own | {name: value for name, value in given.items() if value not in (None, "")})
+
+
 def _run(app: Penstock, wanted: Settings) -> int:
+    logs.configure(wanted.log_level, wanted.log_format, _around)
+    logs.attach(app.events, tracebacks=app.settings.log_tracebacks)
+    os_signals.show_where_it_dies()
     told = details(wanted.queues, wanted.concurrency)
     options = WorkerOptions(wanted.queues, wanted.concurrency, wanted.role, None, told)
     _announce(app, wanted, str(told["queues"]))
-    if wanted.processes == 0:
+    monitor = _monitor(app, wanted)
+    if wanted.processes:
+        return Supervisor(app, options, wanted.processes, monitor).run()
+    if monitor is None:
         return serve_alone(app, options)
-    return Supervisor(app, options, wanted.processes).run()
+    monitor.start()
+    try:
+        return serve_alone(app, replace(options, turned=monitor.turned))
+    finally:
+        monitor.close()
+
+
+def _monitor(app: Penstock, wanted: Settings) -> worker_monitor.WorkerMonitor | None:
+    if wanted.metrics_port is None:
+        return None
+    made = worker_monitor.WorkerMonitor(app, wanted.metrics_host, wanted.metrics_port, wanted.processes)
+    app.events.emit(MetricsServed(wanted.metrics_host, made.server.port))
+    return made
 
 
 def _announce(app: Penstock, wanted: Settings, queues: str) -> None:

@@ -128,6 +128,7 @@ class _Drawing:
                 class_="graph-edges",
                 aria_hidden="true",
             ),
+            element("g", *[self._box_title(scope) for scope in sorted(layout.boxes)]),
             element("g", *[self._node(node) for node in self.graph.nodes], class_="graph-nodes"),
             xmlns="http://www.w3.org/2000/svg",
             class_="graph",
@@ -151,22 +152,19 @@ class _Drawing:
         return (self.states or {}).get(key) or NodeState()
 
     def _box(self, scope: tuple[str, ...]) -> Svg:
+        return element("g", _rectangle(self.layout.boxes[scope], "scope-box", 12.0), class_="scope")
+
+    def _box_title(self, scope: tuple[str, ...]) -> Svg:
+        """Above the edges, which come into a box through its upper side."""
         place = self.layout.boxes[scope]
         title = self.scopes.get(scope[-1]) or self.graph.scopes.get(scope[-1], scope[-1])
-        most = max(int((place.width - 44) / 6.4), 4)
+        shown = shortened(title, max(int((place.width - 44) / 6.4), 4))
+        x, y = place.x + MARGIN + 32, place.y + MARGIN + 19
         return element(
             "g",
             element("title", title),
-            _rectangle(place, "scope-box", 12.0),
             self._icon("expand", place.x + 12, place.y + 8, 14.0),
-            element(
-                "text",
-                shortened(title, most),
-                x=place.x + MARGIN + 32,
-                y=place.y + MARGIN + 19,
-                class_="scope-title",
-            ),
-            class_="scope",
+            element("text", shown, x=x, y=y, class_="scope-title"),
         )
 
     def _edge(self, edge: DrawnEdge, route: Points) -> Svg:
@@ -184,7 +182,9 @@ class _Drawing:
     def _edge_label(self, label: str, route: Points) -> Svg:
         """Near the switch, beside the line."""
         shown = shortened(label, 14)
-        (x, y), (nx, ny) = route[0], route[min(2, len(route) - 1)]
+        x, y = route[0]
+        side = 1 if self.layout.across else 0
+        nx, ny = next((point for point in route if point[side] != route[0][side]), route[-1])
         middle = (x * 0.45 + nx * 0.55 + MARGIN, y * 0.45 + ny * 0.55 + MARGIN)
         width = len(shown) * 6.4 + 12
         return element(

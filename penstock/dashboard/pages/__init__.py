@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from penstock.dashboard.pages import jobs, overview, pipelines, runs, schedules
+from penstock.dashboard.pages import jobs, operate, overview, pipelines, runs, schedules
 from penstock.dashboard.views import NotFound, Page, View
 
 ID = r"[0-9a-fA-F-]{1,36}"
@@ -26,6 +26,18 @@ ROUTES: tuple[Route, ...] = (
     Route("/", overview.overview, "overview"),
     Route("/overview", overview.overview, "overview"),
     Route("/jobs", jobs.jobs, "jobs"),
+    Route("/jobs/new", jobs.new_job, "jobs"),
+    Route("/jobs/bulk", jobs.bulk, "jobs"),
+    Route("/jobs/{id}", jobs.job, "jobs"),
+    Route("/failures", operate.failures, "failures"),
+    Route("/reconcilers", operate.all_reconcilers, "reconcilers"),
+    Route("/processes", operate.processes, "processes"),
+    Route("/processes/{id}", operate.process, "processes"),
+    Route("/limits", operate.limits, "limits"),
+    Route("/audit", operate.audit, "audit"),
+    Route("/doctor", operate.doctor, "doctor"),
+    Route("/settings", operate.settings, "settings"),
+    Route("/search", operate.search, "search"),
     Route("/runs", runs.runs, "runs"),
     Route("/runs/{id}", runs.run, "runs"),
     Route("/pipelines", pipelines.pipelines, "pipelines"),
@@ -37,9 +49,16 @@ ROUTES: tuple[Route, ...] = (
 NAVIGATION: tuple[tuple[str, str, str], ...] = (
     ("overview", "Overview", "/"),
     ("jobs", "Jobs", "/jobs"),
+    ("failures", "Failures", "/failures"),
     ("runs", "Runs", "/runs"),
     ("pipelines", "Pipelines", "/pipelines"),
     ("schedules", "Schedules", "/schedules"),
+    ("reconcilers", "Reconcilers", "/reconcilers"),
+    ("processes", "Processes", "/processes"),
+    ("limits", "Limits", "/limits"),
+    ("audit", "Audit", "/audit"),
+    ("doctor", "Doctor", "/doctor"),
+    ("settings", "Settings", "/settings"),
 )
 """(section, its name for people, its address)"""
 

@@ -1,14 +1,53 @@
-"""The first page: queues, and the processes that work on them."""
+"""The first page: charts of what was done, queues, processes, and what is in trouble."""
 
 from __future__ import annotations
 
 from penstock.dashboard.views import Page, View
+from penstock.database.transaction import Transaction
 from penstock.operate import overview as queries
+from penstock.operate.pages.charts import Chart, Period, chart, top_tasks
 
 COUNT_LIMIT = 10_000
+TOP_TASKS = 10
 
 
 def overview(view: View) -> Page:
-    """All queues in numbers, counted up to a limit."""
-    seen = view.read(queries.overview, view.app.settings.reap_after, COUNT_LIMIT)
-    return Page("overview.html", "Overview", {"overview": seen})
+    """Charts of an hour, a day or a week; queues in numbers, counted up to a limit; findings of the doctor."""
+    given = view.text("period")
+    period = Period(given) if given in list(Period) else Period.HOUR
+
+    def read(tx: Transaction) -> dict[str, object]:
+        seen = queries.overview(tx, view.app.settings.reap_after, COUNT_LIMIT)
+        drawn = chart(tx, period, queue=view.text("queue"))
+        return {
+            "period": period,
+            "periods": list(Period),
+            "queue": view.text("queue"),
+            "chart": drawn,
+            "sums": _sums(drawn),
+            "queues": seen.queues,
+            "processes": seen.processes,
+            "workers": seen.workers,
+            "count_limit": seen.count_limit,
+            "tasks": top_tasks(tx, period, TOP_TASKS),
+        }
+
+    data = view.read(read)
+    return Page("overview.html", "Overview", data | {"troubles": view.troubles()})
+
+
+def _sums(drawn: Chart) -> dict[str, object]:
+    """The whole period in figures."""
+    points = drawn.points
+    attempts = sum(point.succeeded + point.errors + point.other for point in points)
+    run = sum(point.run_seconds for point in points)
+    recent = points[-6:-1] or points
+    done = sum(point.succeeded + point.errors for point in recent)
+    return {
+        "succeeded": sum(point.succeeded for point in points),
+        "errors": sum(point.errors for point in points),
+        "failed": sum(point.failed for point in points),
+        "mean_seconds": run / attempts if attempts else None,
+        "per_second": done / (len(recent) * drawn.seconds),
+        "longest_lag": max(point.lag for point in points),
+    }

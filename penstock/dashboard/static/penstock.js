@@ -154,9 +154,9 @@
       } else if (answer.status !== 304) throw new Error(String(answer.status));
       live.failures = 0;
       showLive("is-live", "Live");
-    } catch {
+    } catch (error) {
       live.failures += 1;
-      if (live.failures > 1) showLive("is-lost", "Not connected");
+      if (live.failures > 1) showLive("is-lost", error.message === "503" ? "The database is slow or away" : "Not connected");
     }
     live.busy = false;
     later();

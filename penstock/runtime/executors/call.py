@@ -81,6 +81,8 @@ def _broken_off(
 
 def _failed(around: HandlerEnvironment, job: CurrentJob, error: BaseException) -> Event:
     """An error of the handler's; or its own database was away, which is not the job's fault. Invariant 11."""
+    if around.hear is not None:
+        around.hear(error)
     try:
         _tell_if_late(job, error)
         hindered = around.database.is_unavailable(error)

@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.runtime import os_signals
@@ -50,15 +51,58 @@ PULSES = 4
 """So many times a child that moves is heard of in the time after which it is taken for frozen, at least."""
 
 
+class ChildMonitor(Protocol):
+    """Counts what children do, and tells collectors. It may have a thread, which rests while a child is forked."""
+
+    @property
+    def handles(self) -> list[int]:
+        """Open files that are the supervisor's own."""
+
+    def turned(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def rest(self) -> None: ...
+
+    def begin_in_child(self, slot: int) -> Callable[[], None]:
+        """In the child: count for this slot from now on. Returns what its event loop calls when it turns."""
+
+    def child_ended(self, slot: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class NoMonitor:
+    """Counts nothing."""
+
+    handles: Final[list[int]] = []
+
+    def turned(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def rest(self) -> None: ...
+
+    def begin_in_child(self, slot: int) -> Callable[[], None]:
+        return self.turned
+
+    def child_ended(self, slot: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Supervisor:
     """Keeps `count` worker processes alive until it is told to stop."""
 
-    def __init__(self, app: AppServices, options: WorkerOptions, count: int) -> None:
+    def __init__(
+        self, app: AppServices, options: WorkerOptions, count: int, monitor: ChildMonitor | None = None
+    ) -> None:
         if app.database.dialect.in_memory:
             raise ConfigurationError("a database in memory lives in one process only: use --processes 0")
         self.app = app
         self.options = options
         self.stream = app.events
+        self.monitor: ChildMonitor = NoMonitor() if monitor is None else monitor
         self.places = [ChildSlot(slot) for slot in range(count)]
         self.code = 0
         self._signals: list[tuple[int, float]] = []
@@ -92,6 +136,7 @@ class Supervisor:
 
     def turn(self) -> bool:
         """One round: what has happened, and what must be done about it. False: all is over."""
+        self.monitor.turned()
         self._obey()
         self._collect_dead()
         self._kill_silent()
@@ -123,19 +168,21 @@ class Supervisor:
             return
         if not self.child_reaper.rest(WAIT):
             return  # it waits for the database; meanwhile a signal may come
+        self.monitor.rest()
         self.app.database.close()
         _wait_for_other_threads()
         for place in empty:
             self._bear(place)
         self.child_reaper.living = [ChildInfo(child.birth, child.pid, child.since) for child in self.children]
         self.child_reaper.start()
+        self.monitor.start()
 
     def _bear(self, place: ChildSlot) -> None:
-        handles = [self._lifeline_held, self._wake_read, self._wake_write]
+        handles = [self._lifeline_held, self._wake_read, self._wake_write, *self.monitor.handles]
         handles += [child.readiness for child in self.children]
         try:
             with os_signals.held_back():
-                place.child = child = fork_child(self._live, handles)
+                place.child = child = fork_child(partial(self._live, place.slot), handles)
         except OSError as error:
             log.error("cannot fork: %s; trying again", error)
             place.due = time.monotonic() + WAIT
@@ -144,10 +191,11 @@ class Supervisor:
         if place.empty_since is not None:
             self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
 
-    def _live(self, birth: str, ready: Callable[[], None]) -> int:
+    def _live(self, slot: int, birth: str, ready: Callable[[], None]) -> int:
         """All that a child ever does."""
         details = {**self.options.details, "birth": birth}
-        options = replace(self.options, supervisor_id=self.child_reaper.id, details=details)
+        turned = self.monitor.begin_in_child(slot)
+        options = replace(self.options, supervisor_id=self.child_reaper.id, details=details, turned=turned)
         every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
         try:
             return serve_supervised(self.app, options, self._lifeline, lambda: pulse(ready, every))
@@ -169,6 +217,7 @@ class Supervisor:
             code = child.code or 0
             lived = time.monotonic() - child.since
             delay = place.lost(child)
+            self.monitor.child_ended(place.slot)
             self.stream.emit(ChildEnded(child.pid, place.slot, code, child.told, lived))
             self.child_reaper.reap_child(child.birth, released=child.told or code == 0)
             if delay and not self._stopping:
@@ -233,6 +282,7 @@ class Supervisor:
                 self._kill(child, "it did not stop in time")
 
     def _end(self) -> None:
+        self.monitor.close()
         os.close(self._lifeline_held)
         os.close(self._lifeline)
         self.child_reaper.finish(self._time_to_leave())

@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock import Penstock
 from penstock.dashboard import Dashboard, Request, Viewer, conditional
+from penstock.dashboard.pages import jobs as pages
 from penstock.errors import ConfigurationError, ReadTimeout
-from penstock.operate import jobs as queries
+from penstock.operate.pages.job_search import search
 from tests.conformance.dashboard.browser import Browser, browser
 
 DOORS = ["wsgi", "asgi"]
@@ -143,11 +145,17 @@ def test_a_page_is_not_built_while_nothing_is_committed(
     ann = browser(app)
     tag = ann.get("/jobs").headers["etag"]
     built: list[object] = []
-    monkeypatch.setattr(queries, "list_jobs", lambda *given: built.append(given))
+
+    def counted(*given: Any) -> object:
+        built.append(given)
+        return search(*given)
+
+    monkeypatch.setattr(pages, "search", counted)
     assert ann.get("/jobs", if_none_match=tag).status == 304
-    assert not built
+    # The log of MariaDB also moves by itself; then the page is built, and found to be the same.
+    assert not built or app.settings.backend == "mysql"
     receipt.enqueue(2)
-    assert ann.get("/jobs", if_none_match=tag).status == 500
+    assert ann.get("/jobs", if_none_match=tag).status == 200
     assert built
 
 

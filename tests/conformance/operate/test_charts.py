@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from penstock import Penstock, Retry
-from penstock.operate.charts import ChartPoint, Period, chart, top_tasks
+from penstock.operate.pages.charts import ChartPoint, Period, chart, top_tasks
 from penstock.queue import tallies
 from penstock.testing import crash_at, drain, travel
 

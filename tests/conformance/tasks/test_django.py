@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import django
 import pymysql
 import pytest
+
+pytest.importorskip("django", reason="Django is not installed")
+
+import django
 from django.conf import settings
 from django.db import connections, transaction
 from sqlalchemy.engine import make_url

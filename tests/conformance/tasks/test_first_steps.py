@@ -144,6 +144,24 @@ def test_the_tables_are_made_without_a_word_in_the_applications_log(empty_databa
     assert out.getvalue().splitlines() == ["of others"]
 
 
+@pytest.mark.one_database
+def test_nor_does_the_first_import_of_what_makes_them_say_one(sqlite_url: str) -> None:
+    program = f"""
+import logging, sys
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+from penstock import Penstock
+with Penstock({sqlite_url!r}) as app:
+    app.migrate()
+    from penstock.schema.migrate import operations
+    operations(dialect_name="sqlite")
+logging.getLogger("alembic.runtime.plugins").info("of others")
+"""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert [line for line in told.splitlines() if "alembic" in line] == [
+        "INFO:alembic.runtime.plugins:of others"
+    ]
+
+
 @pytest.fixture
 def other(databases: Databases, database_kind: str, tmp_path: Path, app_on: MakeApp) -> Iterator[Penstock]:
     """An app on another database of the same kind."""

@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from penstock import Concurrency, Retry
+from penstock.django import app
 from penstock.django.tasks_api import PACKAGE, base
 
 task: Any = base.task
@@ -81,6 +84,19 @@ def fail_patiently() -> None:
 @task(timeout=0.05, executor="async")
 async def sleep_too_long() -> None:
     await asyncio.sleep(30)
+
+
+def _plain() -> str:
+    return "done"
+
+
+renamed = task(_plain)
+
+
+@app.task(executor="process")
+def count_users() -> int:
+    """In a process of its own, which sets Django up by itself."""
+    return int(User.objects.count())
 
 
 @task

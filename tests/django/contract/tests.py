@@ -26,6 +26,7 @@ from penstock.django.tasks_api import (
     task_finished,
     task_started,
 )
+from penstock.errors import PenstockError
 from penstock.testing import assert_enqueued, drain, drain_async, travel
 from tests.django.contract import tasks
 
@@ -133,6 +134,11 @@ class Enqueue(TestCase):
         first = tasks.echo.using(key="a").enqueue(1)
         assert tasks.echo.using(key="a").enqueue(2) == first
         assert tasks.echo.using(key="b").enqueue(2).id != first.id
+
+    def test_drain_is_refused_in_the_transaction_of_a_test(self) -> None:
+        tasks.echo.enqueue(1)
+        with self.assertRaisesRegex(PenstockError, "TransactionTestCase"):
+            drain(app)
 
     def test_all_four_abilities_are_there(self) -> None:
         backend = TASKS.default_task_backend
@@ -267,6 +273,19 @@ class Work(TransactionTestCase):
         for result in results:
             result.refresh()
         assert [result.return_value for result in results] == [1, 1, 2]
+
+    def test_a_task_under_another_name_than_its_function(self) -> None:
+        result = tasks.renamed.enqueue()
+        drain(app)
+        result.refresh()
+        assert result.return_value == "done"
+
+    def test_a_queue_that_is_not_allowed_any_more_harms_no_job(self) -> None:
+        result = tasks.meaning.using(queue_name="mail").enqueue()
+        fewer = {"default": {"BACKEND": "penstock.django.TaskBackend", "QUEUES": ["default"]}}
+        with override_settings(TASKS=fewer):
+            assert drain(app) == 1
+            assert tasks.meaning.get_result(result.id).return_value == 42
 
     async def test_async_tests_drain_on_their_own_loop(self) -> None:
         result = await tasks.echo_async.aenqueue(1)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 
 from penstock.database.transaction import Transaction
-from penstock.operate.jobs import BOUNDARY, COLUMNS, ORDER, THESE, WALK, JobRow, job_of
+from penstock.operate.jobs import BOUNDARY, COLUMNS, LABELLED, ORDER, THESE, WALK, JobRow, job_of
 from penstock.operate.overview import claimed_ids
 from penstock.values.ids import FIRST_ID, LAST_ID
 from penstock.values.status import JobStatus
@@ -27,8 +27,10 @@ SLACK = 600_000
 """Milliseconds by which the clock of a producer, which is in the id, may differ from the database's."""
 
 KEYED = "SELECT job_id FROM {job_keys} WHERE task {among:tasks:text} AND job_key = :key"
-DEAD = "SELECT d.job_id FROM {dead_letters} d WHERE d.job_id < :before AND d.job_id >= :low"
-DEAD_ORDER = " ORDER BY d.job_id DESC LIMIT :limit"
+DEAD = """
+SELECT job_id, queue, task, reason, fingerprint FROM {dead_letters} WHERE job_id < :before AND job_id >= :low
+ORDER BY job_id DESC LIMIT :limit
+"""
 AVAILABLE = "SELECT job_id FROM {availabilities}"
 PARKED = "SELECT job_id FROM {parked}"
 SCHEDULED = "SELECT job_id FROM {scheduled}"
@@ -42,13 +44,9 @@ CONDITIONS = {
     "since": " AND j.created_at >= :since",
     "until": " AND j.created_at <= :until",
     "text": TEXT,
+    "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label)",
 }
-OF_DEAD_LETTERS = {
-    "queue": " AND d.queue = :queue",
-    "task": " AND d.task = :task",
-    "reason": " AND d.reason = :reason",
-    "fingerprint": " AND d.fingerprint = :fingerprint",
-}
+OF_DEAD_LETTERS = ("queue", "task", "reason", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +57,7 @@ class JobSearch:
     queue: str | None = None
     task: str | None = None
     key: str | None = None
+    label: str | None = None
     text: str | None = None
     since: int | None = None
     until: int | None = None
@@ -124,7 +123,8 @@ def search(
         case JobStatus.SCHEDULED:
             return _waiting(tx, wanted, limit, high, SCHEDULED)
         case _:
-            return _walk(tx, wanted, limit, high, low, seconds, _stride)
+            look = _stride if wanted.label is None else _labelled
+            return _walk(tx, wanted, limit, high, low, seconds, look)
 
 
 def _waiting(tx: Transaction, wanted: JobSearch, limit: int, high: str, *tables: str) -> FoundJobs:
@@ -190,14 +190,29 @@ def _stride(
 def _dead(
     tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
 ) -> tuple[list[JobRow], str | None]:
-    """Failed jobs, by the list of dead letters. What only that can tell is asked there, the rest of the jobs."""
-    given = {name: value for name, value in wanted.given.items() if name in OF_DEAD_LETTERS}
-    template = DEAD + "".join(OF_DEAD_LETTERS[name] for name in given) + DEAD_ORDER
-    ids = [str(id) for (id,) in tx.rows(template, before=high, low=low, limit=stride, **given)]
+    """Failed jobs, by the list of dead letters. Its columns are compared here: a stride counts rows, not matches."""
+    letters = tx.rows(DEAD, before=high, low=low, limit=stride)
+    given = [wanted.given.get(name) for name in OF_DEAD_LETTERS]
+    ids = [
+        str(id)
+        for id, *known in letters
+        if all(want in (None, has) for want, has in zip(given, known, strict=True))
+    ]
+    reached = str(letters[-1][0]) if len(letters) == stride else None
     if not ids:
-        return [], None
+        return [], reached
     rows = tx.rows(COLUMNS + THESE + wanted.conditions + ORDER, ids=ids, limit=limit, **wanted.parameters)
-    return [job_of(row) for row in rows], ids[-1] if len(ids) == stride else None
+    return [job_of(row) for row in rows], reached
+
+
+def _labelled(
+    tx: Transaction, wanted: JobSearch, high: str, low: str, limit: int, stride: int
+) -> tuple[list[JobRow], str | None]:
+    rows = tx.rows(LABELLED, label=wanted.label, before=high, limit=stride)
+    ids = [str(id) for (id,) in rows if str(id) >= low]
+    template = COLUMNS + THESE + wanted.conditions + ORDER
+    found = tx.rows(template, ids=ids, limit=limit, **wanted.parameters) if ids else []
+    return [job_of(row) for row in found], ids[-1] if len(ids) == stride else None
 
 
 def _id_at(micros: int | None, slack: int, otherwise: str) -> str:

@@ -27,7 +27,7 @@ SELECT fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) 
 GROUP BY fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) % {HOUR}
 """
 TOTAL = f"SELECT COUNT(*) FROM {NEWEST}"
-SAMPLE = "SELECT job_id FROM {dead_letters} WHERE failed_at = :at AND task = :task ORDER BY job_id LIMIT 1"
+SAMPLES = "SELECT job_id, task FROM {dead_letters} WHERE failed_at = :at LIMIT 100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def failures(tx: Transaction, since: int = 0, most: int = MOST_LETTERS) -> Failu
 
 def _group(tx: Transaction, row: tuple[object, ...], hours: list[int]) -> FailureGroup:
     fingerprint, task, reason, error_type, place, count, first, last = row
-    sample = tx.row(SAMPLE, at=last, task=task)
-    id = str(sample[0]) if sample else None
+    # Many may have failed at the same moment; if this kind is not among the first of them, there is no sample.
+    id = next((str(job) for job, name in tx.rows(SAMPLES, at=last) if name == task), None)
     error = tx.row(LAST_ERROR, id=id) if id else None
     return FailureGroup(
         fingerprint if fingerprint is None else str(fingerprint),

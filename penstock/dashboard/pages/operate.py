@@ -1,0 +1,268 @@
+"""Pages for operators: failures, reconcilers, processes, limits, the audit trail, settings, the doctor, the search."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+
+from penstock.dashboard.http import address
+from penstock.dashboard.views import NotFound, Page, View
+from penstock.database.transaction import Transaction
+from penstock.operate import reconcilers
+from penstock.operate.audit import Act, AuditFilter, page_of_acts
+from penstock.operate.pages import limits as limit_pages
+from penstock.operate.pages.failures import FailureGroup
+from penstock.operate.pages.failures import failures as group_failures
+from penstock.operate.pages.search import SearchHit, look_up
+from penstock.operate.processes import ProcessRow, held_jobs, list_processes
+from penstock.schema import version
+from penstock.settings import Settings
+
+MOST_NAMES = 20
+ACTS_PAGE = 50
+MOST_FAILING = 100
+BRIEF = 500
+
+
+def failures(view: View) -> Page:
+    """Dead letters in groups: the same task, exception and place."""
+    found = view.read(group_failures)
+    return Page(
+        "failures.html",
+        "Failures",
+        {
+            "groups": [_group(view, group) for group in found.groups],
+            "total": found.total,
+            "limit": found.limit,
+        },
+    )
+
+
+def _group(view: View, group: FailureGroup) -> dict[str, object]:
+    wanted: dict[str, object] = {"status": "failed", "task": group.task}
+    if group.fingerprint is None:
+        wanted["reason"] = group.reason
+    else:
+        wanted["fingerprint"] = group.fingerprint
+    return {
+        "fingerprint": group.fingerprint,
+        "task": group.task,
+        "reason": group.reason,
+        "error_type": group.error_type,
+        "place": group.place,
+        "count": group.count,
+        "first_at": group.first_at,
+        "last_at": group.last_at,
+        "hours": group.hours,
+        "sample_id": group.sample_id,
+        "error": view.shown(group.task, "error", group.error, BRIEF),
+        "filter": wanted,
+        "jobs": address("/jobs", wanted),
+    }
+
+
+def all_reconcilers(view: View) -> Page:
+    """Reconcilers of this app: due, held and failing rows."""
+    app = view.app
+    rows = reconcilers.look(app.database, app.reconcilers.values()) if app.reconcilers else []
+    failing = view.read(reconcilers.failing, MOST_FAILING)
+    return Page(
+        "reconcilers.html",
+        "Reconcilers",
+        {
+            "reconcilers": rows,
+            "failing": [
+                {
+                    "reconciler": row.reconciler,
+                    "row": row.row,
+                    "attempts": row.attempts,
+                    "error": view.shown(row.reconciler, "error", row.error, BRIEF),
+                    "failed_at": row.failed_at,
+                }
+                for row in failing
+            ],
+            "limit": MOST_FAILING,
+            "count_limit": reconcilers.COUNT_LIMIT,
+        },
+    )
+
+
+def processes(view: View) -> Page:
+    """Hosts, and on each its supervisors, their children and other processes."""
+    found = view.read(list_processes)
+    reap_after = view.app.settings.reap_after
+    hosts: dict[str, list[dict[str, object]]] = {}
+    for row in found:
+        hosts.setdefault(row.host, []).append(_process(row, reap_after))
+    return Page(
+        "processes.html",
+        "Processes",
+        {"hosts": [{"host": host, "processes": hosts[host]} for host in sorted(hosts)], "count": len(found)},
+    )
+
+
+def process(view: View) -> Page:
+    """One process, and the jobs that it holds."""
+
+    def read(tx: Transaction) -> dict[str, object]:
+        wanted = view.args["id"].lower()
+        row = next((row for row in list_processes(tx) if row.id.startswith(wanted)), None)
+        if row is None:
+            raise NotFound(f"there is no process {wanted}: it has stopped, or was reaped")
+        return {
+            "process": _process(row, view.app.settings.reap_after),
+            "jobs": held_jobs(tx, row.id),
+        }
+
+    data = view.read(read)
+    return Page("process.html", "Process", data, section="processes")
+
+
+def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
+    details = row.details if isinstance(row.details, dict) else {}
+    return {
+        "id": row.id,
+        "host": row.host,
+        "pid": row.pid,
+        "role": row.role,
+        "supervisor_id": row.supervisor_id,
+        "started_at": row.started_at,
+        "silence": round(row.silence),
+        "silent": row.is_silent(reap_after),
+        "holding": row.holding,
+        "queues": details.get("queues"),
+        "details": details,
+    }
+
+
+def limits(view: View) -> Page:
+    """Keys of limits; with one, also the jobs that count against it and that wait for it."""
+    key, after = view.text("key"), view.text("after")
+    rows = view.read(limit_pages.limit_keys, after or "", limit_pages.PAGE + 1)
+    held, waiting = view.read(limit_pages.of_key, key) if key else ([], [])
+    return Page(
+        "limits.html",
+        "Limits",
+        {
+            "limits": rows[: limit_pages.PAGE],
+            "after": rows[limit_pages.PAGE - 1].key if len(rows) > limit_pages.PAGE else None,
+            "most_counted": limit_pages.MOST_COUNTED,
+            "key": key,
+            "held": held,
+            "waiting": waiting,
+            "most_jobs": limit_pages.MOST_JOBS,
+        },
+    )
+
+
+def audit(view: View) -> Page:
+    """Acts of people and programs, the latest first."""
+    wanted = AuditFilter(view.id("subject"), view.text("by"), view.text("act"))
+    found = view.read(page_of_acts, wanted, ACTS_PAGE + 1, view.id("before"))
+    shown = found[:ACTS_PAGE]
+    return Page(
+        "audit.html",
+        "Audit",
+        {
+            "acts": [_act(act) for act in shown],
+            "before": shown[-1].id if len(found) > ACTS_PAGE else None,
+            "filter": {"subject": wanted.subject, "by": wanted.by, "act": wanted.act},
+        },
+    )
+
+
+def _act(act: Act) -> dict[str, object]:
+    subject = act.subject or ""
+    pages = {"run": f"/runs/{subject}", "job": f"/jobs/{subject}"}
+    named = act.detail.get("schedule")
+    if act.kind == "schedule" and isinstance(named, str):
+        pages["schedule"] = address("/schedule", {"name": named})
+    return {
+        "id": act.id,
+        "at": act.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "by": act.by,
+        "why": act.why,
+        "act": act.act,
+        "kind": act.kind,
+        "subject": act.subject,
+        "run": act.run,
+        "detail": act.detail,
+        "page": pages.get(act.kind),
+    }
+
+
+def settings(view: View) -> Page:
+    """The settings of this process; secrets are hidden."""
+    current = view.app.settings
+    rows = []
+    for one in fields(Settings):
+        value, default = getattr(current, one.name), one.default
+        shown = _setting(value) if one.repr else ("set" if value is not None else "not set")
+        if one.name == "database_url":
+            shown = current.shown_url
+        rows.append(
+            {
+                "name": one.name,
+                "value": shown,
+                "changed": value != default,
+                "meaning": one.metadata["meaning"],
+                "secret": not one.repr,
+            }
+        )
+    about = {
+        "penstock": sys.modules["penstock"].__version__,
+        "python": sys.version.split()[0],
+        "schema": version.LATEST,
+        "database": current.backend,
+        "tasks": len(view.app.tasks),
+        "pipelines": len(view.app.pipelines),
+        "reconcilers": len(view.app.reconcilers),
+    }
+    return Page("settings.html", "Settings", {"settings": rows, "about": about})
+
+
+def _setting(value: object) -> str:
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def doctor(view: View) -> Page:
+    """The latest findings of the doctor."""
+    return Page("doctor.html", "Doctor", {"troubles": view.troubles()})
+
+
+def search(view: View) -> Page:
+    """Everything that a text names: by id, key, label or name."""
+    text = view.text("q") or ""
+    app = view.app
+    found: list[dict[str, object]] = []
+    if text:
+        hits = view.read(look_up, text, sorted(app.task_names), sorted(app.pipelines))
+        found = [_hit(hit) for hit in hits]
+        found += _named(text, {"task": sorted(app.tasks), "pipeline": sorted(app.pipelines)})
+    return Page("search.html", f"Search: {text}" if text else "Search", {"q": text, "found": found})
+
+
+def _hit(hit: SearchHit) -> dict[str, object]:
+    pages = {
+        "job": f"/jobs/{hit.name}",
+        "run": f"/runs/{hit.name}",
+        "process": f"/processes/{hit.name}",
+        "schedule": address("/schedule", {"name": hit.name}),
+    }
+    return {"kind": hit.kind, "name": hit.name, "by": hit.by, "detail": hit.detail, "page": pages[hit.kind]}
+
+
+def _named(text: str, known: Mapping[str, list[str]]) -> list[dict[str, object]]:
+    pages = {"task": ("/jobs", "task"), "pipeline": ("/pipeline", "name")}
+    return [
+        {
+            "kind": kind,
+            "name": name,
+            "by": "name",
+            "detail": "",
+            "page": address(pages[kind][0], {pages[kind][1]: name}),
+        }
+        for kind, names in known.items()
+        for name in [name for name in names if text.lower() in name.lower()][:MOST_NAMES]
+    ]

@@ -1,0 +1,102 @@
+"""Findings of the doctor for the overview, made in the background: a page never waits for an examination.
+
+A thread examines at most every half minute, and only while a viewer looks. What walks over many rows or inspects the
+schema is left to the page of the doctor, where a viewer asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.operate import doctor
+from penstock.operate.doctor import Check, CheckContext, Finding, Level
+from penstock.values.fork_safety import forget_after_fork
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+log = logging.getLogger("penstock")
+
+EVERY = 30.0
+THOROUGH = frozenset({doctor.damaged_rows, doctor.reconciled_tables, doctor.clock})
+QUICK: tuple[Check, ...] = tuple(check for check in doctor.CHECKS if check not in THOROUGH)
+PAGES = {
+    "processes": "/processes",
+    "claims": "/processes",
+    "queues": "/processes",
+    "waiting": "/jobs?status=available",
+    "scheduled": "/jobs?status=scheduled",
+    "timers": "/runs",
+    "schedules": "/schedules",
+    "tasks": "/jobs?status=available",
+    "runs": "/runs",
+    "dead letters": "/failures",
+    "reconcilers": "/reconcilers",
+}
+"""The page that shows more of what a check has found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A finding, and the page with more about it."""
+
+    check: str
+    level: Level
+    message: str
+    advice: str
+    page: str | None
+
+
+class Troubles:
+    """The latest findings of an app."""
+
+    def __init__(self, app: Penstock) -> None:
+        self._app = app
+        self._found: list[Trouble] | None = None
+        self._due_at = 0.0
+        self.forget()
+        forget_after_fork(self)
+
+    def forget(self) -> None:
+        """In a forked child: the thread that examines is the parent's."""
+        self._lock = threading.Lock()
+        self._busy = False
+
+    def latest(self) -> list[Trouble] | None:
+        """Findings that are not ok, the worst first; None: the first examination is under way."""
+        with self._lock:
+            begin = not self._busy and time.monotonic() >= self._due_at
+            self._busy = self._busy or begin
+        if begin:
+            threading.Thread(target=self._examine, name="penstock-doctor", daemon=True).start()
+        return self._found
+
+    def examine(self, checks: Sequence[Check] | None = None) -> list[Trouble]:
+        """Make checks here and now; all of them, if none are given."""
+        app = self._app
+        names = frozenset(app.task_names)
+        patient = CheckContext(
+            app.database, app.metadata, names, tuple(app.reconcilers.values()), of_app=True
+        )
+        findings = doctor.examine(patient) if checks is None else doctor.made(patient, checks)
+        return [_trouble(finding) for finding in findings]
+
+    def _examine(self) -> None:
+        try:
+            found = [one for one in self.examine(QUICK) if one.level is not Level.OK]
+            self._found = sorted(found, key=lambda one: one.level is not Level.PROBLEM)
+        except Exception:
+            log.exception("the dashboard could not examine the installation")
+        finally:
+            with self._lock:
+                self._due_at = time.monotonic() + EVERY
+                self._busy = False
+
+
+def _trouble(finding: Finding) -> Trouble:
+    return Trouble(finding.check, finding.level, finding.message, finding.advice, PAGES.get(finding.check))
