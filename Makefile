@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SITE := .cache/docs/.ready
 ARGS ?=
 
 .PHONY: help
@@ -56,6 +57,10 @@ chaos: $(READY) ## break everything under load (DATABASE=, MINUTES=, SEED=, NETW
 bench: $(READY) ## measure throughput and latency (SERVER=15,18 PEERS= WORKLOADS= ROUNDS= SCALE=)
 	$(BIN)/python -m bench $(ARGS)
 
+.PHONY: docs
+docs: $(READY) $(SITE) ## build the documentation as a site into build/site
+	$(BIN)/python -m scripts.docs $(ARGS)
+
 .PHONY: dist
 dist: $(READY) ## build wheel and sdist into dist/, check both, run hello world with each
 	$(BIN)/python scripts/dist.py $(ARGS)
@@ -71,6 +76,11 @@ pins: $(READY) ## refresh requirements-dev.txt to the newest versions
 .PHONY: clean
 clean: ## remove everything that was built, downloaded or cached here
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+
+$(SITE): requirements-docs.txt $(READY)
+	$(BIN)/python -m venv --clear .cache/docs
+	.cache/docs/bin/python -m pip --disable-pip-version-check --quiet install -r requirements-docs.txt
+	@touch $@
 
 $(READY): pyproject.toml requirements-dev.txt scripts/setup
 	@scripts/setup $(VENV)

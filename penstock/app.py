@@ -24,7 +24,7 @@ from penstock.pipelines.registry import Pipelines
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
 from penstock.queue.claim import Foresee
-from penstock.queue.jobs import Follow, NewJob, lanes_of
+from penstock.queue.jobs import Follow, NewJob, RunLookup, lanes_of
 from penstock.queue.wakeup_targets import needs_of
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
 from penstock.runtime.executors.process_executor import refuse_while_imported
@@ -94,6 +94,7 @@ class Penstock(Pipelines, Operating):
         self.chores: tuple[Callable[[], bool], ...] = (self._declare_again, self.engine.chores.turn)
         self.prepare_claimed_steps: Hydrate | None = self.engine.prepare_claimed_steps
         self.prefetch_runs: Foresee | None = self.engine.prefetch_runs
+        self.run_lookup: RunLookup | None = self.engine.run_lookup
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
         self.worker_loops: list[asyncio.AbstractEventLoop] = []

@@ -186,6 +186,13 @@ class Settings:
         choice("standard", "distributed"),
     )
 
+    fast_path: bool = _setting(
+        True,
+        "Settle successes by one statement and write what follows without waiting for its answer, where the database "
+        "can; off: always the general way, which is slower and does the same.",
+        flag,
+    )
+
     pool_size: int = _setting(5, "Most connections a process keeps open for callers.", read_whole(1, 1000))
     connect_timeout: float = _setting(
         10.0, "Longest time to wait for a connection.", read_seconds(0.1, _WEEK)

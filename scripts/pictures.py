@@ -29,11 +29,14 @@ def main() -> None:
         os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder}/shop.db"
         shop = import_module("tests.browser.shop")
         shop.app.migrate()
-        filled = import_module("tests.browser.filling").fill(shop)
+        filling = import_module("tests.browser.filling")
+        filled = filling.fill(shop)
         viewer = import_module("penstock.dashboard").Viewer("ann", "all")
         web = import_module("tests.web")
-        with web.asgi_server(shop.app.dashboard(guard=lambda _: viewer, title="Corner shop")) as site:
-            _take(site, _pages(filled, options.pages), options)
+        board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop")
+        url = os.environ["PENSTOCK_DATABASE_URL"]
+        with filling.staffed(shop, url, Path(folder)) as process, web.asgi_server(board) as site:
+            _take(site, _pages(filled, process, options.pages), options)
         shop.app.close()
     total = sum(file.stat().st_size for file in options.to.glob("*.png"))
     print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
@@ -49,11 +52,12 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _pages(filled: Any, chosen: str) -> dict[str, str]:
+def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
     """The address of each page by the name of its picture."""
     found: dict[str, str] = {}
-    for path in import_module("tests.browser.addresses").every_address(filled):
-        name = re.sub(r"-{2,}", "-", _name(path, filled).strip("/").replace("/", "-")) or "overview"
+    for path in import_module("tests.browser.addresses").every_address(filled, process):
+        named = _name(path, filled).replace(f"es/{process}", "").partition("?")[0]
+        name = re.sub(r"-{2,}", "-", named.strip("/").replace("/", "-")) or "overview"
         found.setdefault(name, path)
     wanted = [name for name in chosen.split(",") if name]
     return {name: path for name, path in found.items() if not wanted or name in wanted}

@@ -19,7 +19,7 @@ def addresses(ids: Mapping[str, Sequence[str]], names: Mapping[str, Sequence[str
         if "{" in route.path:
             found += [re.sub(r"\{\w+\}", id, route.path) for id in ids.get(route.path.split("/")[1], ())]
         elif route.path in NAMED:
-            found += [f"{route.path}?name={quote(name, '')}" for name in names[NAMED[route.path]]]
+            found += [f"{route.path}?name={quote(name, '')}" for name in names.get(NAMED[route.path], ())]
         else:
             found.append(route.path)
     return found

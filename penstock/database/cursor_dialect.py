@@ -35,10 +35,15 @@ INSERT INTO {claims} (token, process_id, job_ids, claimed_at) VALUES (:token, :p
 """
 
 
+class FailedAssumption(Exception):
+    """A transaction has assumed something that is not so: it is done again without assuming it."""
+
+
 class ByCursor:
     """A database that is spoken to through its driver's cursors, one statement after the other."""
 
     single_statement_claims = False
+    fast_path = False
     pipelines_statements = False
     is_pooled = False
     remove = REMOVE
@@ -82,8 +87,16 @@ class ByCursor:
         return None
 
     def is_failed_assumption(self, error: BaseException) -> bool:
-        """Every statement is waited for: there is nothing to presume."""
-        return False
+        return isinstance(error, FailedAssumption)
+
+    def assume(self, tx: Transaction, condition: str, parameters: Parameters) -> None:
+        row = tx.row(f"SELECT CASE WHEN {condition} THEN 1 ELSE 0 END", **parameters)
+        if row is None or not row[0]:
+            raise FailedAssumption(condition)
+
+    def assume_changed(self, tx: Transaction, update: str, expected: int, parameters: Parameters) -> None:
+        if tx.count(update, **parameters) != expected:
+            raise FailedAssumption(update)
 
     def take_ready(
         self,

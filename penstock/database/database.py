@@ -69,6 +69,7 @@ class Database:
         self.url = parse(settings.database_url)
         self._where = settings.shown_url
         self.dialect: Dialect = dialect_for(self.url, settings)
+        self.dialect.fast_path = self.dialect.fast_path and settings.fast_path
         qualifies = self.dialect.name == "postgresql"
         self.schema = settings.schema if qualifies else None
         self.prefix = settings.table_prefix

@@ -70,7 +70,10 @@ class Dialect(Protocol):
     lock_skip: str
     by_key: str
     single_statement_claims: bool
-    """A claim is one statement, and so is the settling of jobs that simply succeeded."""
+    """A claim is one statement."""
+    fast_path: bool
+    """Successes are settled by one statement, and what follows from them is written without waiting for its answer:
+    see `queue/settle.py`. The setting `fast_path` switches it off."""
     pipelines_statements: bool
     """The database works on one statement while the next is made."""
     pushes_wakeups: bool
@@ -190,6 +193,12 @@ class Dialect(Protocol):
         In a transaction that presumes, all of them or the transaction fails; what is returned says nothing then.
         """
 
+    def assume(self, tx: Transaction, condition: str, parameters: Parameters) -> None:
+        """Have the transaction fail if this does not hold; where that saves a wait, only later."""
+
+    def assume_changed(self, tx: Transaction, update: str, expected: int, parameters: Parameters) -> None:
+        """Have the transaction fail if this changes more or fewer rows; where that saves a wait, only later."""
+
     def lock_patience(self, seconds: float) -> str | None:
         """The statement after which a transaction waits so long for a lock; it is said again when that is over."""
 
@@ -200,7 +209,7 @@ class Dialect(Protocol):
         """The connection is gone; whether a commit under way took place is not known."""
 
     def is_failed_assumption(self, error: BaseException) -> bool:
-        """Something that a transaction had presumed was not so."""
+        """Something that a transaction had assumed was not so."""
 
     def is_duplicate(self, error: BaseException) -> bool:
         """A unique key refused the row."""

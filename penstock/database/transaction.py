@@ -110,6 +110,14 @@ class Transaction:
         self.dialect.wait(self.opened)
         return int(cursor.rowcount)
 
+    def assume(self, condition: str, **parameters: object) -> None:
+        """Fail the transaction if this condition does not hold, without waiting for the answer."""
+        self.dialect.assume(self, condition, parameters)
+
+    def assume_changed(self, update: str, expected: int, **parameters: object) -> None:
+        """Execute an update, and fail the transaction if it does not change so many rows, without waiting."""
+        self.dialect.assume_changed(self, update, expected, parameters)
+
     def certify(self, template: str, **parameters: object) -> None:
         """Write rows on whose lock a decision rests, where other nodes know nothing of the lock.
 

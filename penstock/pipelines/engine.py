@@ -13,6 +13,7 @@ from penstock.database.user import connections
 from penstock.errors import ConfigurationError
 from penstock.lazy_import import Lazy
 from penstock.pipelines.advance.run_headers import RunHeaders
+from penstock.pipelines.advance.run_modes import SettledRuns
 from penstock.pipelines.advance.state import EngineServices as DeskHost
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.maintenance.chores import Chores
@@ -74,6 +75,7 @@ class Engine:
         self.host = host
         self.engine_state = EngineState(host, features)
         self.chores = Chores(self.engine_state, host)
+        self.run_lookup = SettledRuns()
         self.run_headers = RunHeaders(host.database)
 
     def follow(self, tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None:

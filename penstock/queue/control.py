@@ -146,7 +146,7 @@ def delete(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 class JobChange(NamedTuple):
-    """What is to be changed of a job that waits. None: as it is."""
+    """Changes of a job that waits. None: as it is."""
 
     queue: str | None = None
     priority: int | None = None

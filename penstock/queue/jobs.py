@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -211,10 +211,8 @@ class EndedStep(NamedTuple):
     reason: Reason | None
     output: str | None
     error: str | None = None
-    mode: str | None = None
-    """The mode of its run, whether that is paused, and its definition, where the settle has seen it on its way."""
-    paused: bool = False
-    definition: str = ""
+    run: object | None = None
+    """The answer of the settle's `RunLookup` about its run; None: it was not asked."""
     kept: bool = False
     """Nothing has happened now: it is as it was in the run that this one was revived from."""
 
@@ -276,6 +274,20 @@ class Follow(Protocol):
     """Does what follows from ended steps; may use an offer to hold what becomes ready."""
 
     def __call__(self, tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None: ...
+
+
+class RunLookup(Protocol):
+    """Learns of the runs of settled steps by queries that travel with the settle. The queue only passes them on."""
+
+    def ask(
+        self, tx: Transaction, ids: Sequence[str], process: str | None
+    ) -> Callable[[], tuple[dict[str, object], bool]]:
+        """Send for these runs; the function returned waits for what is known of each, and tells whether the process
+        still has its row."""
+
+    def assume(self, tx: Transaction, claims: Sequence[Claim], process: str | None) -> dict[str, object]:
+        """The runs of these claims as they were when the claims were made; if one has changed since, or the process
+        has lost its row, the transaction fails."""
 
 
 def nothing_follows(tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None) -> None:

@@ -13,54 +13,12 @@ from dataclasses import dataclass, field
 from penstock.database.transaction import Transaction
 from penstock.queue import claim as queue_claim
 from penstock.queue import states, tallies
-from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, nothing_follows
+from penstock.queue.jobs import Attempt, Claim, EndedStep, Follow, Offer, RunLookup, nothing_follows
 from penstock.queue.limits import slots
 from penstock.queue.rules import followers
 from penstock.values.failure import fingerprint
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
-
-# What a settle may presume, so that what follows from it is written without waiting for answers.
-#
-# A statement on the way makes sure of it, and fails where it is not so; then nothing of the transaction remains,
-# and it
-# is done once more without presuming anything (see the pump). For the database that settles successes by one
-# statement.
-
-# Apart from the statement that locks the states of the steps, and after it: only so the definition is the one that
-# counts until the end of the transaction. And a process that lost its row was declared dead: it must claim nothing.
-AS_PRESUMED = """
-SELECT 1 / (CASE WHEN count(*) = :expected AND EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid))
-  THEN 1 ELSE 0 END)
-FROM unnest(CAST(:ids AS uuid[]), CAST(:definitions AS text[])) AS known(id, definition)
-CROSS JOIN LATERAL (
-  SELECT 1 FROM {runs} WHERE id = known.id AND definition = known.definition AND mode = 'running' AND paused_at IS NULL
-  OFFSET 0) r
-"""
-
-
-AS_PRESUMED_OF_ONE = """
-SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM {runs} WHERE id = CAST(:id AS uuid) AND definition = :definition
-    AND mode = 'running' AND paused_at IS NULL)
-  AND EXISTS (SELECT 1 FROM {processes} WHERE id = CAST(:process AS uuid)) THEN 1 ELSE 0 END)
-"""
-
-
-def assert_runs_unchanged(
-    tx: Transaction, claims: Sequence[Claim], process: str | None
-) -> dict[str, tuple[str, bool, str]]:
-    """The runs of these claims are as they were when the claims were made: their modes, pauses and definitions."""
-    runs = {claim.run_id: claim.definition or "" for claim in claims if claim.run_id is not None}
-    if runs:
-        tx.stage("presume")
-    if len(runs) == 1:
-        ((id, definition),) = runs.items()
-        tx.run(AS_PRESUMED_OF_ONE, id=id, definition=definition, process=process)
-    elif runs:
-        known = {"ids": list(runs), "definitions": list(runs.values())}
-        tx.run(AS_PRESUMED, **known, expected=len(runs), process=process)
-    return {run: ("running", False, definition) for run, definition in runs.items()}
-
 
 ALREADY_SETTLED = (
     "SELECT job_id, generation, process_id, outcome FROM {executions} WHERE job_id {among:ids:uuid}"
@@ -68,12 +26,6 @@ ALREADY_SETTLED = (
 LONGEST_WAIT = 100 * 366 * 86_400.0
 """Longer delays are cut to a hundred years; more does not fit the column."""
 FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE job_id {among:ids:uuid}"
-
-
-RUN_MODES = """
-SELECT id, mode, paused_at, definition, EXISTS (SELECT 1 FROM {processes} WHERE id = :process) FROM {runs}
-WHERE id {among:ids:uuid}
-"""
 STILL_HELD = "SELECT 1 FROM {job_states} WHERE job_id = :id AND token = :token"
 
 
@@ -85,8 +37,8 @@ class Settled:
     lost: list[Attempt] = field(default_factory=list)
     finished: list[Attempt] = field(default_factory=list)
     """All that were asked for, as they were asked for: none of them is held any longer."""
-    modes: dict[str, tuple[str, bool, str]] = field(default_factory=dict)
-    """Of runs whose steps were settled the short way: the mode, whether it is paused, and the definition."""
+    runs: dict[str, object] = field(default_factory=dict)
+    """Answers of the lookup about the runs whose steps were settled the fast way."""
     registered: bool | None = None
     """Whether the process still has its row, where that is known."""
     followed: set[str] = field(default_factory=set)
@@ -100,19 +52,20 @@ def settle(
     finished_tokens: Sequence[int] = (),
     follow: Follow = nothing_follows,
     offer: Offer | None = None,
+    lookup: RunLookup | None = None,
 ) -> Settled:
     """Write the outcomes of all attempts whose claims still stand, and everything that follows from them.
 
     `finished_tokens`: claims of which nothing is left, so that their receipts can go. `offer`: what follows may be
-    held at once.
+    held at once. `lookup`: asks about the runs of the steps on the way.
     """
     tx.stage("settle")
-    if tx.dialect.single_statement_claims:
-        settled = _fused(tx, attempts, process, finished_tokens)
+    if tx.dialect.fast_path:
+        settled = _fast(tx, attempts, process, finished_tokens, lookup)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
     ended = [
-        _ended(attempt, *settled.modes.get(attempt.claim.run_id or "", (None, False, "")))
+        _ended(attempt, settled.runs.get(attempt.claim.run_id or ""))
         for attempt in settled.accepted
         if _ends_step(attempt)
     ]
@@ -161,8 +114,12 @@ def is_held(tx: Transaction, claim: Claim) -> bool:
     return tx.row(STILL_HELD, id=claim.job_id, token=claim.token) is not None
 
 
-def _fused(
-    tx: Transaction, attempts: Sequence[Attempt], process: str | None, finished_tokens: Sequence[int]
+def _fast(
+    tx: Transaction,
+    attempts: Sequence[Attempt],
+    process: str | None,
+    finished_tokens: Sequence[int],
+    lookup: RunLookup | None,
 ) -> Settled:
     """Successes in one statement; the rest, and what the fence held back, the general way."""
     simple = {
@@ -170,37 +127,40 @@ def _fused(
         for a in attempts
         if a.outcome.kind is OutcomeKind.SUCCEEDED and a.outcome.reason is None
     }
-    tx.optimistic = tx.optimistic and len(simple) == len(attempts)
-    if tx.optimistic:
-        return _presumed(tx, attempts, process, finished_tokens)
+    tx.optimistic = tx.optimistic and len(simple) == len(attempts) and lookup is not None
+    if tx.optimistic and lookup is not None:
+        return _presumed(tx, attempts, process, finished_tokens, lookup)
     if not simple:
         return _in_steps(tx, attempts, process, finished_tokens)
     rows = [_success(attempt) for attempt in simple.values()]
     found = tx.dialect.succeed(tx, rows, process, finished_tokens)
     runs = {attempt.claim.run_id for attempt in simple.values()} - {None}
     # The next query is sent together with this statement: one round trip less for every step.
-    modes = tx.send_ahead(RUN_MODES, ids=sorted(map(str, runs)), process=process) if runs else None
+    asked = lookup.ask(tx, sorted(map(str, runs)), process) if runs and lookup is not None else None
     done = {row[0] for row in found()}
     rest = [a for a in attempts if simple.get(a.claim.job_id) is not a or a.claim.job_id not in done]
     settled = _in_steps(tx, rest, process, ()) if rest else Settled()
     settled.accepted += [simple[job_id] for job_id in done]
     settled.finished = list(attempts)
-    for run, mode, paused, definition, registered in modes() if modes is not None else ():
-        settled.modes[run] = (mode, paused is not None, definition)
-        settled.registered = bool(registered)
+    if asked is not None:
+        settled.runs, settled.registered = asked()
     return settled
 
 
 def _presumed(
-    tx: Transaction, attempts: Sequence[Attempt], process: str | None, finished_tokens: Sequence[int]
+    tx: Transaction,
+    attempts: Sequence[Attempt],
+    process: str | None,
+    finished_tokens: Sequence[int],
+    lookup: RunLookup,
 ) -> Settled:
-    """Settle as if no claim were lost and no run's mode had changed, without waiting for the answer.
+    """Settle as if no claim were lost and no run had changed, without waiting for the answer.
 
     If that is not true, the transaction fails.
     """
     tx.dialect.succeed(tx, [_success(attempt) for attempt in attempts], process, finished_tokens)
-    modes = assert_runs_unchanged(tx, [attempt.claim for attempt in attempts], process)
-    return Settled(list(attempts), [], list(attempts), modes, registered=True if modes else None)
+    runs = lookup.assume(tx, [attempt.claim for attempt in attempts], process)
+    return Settled(list(attempts), [], list(attempts), runs, registered=True if runs else None)
 
 
 def _success(attempt: Attempt) -> dict[str, object]:
@@ -298,7 +258,7 @@ def _ends_step(attempt: Attempt) -> bool:
     return attempt.claim.run_id is not None and attempt.outcome.final
 
 
-def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) -> EndedStep:
+def _ended(attempt: Attempt, run: object | None) -> EndedStep:
     claim, outcome = attempt.claim, attempt.outcome
     return EndedStep(
         claim.job_id,
@@ -309,8 +269,6 @@ def _ended(attempt: Attempt, mode: str | None, paused: bool, definition: str) ->
         outcome.reason,
         outcome.output,
         str(outcome.failure) if outcome.failure else None,
-        mode,
-        paused,
-        definition,
+        run,
         attempt.kept,
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.async_bridge import AsyncBridge
 from penstock.database.database import Database
 from penstock.queue.claim import Foresee
-from penstock.queue.jobs import Follow
+from penstock.queue.jobs import Follow, RunLookup
 from penstock.queue.wakeups import Wakeups
 from penstock.runtime.pump.job_source import Hydrate
 from penstock.settings import Settings
@@ -32,6 +32,7 @@ class AppServices(Protocol):
     follow: Follow
     prepare_claimed_steps: Hydrate | None
     prefetch_runs: Foresee | None
+    run_lookup: RunLookup | None
     limited: dict[str, TaskLimits]
     reconcilers: dict[str, Reconciler]
     chores: tuple[Callable[[], bool], ...]

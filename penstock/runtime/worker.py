@@ -14,7 +14,7 @@ from penstock.database.listeners import ear_for, hears, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
-from penstock.queue.idle_check import IdleQuery, IdleReport
+from penstock.pipelines.maintenance.idle_check import IdleQuery, IdleReport
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControls
@@ -211,6 +211,7 @@ class Worker:
             dialect.single_statement_claims,
             app.limited,
             app.prefetch_runs,
+            app.run_lookup,
         )
 
     def _make_crew(self) -> Dispatcher:

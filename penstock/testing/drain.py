@@ -137,6 +137,7 @@ class ManualWorker:
             app.follow,
             app.prepare_claimed_steps,
             limited=app.limited,
+            lookup=app.run_lookup,
         )
         self.housekeeping = self._housekeeping()
         self.housekeeping.follow_controls = lambda controls: lanes.control(lanes.queues, controls.paused)

@@ -212,6 +212,8 @@ class SettingKeywords(TypedDict, total=False):
     dashboard_user: str | None
     dashboard_password: str | None
     dashboard_timeout: Duration | None
+    metrics_port: int | None
+    metrics_host: str | None
     log_level: Literal["debug", "info", "warning", "error", "critical"] | None
     log_format: Literal["text", "json"] | None
     log_tracebacks: Literal["debug", "info", "warning", "error", "critical", "never"] | None

@@ -25,7 +25,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
-from tests.browser.filling import Filled, fill
+from tests.browser.addresses import every_address
+from tests.browser.filling import Filled, fill, staffed
 from tests.conftest import had
 from tests.databases import Databases
 from tests.servers.chromium import chromium
@@ -44,6 +45,12 @@ class Shop:
     module: ModuleType
     url: str
     filled: Filled
+    process: str
+    """A worker that is at work."""
+
+    @property
+    def addresses(self) -> list[str]:
+        return every_address(self.filled, self.process)
 
     @property
     def app(self) -> Penstock:
@@ -111,7 +118,9 @@ def shop(
         patch.setitem(os.environ, "PENSTOCK_DATABASE_URL", url)
         module = import_module("tests.browser.shop")
         stack.callback(module.app.close)
-        yield Shop(module, url, apart(fill, module))
+        filled = apart(fill, module)
+        process = stack.enter_context(staffed(module, url, folder))
+        yield Shop(module, url, filled, process)
 
 
 def apart(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

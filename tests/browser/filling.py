@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from penstock.operate.overview import claimed_ids
+from penstock.operate.processes import list_processes
 from penstock.testing import drain, travel
 from tests.plans.scenes import Batches
+from tests.waiting import eventually
+from tests.workers import workers
 
 HOURS = 3
 ROUNDS = 12
@@ -42,16 +49,27 @@ def fill(shop: ModuleType) -> Filled:
     """Everything that a page can show, on a database with the schema and nothing else."""
     app = shop.app
     shop.Base.metadata.create_all(app.database.engine)
-    app.declare_schedules()
     _past(shop)
     filled = _present(shop)
     _people(shop, filled)
     return filled
 
 
+@contextmanager
+def staffed(shop: ModuleType, url: str, folder: Path) -> Iterator[str]:
+    """A supervisor and two workers that are at work on a film; the id of one of their processes."""
+    app = shop.app
+    shop.encode.enqueue_many([("feature.mov", 36_000.0), ("trailer.mov", 36_000.0)])
+    with workers(folder, url, print) as start:
+        start("--queues", "films", "--processes", "2", target="tests.browser.shop:app")
+        eventually(lambda: len(app.database.read(claimed_ids)) == 2)
+        yield next(row.id for row in app.database.read(list_processes) if row.supervisor_id)
+
+
 def _past(shop: ModuleType) -> None:
     app = shop.app
     with travel(app, -HOURS * 3600):
+        app.declare_schedules()
         for turn in range(ROUNDS):
             shop.send_receipt.enqueue_many([(number,) for number in range(20 + 5 * (turn % 4))])
             shop.charge.enqueue_many([(f"acct-{n % 9}", 100 * turn + n) for n in range(1, 15)])

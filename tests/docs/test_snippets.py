@@ -1,15 +1,15 @@
-"""Every Python snippet in README and docs is run, file by file, as a reader would: from top to bottom.
+"""Every Python snippet in README and docs is run, each as a file of its own, imports included.
 
-The snippets of a file are one script, in a folder of its own, on a fresh SQLite database. A line of its own
-`# file: name.py` at the top of a snippet writes it to that file first, so that later snippets and commands can import
-it. Console snippets (```console) have their `$ penstock …` and `$ python …` lines run as well, after the snippets
-above them.
+The snippets of a page share a folder and a SQLite database, as for a reader who tries one after the other. A first line
+`# file: name.py` gives the file its name, so that later snippets and commands can import it; the others are
+`snippet_1.py` and so on. Console snippets (```console) have their `$ penstock …` and `$ python …` lines run as well.
 """
 
 import ast
 import os
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,24 +33,16 @@ def snippets(document: Path) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in FENCE.finditer(document.read_text())]
 
 
-def script(document: Path, folder: Path) -> str:
-    """One program out of a document's snippets."""
-    lines = [
-        "import sys, pathlib",
-        "from tests.docs.test_snippets import run",
-        f"sys.path.insert(0, {str(folder)!r})",
-    ]
-    for kind, text in snippets(document):
+def programs(document: Path, folder: Path) -> Iterator[list[str]]:
+    """The arguments of Python for each snippet and command, in order; the file of a snippet is there by then."""
+    for number, (kind, text) in enumerate(snippets(document), 1):
         if kind == "console":
-            lines += [f"run({command!r})" for command in commands(text)]
+            yield from commands(text)
             continue
         named = NAMED.match(text)
-        if named:
-            lines.append(f"pathlib.Path({named[1]!r}).write_text({text!r})")
-            lines.append(f"from {named[1].removesuffix('.py')} import *")
-        else:
-            lines.append(text)
-    return "\n".join(lines)
+        name = named[1] if named else f"snippet_{number}.py"
+        (folder / name).write_text(text)
+        yield [name]
 
 
 def commands(text: str) -> list[list[str]]:
@@ -63,30 +55,29 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-def run(arguments: list[str]) -> None:
-    """`python ARGUMENTS`, called by a document's program."""
-    done = finished(Program(arguments, Path.cwd(), dict(os.environ), *said_in(Path.cwd())))
-    assert done.returncode == 0, f"{shlex.join(arguments)}:\n{done.stdout}\n{done.stderr}"
-
-
 @pytest.mark.parametrize(
     "document", [path for path in DOCUMENTS if snippets(path)], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_snippets_run(document: Path, tmp_path: Path) -> None:
     for name in NEEDED.get("/".join(document.parts[-2:]), ()):
         pytest.importorskip(name)
-    program = tmp_path / "snippets.py"
-    program.write_text(script(document, tmp_path))
+    run(document, tmp_path)
+
+
+def run(document: Path, folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    environment |= {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
-    done = finished(Program([str(program)], tmp_path, environment, *said_in(tmp_path)))
-    assert done.returncode == 0, f"{document.name}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    environment |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    for arguments in programs(document, folder):
+        done = finished(Program(arguments, folder, environment, *said_in(folder)))
+        said = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        assert done.returncode == 0, f"{document.name}: python {shlex.join(arguments)}:\n{said}"
 
 
 def test_the_runner_sees_a_snippet_that_fails(tmp_path: Path) -> None:
     document = tmp_path / "broken.md"
-    document.write_text("text\n\n```python\nraise ValueError('seen')\n```\n")
-    assert "raise ValueError('seen')" in script(document, tmp_path)
+    document.write_text("text\n\n```python\nhere = 1\n```\n\n```python\nprint(here)\n```\n")
+    with pytest.raises(AssertionError, match="name 'here' is not defined"):
+        run(document, tmp_path)
 
 
 def test_the_pipeline_of_the_readme_is_the_one_whose_types_are_checked() -> None:

@@ -18,7 +18,7 @@ NUMBERS = {
 }
 HEX = {
     "postgresql": "lpad(to_hex(n), {0}, '0')",
-    "mysql": "LPAD(HEX(n), {0}, '0')",
+    "mysql": "LPAD(LOWER(HEX(n)), {0}, '0')",
     "sqlite": "printf('%0{0}x', n)",
 }
 TEXT = {"postgresql": "CAST({0} || {1} AS uuid)", "mysql": "CONCAT({0}, {1})", "sqlite": "{0} || {1}"}
@@ -47,7 +47,7 @@ def add_history(app: Penstock, history: History, first: int, last: int) -> None:
     step, element = _step(app, history.run, ""), _step(app, history.large_run, "00000000")
     copies = _Copies(app, first, last)
     copies.add(OF_JOBS, history.job, copies.id(1))
-    copies.add((*OF_JOBS, "dead_letters"), history.dead, copies.id(2))
+    copies.add((*OF_JOBS, "dead_letters"), history.dead, copies.id(2), failed_at="failed_at - n")
     copies.add(("runs",), history.run, copies.id(3))
     copies.add(OF_JOBS, step, copies.id(4), run_id=copies.id(3))
     copies.add(OF_JOBS, element, copies.id(5), path=copies.hexadecimal(8))
@@ -74,6 +74,7 @@ class _Copies:
 
     def _add(self, tx: Transaction, table: str, like: str, other: dict[str, str]) -> None:
         names = list(tx.column_types[table])
+        other = {name: value for name, value in other.items() if name in names}
         values = ", ".join(other.get(name, name) for name in names)
         one = f"(SELECT * FROM {{{table}}} WHERE {KEYS.get(table, 'job_id')} = :like) AS one"
         tx.run(

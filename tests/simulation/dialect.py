@@ -6,13 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.pool import NullPool
 
+from penstock.database.cursor_dialect import FailedAssumption
 from penstock.database.sqlite import Sqlite
+from penstock.queue.claim import FORGET_RECEIPTS
 from tests.simulation.wire import Wire
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.database.dialect import Ahead, Parameters
+    from penstock.database.transaction import Transaction
     from penstock.database.url import Url
     from penstock.settings import Settings
     from tests.simulation.server import Server
+
+
+SUCCEED = """
+UPDATE {job_states} SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
+WHERE job_id = :job_id AND token = :token AND status = 'running' AND NOT cancel_requested
+"""
 
 
 class Lent:
@@ -49,6 +61,7 @@ class WiredSqlite(Sqlite):
     """The dialect over wires. The queue's floor is used, as on a server, so that sweeps are needed."""
 
     keeps_dead_rows = True
+    fast_path = False
 
     def __init__(self, server: Server) -> None:
         super().__init__("simulated", 10.0)
@@ -89,6 +102,19 @@ class WiredSqlite(Sqlite):
     def execute(self, driver: Wire, opened: object, sql: str, parameters: Any) -> Any:
         driver.passes()
         return self.server.connection.execute(sql, parameters)
+
+    def succeed(
+        self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
+    ) -> Ahead:
+        """PostgreSQL's one statement as SQLite can say it: the transaction has the database for itself anyway."""
+        done = [row for row in rows if tx.count(SUCCEED, job_id=row["job_id"], token=row["token"])]
+        if tx.optimistic and len(done) < len(rows):
+            raise FailedAssumption("a claim was lost, or cancelled")
+        history = [dict(row) | {"process_id": process, "outcome": "succeeded"} for row in done]
+        tx.insert("executions", history, started_at="{now} - :began_ago", finished_at="{now} - :ended_ago")
+        if finished_tokens:
+            tx.run(FORGET_RECEIPTS, tokens=finished_tokens)
+        return lambda: [(row["job_id"],) for row in done]
 
     def begin(self, driver: Wire, *_: object) -> None:
         driver.begin()

@@ -28,6 +28,8 @@ class RunModel:
     steps: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """Run → step → status."""
     status: dict[str, str] = field(default_factory=dict)
+    stands_still: dict[str, str] = field(default_factory=dict)
+    """Runs in which nothing may start now, and why."""
     growing: dict[str, str] = field(default_factory=dict)
     """Large expands under way → their run."""
     at: int = 0
@@ -46,6 +48,8 @@ class RunModel:
         touched: dict[str, None] = {}
         ended: dict[str, None] = {}
         told: set[str] = set()
+        still = dict(self.stands_still)
+        known = {run: set(self.steps[run]) for run in still}
         for _, kind, *rest in facts:
             match kind:
                 case "jobs+":
@@ -62,6 +66,10 @@ class RunModel:
                     self.growing.pop(rest[0], None)
         for run in touched:
             self._agree(run)
+        for run in touched.keys() & still.keys():
+            held = [job for job, status in self.steps[run].items() if status == "running"]
+            if not known[run].issuperset(held):
+                self.say(f"a new step of {run} was held at once, although that was {still[run]}")
         for run in told - set(ended):
             self.say(f"run {run} is told to be over, but not with its end [4]")
 
@@ -85,11 +93,16 @@ class RunModel:
         self.steps[run][job] = status
 
     def _steered(self, rest: list[Any], touched: dict[str, None], ended: dict[str, None]) -> None:
-        run, old, new = rest
+        run, old, new, mode, paused, failed = rest
         touched[run] = None
+        self.stands_still.pop(run, None)
+        if mode != "running" or paused is not None:
+            self.stands_still[run] = "paused" if mode == "running" else mode
         self.status[run] = new
         if new in OVER and old not in OVER:
             ended[run] = None
+        if new == "succeeded" and failed:
+            self.say(f"run {run} is said to have succeeded, but {failed} of its steps have failed")
         if old in OVER and new != old:
             self.say(f"run {run} was {old} and is {new} [7]")
 

@@ -22,7 +22,7 @@ from tests.simulation.hosts import ClientHost, Host, WorkerHost
 from tests.simulation.machines import Machine
 from tests.simulation.server import Faults, Server
 from tests.simulation.story import Story
-from tests.simulation.temper import Lean, Temper
+from tests.simulation.temper import FAST_FROM, Lean, Temper
 from tests.simulation.virtual import living_in, replaced, virtual
 from tests.simulation.workloads import Act, Workload, row_tables
 from tests.simulation.workloads.blocks import Blocks
@@ -107,6 +107,8 @@ class Stage:
         self.broom.sweep()
         world = World(seed)
         temper = Temper.of(world.rng, lean)
+        for machine in (*self.workers, *self.clients):
+            machine.dialect.fast_path = bool(temper.fast) or (seed >= FAST_FROM and seed % 2 == 1)
         with living_in(world), self._keeping(temper.retention):
             try:
                 play = Play(self, world, temper)

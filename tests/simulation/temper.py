@@ -9,6 +9,9 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+FAST_FROM = 1_794_974_400_000
+"""Seeds below it were recorded when there was nothing but the general way, and are to show the same for ever."""
+
 Lean = Mapping[str, float]
 """Fields of a temper, and what they are in every schedule of a search."""
 
@@ -46,6 +49,9 @@ class Temper:
     """How often all workers are stopped in order in the middle of it, and others come after them."""
     closes: float = 0.15
     """How often the last workers are stopped in order at the end."""
+    fast: float = 0.0
+    """1.0: successes are settled the fast way, as on PostgreSQL. Only where it is leant on, and for every other seed
+    from `FAST_FROM` on."""
     poison: float = 0.0
     """How likely a row or a hint turns up that nothing can be made of. Only where it is leant on."""
     any: float = field(init=False)

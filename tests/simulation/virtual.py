@@ -255,9 +255,18 @@ def _is_a_place(point: str) -> bool:
     return point.endswith((".committed", "hand_over")) or point.startswith("execute.")
 
 
+OUTSIDE = {
+    f"penstock.{name}" for name in ("cli", "__main__", "dashboard", "django", "integrations", "pytest_plugin")
+}
+"""Parts that are not simulated; some need a framework that is set up before they are imported."""
+
+
 def _modules() -> list[Any]:
     """All of the package, also what it would bring in only when it needs it: by then it would be too late."""
-    for module in pkgutil.walk_packages(penstock.__path__, "penstock."):
-        if not module.name.startswith(("penstock.cli", "penstock.__main__", "penstock.django")):
-            import_module(module.name)
+    for package in pkgutil.iter_modules(penstock.__path__, "penstock."):
+        if package.name not in OUTSIDE:
+            import_module(package.name)
+            inside = getattr(sys.modules[package.name], "__path__", ())
+            for module in pkgutil.walk_packages(inside, f"{package.name}."):
+                import_module(module.name)
     return [module for name, module in sorted(sys.modules.items()) if name.startswith("penstock.")]

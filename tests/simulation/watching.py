@@ -34,7 +34,7 @@ TOLD = {
 }
 CHANGES = {
     "processes": ("beat", ("NEW.id", "NEW.heartbeat_at")),
-    "runs": ("run", ("NEW.id", "OLD.status", "NEW.status")),
+    "runs": ("run", ("NEW.id", "OLD.status", "NEW.status", "NEW.mode", "NEW.paused_at", "NEW.failed")),
     "joins": ("join", ("NEW.run_id", "NEW.node", "NEW.path", "OLD.fired", "NEW.fired", "NEW.still_open")),
 }
 """Updates that are told, with what."""

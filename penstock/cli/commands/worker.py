@@ -59,16 +59,8 @@ def worker(
     if reload:
         raise typer.Exit(autoreload.supervise())
     app = load_app(target)
-    wanted = _settings(
-        app,
-        queues,
-        processes,
-        concurrency,
-        role,
-        log_level=log_level,
-        log_format=log_format,
-        metrics_port=metrics_port,
-    )
+    more = {"log_level": log_level, "log_format": log_format, "metrics_port": metrics_port}
+    wanted = _settings(app, queues, processes, concurrency, role, **more)
     raise typer.Exit(_run(app, wanted))
 
 

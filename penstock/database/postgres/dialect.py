@@ -89,6 +89,7 @@ class Postgres:
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
     single_statement_claims = True
+    fast_path = True
     pipelines_statements = True
     pushes_wakeups = True
     keeps_dead_rows = True
@@ -386,6 +387,12 @@ class Postgres:
         template, expected = (ALL_SUCCEED, {"expected": len(rows)}) if tx.optimistic else (SUCCEED, {})
         batch = to_json(rows).decode()
         return tx.send_ahead(template, batch=batch, process=process, tokens=tokens, **expected)
+
+    def assume(self, tx: Transaction, condition: str, parameters: Parameters) -> None:
+        tx.run(statements.failing_unless(condition), **parameters)
+
+    def assume_changed(self, tx: Transaction, update: str, expected: int, parameters: Parameters) -> None:
+        tx.run(statements.failing_unless_changed(update), expected=expected, **parameters)
 
     def lock_patience(self, seconds: float) -> str | None:
         return f"SET LOCAL lock_timeout = {max(1, int(seconds * 1000))}"

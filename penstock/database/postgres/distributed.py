@@ -29,6 +29,7 @@ class Distributed(Postgres):
 
     lock_skip = ""
     single_statement_claims = False
+    fast_path = False
     pipelines_statements = False
     pushes_wakeups = False
     undoes_for_others = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 
 from penstock.database.dialect import FIELD, Parameters, TableWrite
 
@@ -88,6 +89,19 @@ receipts AS (DELETE FROM {claims} WHERE token = ANY(CAST(:tokens AS bigint[])))
 """
 ONE_SUCCEEDS = ONE_SUCCEEDS_CTES + "SELECT job_id FROM done"
 ONE_IS_TO_SUCCEED = ONE_SUCCEEDS_CTES + "SELECT 1 / (SELECT count(*) FROM done)"
+
+
+# What must be so, or the transaction fails: by a division by zero, which nothing waits for.
+
+
+@cache
+def failing_unless(condition: str) -> str:
+    return f"SELECT 1 / (CASE WHEN {condition} THEN 1 ELSE 0 END)"
+
+
+@cache
+def failing_unless_changed(update: str) -> str:
+    return f"WITH changed AS ({update} RETURNING 1) {failing_unless('count(*) = :expected')} FROM changed"
 
 
 # How PostgreSQL writes a batch into several tables: one statement, which takes the whole batch as one parameter.

@@ -125,7 +125,7 @@ class Advance:
         """Their states are locked now, and only what is read after that is certain (see `runs`)."""
         modes = self.engine_state.trace(self.tx).modes
         for step in ended:
-            if step.mode is None and step.run_id not in self.runs:
+            if step.run is None and step.run_id not in self.runs:
                 modes.pop(step.run_id, None)
 
     def work_off(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from penstock.pipelines.advance.run_rows import RunView
-from penstock.pipelines.advance.state import CachedSteps, EngineState, NextStep, RunHeader
+from penstock.pipelines.advance.state import CachedSteps, EngineState, Mode, NextStep, RunHeader
 from penstock.pipelines.advance.step_rows import KnownArguments, NewStep
 from penstock.pipelines.model.definition import NodeKind
 from penstock.pipelines.model.expressions import TOP, Path
@@ -26,13 +26,9 @@ from penstock.values.typed_json.json_text import loads
 
 def is_usual(ended: EndedStep) -> bool:
     """True if the step ended in the usual way of its node, as far as its own row tells."""
-    return (
-        ended.mode == RunMode.RUNNING
-        and ended.status is JobStatus.SUCCEEDED
-        and ended.reason is None
-        and not ended.path
-        and not ended.paused
-    )
+    run = ended.run
+    goes_on = isinstance(run, Mode) and run.mode == RunMode.RUNNING and not run.paused
+    return goes_on and ended.status is JobStatus.SUCCEEDED and ended.reason is None and not ended.path
 
 
 def learn(engine_state: EngineState, run: RunView, node: str, plan: Plan) -> None:
@@ -59,8 +55,11 @@ def _is_plain(wiring: Wiring, start: Start, after: str) -> bool:
 
 def steps_after(engine_state: EngineState, ended: EndedStep) -> list[NewStep] | None:
     """The steps that follow; None: that has to be planned."""
-    usual, origin = engine_state.usual.get((ended.definition, ended.node)), engine_state.origin(ended.run_id)
-    if usual is None or origin is None or origin.definition != ended.definition:
+    origin = engine_state.origin(ended.run_id)
+    if origin is None or not isinstance(ended.run, Mode) or origin.definition != ended.run.definition:
+        return None
+    usual = engine_state.usual.get((origin.definition, ended.node))
+    if usual is None:
         return None
     known = _Known(ended, origin)
     return [
@@ -82,16 +81,16 @@ def _intake(wiring: Wiring, step: NextStep, known: _Known, nominal: int | None) 
         call = arguments(wiring, step.node, TOP, known)
     except Exception:
         return None  # as if it were not known: the worker that claims the step meets the same error, and settles it
-    return KnownArguments(call, step.is_expanded, known.ended.definition, nominal)
+    return KnownArguments(call, step.is_expanded, known.definition, nominal)
 
 
 class _Known:
     """The sources of a step's arguments: those of the run, and the output of the step that has just ended."""
 
-    __slots__ = ("_args", "_output", "ended")
+    __slots__ = ("_args", "_output", "definition")
 
     def __init__(self, ended: EndedStep, origin: RunHeader) -> None:
-        self.ended = ended
+        self.definition = origin.definition
         self._args = origin.args
         self._output = loads(ended.output) if ended.output is not None else None
 

@@ -94,21 +94,16 @@ def _job(callback: Callback, event: str, run: str, told: dict[str, object]) -> N
 
 # The usual end of a run, presumed: it has gone well, no parent waits for it, and nothing follows it.
 #
-# Like the settle before it (`queue.presume`), it is written without waiting for an answer, and fails the transaction
+# Like the settle before it (`run_modes`), it is written without waiting for an answer, and fails the transaction
 # where it is not so.
 
 SUCCEED = """
-WITH ended AS (
-  UPDATE {runs} SET status = 'succeeded', ended_at = {now}
-  WHERE id {among:ids:uuid} AND mode = 'running' AND paused_at IS NULL AND ended_at IS NULL AND failed = 0
-    AND NOT halted AND reserved IS NULL AND parent_job_id IS NULL
-  RETURNING id)
-SELECT 1 / (CASE WHEN count(*) = :expected THEN 1 ELSE 0 END) FROM ended
+UPDATE {runs} SET status = 'succeeded', ended_at = {now}
+WHERE id {among:ids:uuid} AND mode = 'running' AND paused_at IS NULL AND ended_at IS NULL AND failed = 0
+  AND NOT halted AND reserved IS NULL AND parent_job_id IS NULL
 """
 # By a statement of its own: a caller that chains a run to this one holds its row while it writes the edge.
-NOTHING_FOLLOWS = """
-SELECT 1 / (CASE WHEN EXISTS (SELECT 1 FROM {chains} WHERE upstream_id {among:ids:uuid}) THEN 0 ELSE 1 END)
-"""
+NOTHING_FOLLOWS = "NOT EXISTS (SELECT 1 FROM {chains} WHERE upstream_id {among:ids:uuid})"
 USUAL = RunChange(ended=True)
 
 
@@ -119,8 +114,8 @@ def all_plain(runs: Mapping[str, RunView], changes: Mapping[str, RunChange]) -> 
 
 def succeed(tx: Transaction, ids: Sequence[str]) -> None:
     """End these runs, or fail."""
-    tx.run(SUCCEED, ids=sorted(ids), expected=len(ids))
-    tx.run(NOTHING_FOLLOWS, ids=sorted(ids))
+    tx.assume_changed(SUCCEED, len(ids), ids=sorted(ids))
+    tx.assume(NOTHING_FOLLOWS, ids=sorted(ids))
 
 
 # Halting runs for which nothing can be planned (see `troubles`). Needs nothing of their definitions.
@@ -227,8 +222,8 @@ def follow(
     trace = engine_state.trace(tx)
     trace.offer = offer
     for step in ended:
-        if step.mode is not None:
-            trace.modes[step.run_id] = Mode(step.mode, step.paused, step.definition)
+        if isinstance(step.run, Mode):
+            trace.modes[step.run_id] = step.run
     stop_requests.cancel_left_behind(tx, ended)
     application = Advance(engine_state, tx)
     _go_on(application, ended)

@@ -26,7 +26,6 @@ from penstock.pipelines.model.expressions import Expr, Output, Path, path_of, pa
 from penstock.pipelines.plan.changes import RunMode
 from penstock.pipelines.plan.inputs import FetchedInputs, InputQuery, arguments, inputs_of, spread, value_of
 from penstock.queue import states
-from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Claim, EndedStep
 from penstock.values.status import JobStatus, Reason
 from penstock.values.typed_json.converter import RawStream
@@ -204,7 +203,6 @@ def _sorted_out(
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(engine_state, tx, found, going + [claim for claim in left if claim.job_id not in ids])
     if len(going) < len(claims):
-        forget_receipts(tx, claims, going + lost)
         held = _still_ours(tx, [*paused, *children, *refused])
         begun = [claim for claim in ready[len(going) :] if held.get(claim.job_id) is False]
         _start_children(engine_state, tx, found, begun)

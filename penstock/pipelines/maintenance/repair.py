@@ -46,9 +46,11 @@ SELECT j.id, j.task, j.queue, j.priority FROM {jobs} j JOIN {job_states} s ON s.
 WHERE j.run_id = :run AND s.status = 'available'
   AND NOT EXISTS (SELECT 1 FROM {availabilities} a WHERE a.job_id = j.id)
   AND NOT EXISTS (SELECT 1 FROM {parked} p WHERE p.job_id = j.id)
-  AND NOT EXISTS (SELECT 1 FROM {advancements} x WHERE x.run_id = j.run_id) LIMIT 500
+  AND NOT EXISTS (SELECT 1 FROM {advancements} x WHERE x.run_id = j.run_id)
+  AND NOT EXISTS (SELECT 1 FROM {timers} t WHERE t.run_id = j.run_id AND t.kind = 'requeue') LIMIT 500
 """
-PAUSED = "SELECT paused_at FROM {runs} WHERE id = :id"
+GOES_ON = "SELECT 1 FROM {runs} WHERE id = :id AND mode = 'running' AND paused_at IS NULL"
+"""Steps of a run that does not go on are ended by a sweep, or wait for the resume: they need no place."""
 LOCK = "SELECT ended_at FROM {runs} WHERE id = :id {lock}"
 
 
@@ -73,8 +75,7 @@ def is_stuck(tx: Transaction, run: str) -> bool:
 def repair(engine_state: EngineState, tx: Transaction, run: str) -> Stuck | None:
     """Look at one run and mend it."""
     tx.stage("repair")
-    paused = tx.row(PAUSED, id=run)
-    lost = tx.rows(LOST, run=run) if paused is not None and paused[0] is None else []
+    lost = tx.rows(LOST, run=run) if tx.row(GOES_ON, id=run) is not None else []
     if lost:
         _queue(tx, lost)
         return _repaired(tx, run, f"{len(lost)} available steps had no place in the queue and got one")

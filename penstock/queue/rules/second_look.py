@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock.database.transaction import Transaction
 from penstock.queue import settle as queue_settle
-from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Attempt, Claim, Follow
 from penstock.queue.rules.unique_keys import REPLACEABLE
 from penstock.queue.schedule import until
@@ -54,7 +53,6 @@ def look(
     if expired:
         attempts = [Attempt(claim, EXPIRED, began=False) for claim in expired]
         queue_settle.settle(tx, attempts, process, (), follow)
-        forget_receipts(tx, claims, kept)
     return kept, expired
 
 

@@ -18,8 +18,8 @@ from collections.abc import Callable, Set
 
 from penstock.database.connections import ConnectionHandle
 from penstock.database.database import Database
+from penstock.pipelines.maintenance.idle_check import SAY, IdleQuery, IdleReport, glance
 from penstock.queue import job_records, processes
-from penstock.queue.idle_check import SAY, IdleQuery, IdleReport, glance
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.idle import IdleMode

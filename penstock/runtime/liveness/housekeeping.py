@@ -16,8 +16,8 @@ from typing import NamedTuple
 from penstock.database.boundary import Boundary, do_all
 from penstock.database.database import Database
 from penstock.database.listeners import hears
+from penstock.pipelines.maintenance.idle_check import IdleReport
 from penstock.queue import processes, reclaim, retention, schedule
-from penstock.queue.idle_check import IdleReport
 from penstock.queue.jobs import Follow
 from penstock.queue.limits import admission, upkeep, waiting_line
 from penstock.queue.rules import queue_controls

@@ -17,7 +17,7 @@ from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
-from penstock.queue.jobs import Attempt, Claim, Follow, Offer
+from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup
 from penstock.queue.rules import second_look
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import (
@@ -150,16 +150,13 @@ class JobSource:
         one_statement: bool = False,
         limited: Mapping[str, TaskLimits] = NO_LIMITS,
         prefetch_runs: Foresee | None = None,
+        lookup: RunLookup | None = None,
     ) -> None:
         self.one_statement = one_statement
-        self.process = process
-        self.tasks = tasks
-        self.lanes = lanes
-        self.wakeups = wakeups
-        self.stream = stream
-        self.follow = follow
-        self.prepare_claimed_steps = prepare_claimed_steps
-        self.prefetch_runs = prefetch_runs
+        self.process, self.tasks = process, tasks
+        self.lanes, self.wakeups, self.stream = lanes, wakeups, stream
+        self.follow, self.prepare_claimed_steps = follow, prepare_claimed_steps
+        self.prefetch_runs, self.lookup = prefetch_runs, lookup
         self.limiter = Limiter(limited, process, wakeups, follow)
         self.holdings = HeldClaims()
         self._touched: set[str] = set()
@@ -183,7 +180,9 @@ class JobSource:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
         self._touched = {key for attempt in finished for key in attempt.claim.slots}
         offer = self._offer(room) if room > 0 else None
-        self._settled = queue_settle.settle(tx, finished, self.process(), emptied, self.follow, offer)
+        self._settled = queue_settle.settle(
+            tx, finished, self.process(), emptied, self.follow, offer, self.lookup
+        )
         # No caller waits for the end of a step: the run sends a wake-up when it ends.
         if any(attempt.outcome.final and attempt.claim.run_id is None for attempt in self._settled.accepted):
             self.wakeups.notify_on_commit(tx, [ENDED])
@@ -237,6 +236,9 @@ class JobSource:
             kept = self.limiter.admit(tx, kept, self._touched)
         ids = {claim.job_id for claim in kept}
         self._dropped = [claim for claim in claims if claim.job_id not in ids]
+        if self._dropped:
+            # Only here are all claims known, of which some may be under one token: its receipt goes with the last.
+            queue_claim.forget_receipts(tx, self._dropped, kept)
         return kept
 
     def _look_again(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from penstock.database.transaction import Transaction
 from penstock.errors import DefinitionError
 from penstock.queue import settle as queue_settle
-from penstock.queue.claim import forget_receipts
 from penstock.queue.jobs import Attempt, Claim, Follow
 from penstock.queue.limits import admission
 from penstock.queue.limits.admission import ClaimDemands
@@ -45,7 +44,6 @@ class Limiter:
         found = admission.admit(tx, held, touched)
         kept = {claim.job_id: claim for claim in free} | found.admitted
         running = [kept[claim.job_id] for claim in claims if claim.job_id in kept]
-        forget_receipts(tx, claims, running)
         self.wakeups.notify_on_commit(tx, [ready(queue, tier) for queue, tier in sorted(set(found.lanes))])
         if found.has_news:
             tx.leave_chores()

@@ -291,9 +291,7 @@ class Pump(Service, Generic[C, F]):
     ) -> list[C]:
         try:
             with self.database.transaction(self.link, single=single) as tx:
-                tx.optimistic = (
-                    presuming and self.source.own_tables and self.database.dialect.single_statement_claims
-                )
+                tx.optimistic = presuming and self.source.own_tables and self.database.dialect.fast_path
                 result = work(tx, *args)
         except BaseException:
             self.source.rolled_back()

@@ -21,7 +21,7 @@ def fill(app: Penstock) -> dict[str, str]:
     """One of everything; ids by what they are of."""
 
     @app.task(name=f"task {NAME}", retries=0)
-    def fails(text: str = HOSTILE) -> str:
+    def fails(text: str) -> str:
         raise ValueError(text)
 
     @app.task(name=f"echo {NAME}")

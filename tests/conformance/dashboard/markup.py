@@ -15,6 +15,12 @@ class Form:
     action: str
     method: str
     fields: dict[str, str] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    """Where buttons of it send it instead."""
+
+    @property
+    def targets(self) -> list[str]:
+        return [self.action, *self.others] if self.action or not self.others else self.others
 
 
 class Markup(HTMLParser):
@@ -44,6 +50,8 @@ class Markup(HTMLParser):
             self.links.append(given["href"])
         if tag == "form":
             self.forms.append(Form(given.get("action", ""), given.get("method", "get").lower()))
+        if "formaction" in given and self.forms:
+            self.forms[-1].others.append(given["formaction"])
         if tag in ("input", "select", "textarea", "button") and given.get("name") and self.forms:
             self.forms[-1].fields.setdefault(given["name"], given.get("value", ""))
 

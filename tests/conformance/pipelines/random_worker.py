@@ -35,6 +35,7 @@ class RandomWorker:
             app.events,
             app.follow,
             app.prepare_claimed_steps,
+            lookup=app.run_lookup,
         )
         self.held: list[Claim] = []
 

@@ -4,6 +4,7 @@ from functools import partial
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
+from penstock.pipelines.lifecycle import cancel
 from penstock.pipelines.maintenance import repair
 from penstock.telemetry.events import RunRepaired
 from penstock.testing import drain, travel
@@ -64,6 +65,17 @@ def test_healthy_runs_are_left_alone(app: Penstock) -> None:
     drain(app)
     assert app.engine.chores.repair(age=-1) == []
     assert (waiting.status, running.status, paused.status) == ("pending", "succeeded", "paused")
+
+
+def test_steps_of_a_run_that_was_just_resumed_are_left_to_the_resume(app: Penstock) -> None:
+    """It gives them their places in a transaction of its own, which a timer stands for until then."""
+    run = pipeline(app).trigger()  # type: ignore[attr-defined]
+    run.pause()
+    drain(app)
+    app.database.in_transaction(cancel.resume, run.id)
+    assert app.engine.chores.repair(age=-1) == []
+    drain(app)
+    assert run.result(1) == "done"
 
 
 def test_a_run_that_has_ended_since_it_was_looked_for_is_left_alone(app: Penstock) -> None:

@@ -74,7 +74,7 @@ def test_a_second_run_comes_to_what_the_first_would(app: Penstock, build: Build)
         RandomWorker(app, number).run()
         results.append(run.result(0))
     assert results[0] == results[2] != results[1]
-    assert bool(app.engine.engine_state.usual) == app.database.dialect.single_statement_claims
+    assert bool(app.engine.engine_state.usual) == app.database.dialect.fast_path
 
 
 def test_it_is_held_with_its_arguments(app: Penstock) -> None:
@@ -91,7 +91,7 @@ def test_it_is_held_with_its_arguments(app: Penstock) -> None:
         held = worker.source.settle(tx, [worker.execute(claim)], room=1)
         complete = worker.source.complete(tx, held)
     worker.source.committed()
-    shorter = app.database.dialect.single_statement_claims
+    shorter = app.database.dialect.fast_path
     assert [step.call is not None for step in held] == [shorter]
     assert [step.definition for step in complete] == [made.runnable.hash]
     if shorter:
@@ -99,6 +99,34 @@ def test_it_is_held_with_its_arguments(app: Penstock) -> None:
     worker.held = complete
     worker.run()
     assert run.status is RunStatus.SUCCEEDED
+
+
+def test_a_claim_of_which_something_is_kept_keeps_its_receipt(app: Penstock) -> None:
+    """Two steps are held at once, under one token: one goes on, the other begins a child run and is held no longer."""
+
+    @app.task
+    def same(number: int) -> int:
+        return number
+
+    part = app.flow("part").start(same)
+
+    @app.pipeline
+    def two(number: int) -> object:
+        return [same(same(number)), part(same(number))]
+
+    made, worker = two, RandomWorker(app, 0)
+    for _ in range(2):
+        made.trigger(1)
+        worker.run()
+    made.trigger(1)
+    claims = app.database.in_transaction(worker.settle_and_claim, [], 2)
+    worker.source.committed()
+    with app.database.transaction() as tx:
+        held = worker.source.settle(tx, [worker.execute(claim) for claim in claims], room=2)
+        going = worker.source.complete(tx, held)
+    assert (len(held), len(going)) == (2, 1)
+    receipts = app.database.read(lambda tx: tx.rows("SELECT token FROM {claims}"))
+    assert [token for (token,) in receipts] == [claim.token for claim in going], "or no reaper would find it"
 
 
 def test_an_end_that_is_not_the_usual_one_is_planned(app: Penstock) -> None:

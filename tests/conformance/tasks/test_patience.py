@@ -8,9 +8,9 @@ from penstock import Penstock
 from penstock.database.dialect import Lane
 from penstock.operate.overview import overview
 from penstock.operate.processes import list_processes
+from penstock.pipelines.maintenance.idle_check import IdleQuery, glance
 from penstock.queue import reclaim
 from penstock.queue.claim import claim
-from penstock.queue.idle_check import IdleQuery, glance
 from penstock.queue.jobs import tier_of
 from penstock.runtime.liveness.process_row import Identity
 from penstock.values.ids import new_id, new_token

@@ -9,10 +9,17 @@ from tests.simulation.mutants import (
     Mutant,
     blocks,
     boundaries,
+<<<<<<< HEAD
     keeping,
     limits,
     rows,
     rules,
+=======
+    fast,
+    keeping,
+    limits,
+    rows,
+>>>>>>> main
     runs,
     tasks,
     ticks,
@@ -53,9 +60,9 @@ VARIANTS: dict[str, tuple[str, Workload]] = {
 }
 """Workloads with more of what shows some mutants, and the stage that knows their tasks."""
 KINDS = {
-    "tasks": tasks.MUTANTS | keeping.JOBS | boundaries.JOBS,
+    "tasks": tasks.MUTANTS | keeping.JOBS | boundaries.JOBS | fast.JOBS,
     "steering": tasks.STEERING,
-    "runs": runs.MUTANTS | boundaries.RUNS,
+    "runs": runs.MUTANTS | boundaries.RUNS | fast.RUNS,
     "children": runs.CHILDREN | keeping.RUNS,
     "signals": runs.SIGNALS,
     "revivals": keeping.KEPT,

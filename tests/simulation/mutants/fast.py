@@ -1,0 +1,69 @@
+"""The fast path, broken in one place at a time: the settle in one statement, what it assumes, the remembered plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.database.cursor_dialect import ByCursor
+from penstock.pipelines.advance import fast_path, finish, run_modes
+from penstock.pipelines.advance.fast_path import _Known
+from tests.simulation import dialect
+from tests.simulation.mutants import Code, Instead, Mutant, Sql
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Nothing is asked."""
+
+
+FAST = {"fast": 1.0}
+JOBS: dict[str, Mutant] = {
+    "fast: a success without the fence": Mutant(
+        48,
+        Sql(dialect, "SUCCEED", " AND token = :token AND status = 'running'", ""),
+        Code(
+            dialect.WiredSqlite.succeed,
+            '"executions", history,',
+            '"executions", history, ignore_duplicates=True,',
+        ),
+        loss=0.1,
+        freeze=0.03,
+        linger=0.2,
+        trouble=220,
+        **FAST,
+    ),
+    "fast: a success although it was cancelled": Mutant(
+        2, Sql(dialect, "SUCCEED", " AND NOT cancel_requested", ""), **FAST
+    ),
+    "fast: lost claims go unnoticed": Mutant(
+        31,
+        Code(dialect.WiredSqlite.succeed, "tx.optimistic and len(done) < len(rows)", "False"),
+        loss=0.1,
+        freeze=0.03,
+        trouble=220,
+        **FAST,
+    ),
+}
+RUNS: dict[str, Mutant] = {
+    "fast: nothing that is assumed is checked": Mutant(4, Instead(ByCursor, "assume", _nothing), **FAST),
+    "fast: the mode of the run is not looked at": Mutant(
+        74,
+        Sql(run_modes, "ONE_UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
+        Sql(run_modes, "UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
+        **FAST,
+    ),
+    "fast: a run ends whatever follows it": Mutant(
+        4, Sql(finish, "NOTHING_FOLLOWS", "NOT EXISTS", "1 = 1 OR EXISTS"), **FAST
+    ),
+    "fast: a run ends well whatever has failed": Mutant(
+        62, Sql(finish, "SUCCEED", " AND failed = 0", ""), **FAST
+    ),
+    "fast: the next step is given nothing": Mutant(
+        10, Code(_Known.output, "return self._output", "return None"), **FAST
+    ),
+    "fast: a remembered plan is taken twice": Mutant(
+        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps * 2"), **FAST
+    ),
+    "fast: a remembered plan is forgotten": Mutant(
+        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps[1:]"), **FAST
+    ),
+}
