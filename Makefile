@@ -28,6 +28,10 @@ test: $(READY) ## run the whole suite on SQLite, PostgreSQL and MariaDB
 quick: $(READY) ## run the tests that need no server and no processes
 	$(BIN)/python -m pytest --database sqlite -m "not process and not slow" $(ARGS)
 
+.PHONY: tests-of
+tests-of: $(READY) ## run the tests that name or import a module (MODULE=penstock/queue/settle.py)
+	$(BIN)/python scripts/tests_of.py "$(MODULE)" $(ARGS)
+
 .PHONY: lint
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .

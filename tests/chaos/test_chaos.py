@@ -11,7 +11,7 @@ from tests.servers.errors import Unavailable
 
 pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(400)]
 
-SECONDS = 20.0
+SECONDS = 12.0
 STARVED = "counted as a crash"
 
 
@@ -21,7 +21,7 @@ def test_a_short_campaign_keeps_all_promises(database_kind: str, database_url: s
         pytest.skip("two kinds will do here: make chaos DATABASE=mariadb")
     asked = Terms(database=database_kind, minutes=SECONDS / 60, hosts=2, network="proxy")
     verdict = campaign(asked, print, gap=(0.5, 2.0), calm=0)
-    assert len(verdict.facts.strikes) > 5
+    assert len(verdict.facts.strikes) > 3
     passed(verdict)
 
 

@@ -48,7 +48,7 @@ def test_it_is_no_trouble(app_on: AppOn, request: pytest.FixtureRequest, kind: s
         return number * 2
 
     async def main(_: Worker) -> None:
-        for number in range(4):
+        for number in range(2):
             await asyncio.sleep(2.2)  # longer than a connection lives
             assert await (await double.enqueue_async(number)).result_async(timeout=30) == number * 2
 
