@@ -107,17 +107,27 @@ class HandlerCall:
 
 
 class Publication:
-    """Jobs, or runs of a pipeline, that are about to be written, as an enqueue middleware sees them."""
+    """Jobs, runs, a schedule or a signal that is about to be written, as an enqueue middleware sees it."""
 
-    __slots__ = ("count", "headers", "ids", "in_transaction", "kind", "name", "queue")
+    __slots__ = (
+        "count",
+        "headers",
+        "ids",
+        "in_transaction",
+        "kind",
+        "name",
+        "queue",
+        "run_headers",
+        "run_id",
+    )
 
     def __init__(
         self, kind: str, name: str, count: int, *, queue: str | None = None, in_transaction: bool = False
     ) -> None:
         self.kind = kind
-        """`"job"` or `"run"`."""
+        """`"job"`, `"run"`, `"schedule"` or `"signal"`."""
         self.name = name
-        """The name of the task, or of the pipeline."""
+        """The name of the task, the pipeline, the schedule or the signal."""
         self.count = count
         self.queue = queue
         """Their queue; runs have none, each step has its own."""
@@ -127,6 +137,10 @@ class Publication:
         """Texts to be stored with all of them; a middleware adds its own before the `yield`."""
         self.ids: Sequence[str] = ()
         """After the `yield`: the ids under which they exist."""
+        self.run_id: str | None = None
+        """The run that a signal is given to."""
+        self.run_headers: Mapping[str, str] = {}
+        """The headers of that run. A signal stores none of its own."""
 
     def __repr__(self) -> str:
         return f"<{self.count} of {self.kind} {self.name}>"

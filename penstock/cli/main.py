@@ -12,6 +12,7 @@ import typer
 from penstock.cli import exit_codes
 from penstock.cli.commands.admin import check, doctor, migrate, prune
 from penstock.cli.commands.audit import audit
+from penstock.cli.commands.dashboard import dashboard
 from penstock.cli.commands.dead_letters import letters
 from penstock.cli.commands.definitions import diff, migrate_run, pipelines, rerun
 from penstock.cli.commands.enqueue import enqueue
@@ -57,6 +58,7 @@ COMMANDS: list[Callable[..., None]] = [
     mcp,
     health,
     prune,
+    dashboard,
     demo,
 ]
 GROUPS = {"dead-letters": letters, "queues": queues, "schedules": schedules}

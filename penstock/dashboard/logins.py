@@ -94,6 +94,11 @@ class LinkLogin:
             self._sessions.append(session.encode())
             return session
 
+    @property
+    def was_used(self) -> bool:
+        """True if a key was redeemed."""
+        return bool(self._sessions)
+
     def viewer(self, request: Request) -> Viewer | None:
         given = request.cookie(COOKIE).encode()
         with self._lock:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from penstock.dashboard.drawing.charts_svg import ChartBar, draw_bars, draw_line, draw_sparkline
+from penstock.dashboard.drawing.charts_svg import ChartBar, draw_bars, draw_line, draw_sparkline, nice_top
 from penstock.dashboard.drawing.definition_graph import DefinitionGraph, DrawnEdge, DrawnNode
 from penstock.dashboard.drawing.graph_svg import NodeState, draw_graph
 from penstock.dashboard.drawing.svg import Svg
@@ -52,6 +52,11 @@ def timeline_picture(rows: Sequence[Data]) -> dict[str, object]:
     }
 
 
+def top_of(values: Sequence[float | None]) -> float:
+    """The end of the scale on which a chart shows these values."""
+    return nice_top(max([value for value in values if value is not None], default=0.0))
+
+
 def bars_picture(name: str, bars: Sequence[Data], series: Sequence[str]) -> Svg:
     """Stacked bars: each has a `label` and `values` by series."""
     return draw_bars(name, [ChartBar(bar["label"], bar["values"]) for bar in bars], series)
@@ -94,6 +99,7 @@ PICTURES: dict[str, object] = {
     "bars_picture": bars_picture,
     "line_picture": draw_line,
     "sparkline_picture": draw_sparkline,
+    "top_of": top_of,
     "lasted": lasted_between,
 }
 """The names under which templates have them."""

@@ -35,3 +35,5 @@ def follow_migrate(using: str, **said: Any) -> None:
         app.migrate()
         if "plan" not in said:
             app.forget_all_work()
+        else:
+            app.database.close()  # PostgreSQL copies no database that has connections: `test --parallel` does that next

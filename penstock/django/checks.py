@@ -9,7 +9,7 @@ from django.core.checks import CheckMessage, Error
 from django.core.checks import Warning as Caution
 
 from penstock.django.application import the_app
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SchemaOutdated
 from penstock.operate.check import check_definitions, check_reconcilers
 
 
@@ -32,8 +32,12 @@ def check_database(databases: Sequence[str] | None = None, **_: Any) -> list[Che
         return []
     try:
         app.verify_schema()
-    except PenstockError as error:
+    except SchemaOutdated as error:
+        if app.settings.auto_migrate:
+            return []  # they are upgraded on first use, if `migrate` does not come first
         return [Caution(str(error), hint="Run: manage.py migrate", id="penstock.W001")]
+    except PenstockError as error:
+        return [Error(str(error), id="penstock.E006")]
     return [
         Error(f"{problem.subject}: {problem.message}", id="penstock.E003")
         for problem in check_reconcilers(app)

@@ -9,6 +9,7 @@ development server waits for nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -74,12 +75,13 @@ async def running_worker(
     """A worker for the time of the block, which leaves at a second Ctrl-C."""
     worker = app.worker(**options)
     await worker.start()
+    limit = patience if patience is not None else (0.0 if is_reloaded() else app.settings.shutdown_timeout)
     try:
         yield worker
+    except asyncio.CancelledError:  # the server leaves at once, or its event loop ends
+        limit = 0.0
+        raise
     finally:
-        limit = (
-            patience if patience is not None else (0.0 if is_reloaded() else app.settings.shutdown_timeout)
-        )
         _tell(worker.running_tasks, limit)
         with _hurried_by_signals(worker):
             await worker.stop(limit)

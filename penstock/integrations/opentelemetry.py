@@ -100,12 +100,14 @@ class Instrumentation:
         if publication.kind == "schedule":
             yield
             return
-        operation = "trigger" if publication.kind == "run" else "send"
+        operation = {"run": "trigger", "signal": "signal"}.get(publication.kind, "send")
         about = _sending_of(publication, operation)
         began, error = time.monotonic(), None
         name = f"{operation} {publication.name}"
         try:
-            with self.tracer.start_as_current_span(name, kind=SpanKind.PRODUCER, attributes=about) as span:
+            with self.tracer.start_as_current_span(
+                name, kind=SpanKind.PRODUCER, attributes=about, links=_links_to(publication.run_headers)
+            ) as span:
                 propagate.inject(publication.headers)
                 yield
                 if len(publication.ids) == 1:
@@ -175,11 +177,20 @@ class Instrumentation:
 
 def _sending_of(publication: Publication, operation: str) -> Attributes:
     about: Attributes = {"messaging.system": NAME, OPERATION: operation, KIND: "send"}
-    about[f"penstock.{'pipeline' if publication.kind == 'run' else 'task'}"] = publication.name
+    kinds = {"run": "penstock.pipeline", "signal": "penstock.signal"}
+    about[kinds.get(publication.kind, "penstock.task")] = publication.name
+    if publication.run_id is not None:
+        about["penstock.run.id"] = publication.run_id
     about[DESTINATION] = publication.queue or publication.name
     if publication.count > 1:
         about[BATCH] = publication.count
     return about
+
+
+def _links_to(headers: Mapping[str, str]) -> list[Link]:
+    """A link to the span whose context is in these headers, if it is there."""
+    found = trace.get_current_span(propagate.extract(headers, context=Context())).get_span_context()
+    return [Link(found)] if found.is_valid else []
 
 
 def _job(call: HandlerCall) -> Attributes:

@@ -63,7 +63,7 @@ class SentryReports:
 
     def publish(self, publication: Publication) -> Iterator[None]:
         """A span `queue.publish` in the caller's trace, which goes on in the handler."""
-        if publication.kind == "schedule":
+        if publication.kind in ("schedule", "signal"):
             yield
             return
         with sentry_sdk.start_span(op="queue.publish", name=publication.name, origin=ORIGIN) as span:

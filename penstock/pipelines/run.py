@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
@@ -13,6 +14,7 @@ from typing_extensions import TypeVar
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, attempt_of, instant
+from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance import read as reading
 from penstock.pipelines.advance import values
 from penstock.pipelines.advance.finish import follow
@@ -213,9 +215,18 @@ class Run(RunControl, RunDefinition, Generic[R]):
             signal_rows.check_place(self._host.engine.engine_state, tx, self.id, name, where)
             return signals.record(tx, self.id, name, text, where)
 
-        given = self._database.in_transaction(record)
-        self.delivered(name, where)
+        with self._signalling(name):
+            given = self._database.in_transaction(record)
+            self.delivered(name, where)
         return given
+
+    def _signalling(self, name: str) -> AbstractContextManager[object]:
+        around = self._host.enqueue_middlewares
+        if not around:
+            return nullcontext()
+        publication = Publication("signal", name, 1)
+        publication.run_id, publication.run_headers = self.id, self._host.engine.run_headers.read(self.id)
+        return publishing(around, publication)
 
     async def signal_async(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
         return await self._host.bridge.run(self.signal, name, value, path)

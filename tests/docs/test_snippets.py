@@ -23,6 +23,7 @@ NAMED = re.compile(r"\A# file: (\S+\.py)\n")
 NEEDED = {
     "guides/transactional-enqueue.md": ("django",),
     "guides/django.md": ("django", "penstock.django.tasks_api", "jinja2"),
+    "operations/tracing.md": ("opentelemetry.sdk", "sentry_sdk"),
     "guides/web-frameworks.md": ("fastapi", "starlette", "litestar", "flask", "jinja2"),
 }
 """Packages without which a document is skipped: those of extras, and of their examples."""

@@ -1,5 +1,6 @@
 """OpenTelemetry by its own SDK: spans over processes, links and trees, metrics, and nothing where there is nothing."""
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import Any
@@ -215,10 +216,15 @@ def test_a_run_is_one_tree_with_child_runs_and_callbacks_and_after_a_signal(app:
         run = parent.options(delay=5).trigger(1)
     with travel(app, 10):
         drain(app)
-        run.signal("approve", 7)
+        with watched.tracer.start_as_current_span("click") as click:
+            asyncio.run(run.signal_async("approve", 7))
         drain(app)
     assert run.status == "succeeded"
     (root,) = watched.spans("trigger parent")
+    (signal,) = watched.spans("signal approve")
+    assert [link.context.span_id for link in signal.links] == [root.context.span_id]
+    assert signal.parent is not None
+    assert signal.parent.span_id == click.get_span_context().span_id
     steps = watched.spans("process step") + watched.spans("process ended")
     assert len(steps) == 3
     nested = [

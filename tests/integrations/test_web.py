@@ -3,7 +3,8 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from http.client import HTTPConnection
 from pathlib import Path
 from signal import SIGINT, SIGTERM
 from typing import Any
@@ -70,6 +71,28 @@ def test_ctrl_c_says_what_is_waited_for_and_a_second_one_gives_it_back(
     assert "stopping at once" in server.log
     assert job.status == "available"
     assert [attempt.outcome for attempt in job.attempts()] in ([], ["released"])
+
+
+@pytest.mark.process
+@pytest.mark.one_database
+def test_a_server_that_is_forced_to_leave_gives_jobs_back(
+    database_url: str, workers_on: Callable[[str], Workers], app_on: Callable[..., Penstock]
+) -> None:
+    """With a request open, uvicorn waits for that first; at the second Ctrl-C it ends no lifespan."""
+    for needed in ("uvicorn", "fastapi", "jinja2"):
+        pytest.importorskip(needed)
+    patient = {"PENSTOCK_SHUTDOWN_TIMEOUT": "600"}
+    server, address = served(workers_on(database_url), *UVICORN, "with_fastapi:api", home=WEB, env=patient)
+    job = app_on(database_url).job(told(f"{address}/greetings/ann?pause=600", "POST")["job"])
+    eventually(lambda: job.status == "running")
+    host, port = address.removeprefix("http://").split(":")
+    with closing(HTTPConnection(host, int(port), timeout=60)) as held:
+        held.request("GET", f"/greetings/{job.id}")  # answered when the job has ended
+        server.send(SIGINT)
+        eventually(lambda: "Waiting for connections to close" in server.log, timeout=60)
+        server.send(SIGINT)
+        server.wait(90)  # and not the time that running jobs have
+    assert job.status == "available"
 
 
 @pytest.mark.process

@@ -14,20 +14,29 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.demo.display import Display
 from penstock.cli.exit_codes import BAD, err
+from penstock.lazy_import import Lazy
 from penstock.operate.processes import ProcessRow, list_processes
+
+if TYPE_CHECKING:
+    from penstock.dashboard import local_server
+else:
+    local_server = Lazy("penstock.dashboard.local_server")
 
 ORDERS = 100
 SECONDS = 0.25
 PATIENCE = 30.0
+OPENED_WITHIN = 30.0
+"""Seconds that the play waits for a browser to open the dashboard."""
 REPLACED_WITHIN = 2.0
 MODULE = "penstock.cli.demo.app"
 
@@ -37,13 +46,19 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="keep the folder with the database and the log")
     ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="watch it in a browser; Ctrl-C ends the dashboard")
+    ] = False,
 ) -> None:
     """Kill workers in the middle of a pipeline. With kill -9, to see that nothing is lost or done twice."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder / 'demo.db'}"
     play = Demo(import_module(MODULE), folder, orders)
-    with play.stage:
-        play.perform()
+    if dashboard:
+        watch_in_browser(play)
+    else:
+        with play.stage:
+            play.perform()
     if play.failures:
         for failure in play.failures:
             err.print(f"not as promised: {failure}", markup=False, style="red")
@@ -51,6 +66,24 @@ def demo(
         raise typer.Exit(BAD)
     if not keep:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def watch_in_browser(play: Demo) -> None:
+    """Play when the dashboard is open, or after a while, and leave it open until Ctrl-C."""
+    server = local_server.LocalServer(play.world.app, 0)
+    server.start()
+    err.print(f"watch it at  {server.link()}", markup=False, soft_wrap=True)
+    begin = time.monotonic() + OPENED_WITHIN
+    with suppress(KeyboardInterrupt):
+        while not server.was_opened and time.monotonic() < begin:
+            time.sleep(0.2)
+        with play.stage:
+            play.perform()
+        err.print("the dashboard stays open; Ctrl-C ends it", markup=False)
+        while sys.stdin.isatty():
+            time.sleep(1)
+    server.stop()
+    play.world.app.close()
 
 
 @dataclass(slots=True)

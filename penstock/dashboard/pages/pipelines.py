@@ -9,8 +9,8 @@ from penstock.dashboard.pages.runs import difference_data
 from penstock.dashboard.views import NotFound, Page, View
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.operate import run_pages
-from penstock.operate.run_pages import RunFilter, StoredVersion
+from penstock.operate.pages import run_search
+from penstock.operate.pages.run_search import RunFilter, StoredVersion
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.diff import compare
 from penstock.pipelines.pipeline import Pipeline
@@ -21,8 +21,8 @@ SAMPLED_RUNS = 20
 
 def pipelines(view: View) -> Page:
     """All pipelines that the app knows, and those that only have stored definitions."""
-    stored = view.read(run_pages.versions)
-    active = view.read(run_pages.under_way)
+    stored = view.read(run_search.versions)
+    active = view.read(run_search.under_way)
     names = sorted({*view.app.pipelines, *stored})
     return Page(
         "pipelines.html", "Pipelines", {"pipelines": [_brief(view, name, stored, active) for name in names]}
@@ -64,11 +64,11 @@ def _own(pipeline: Pipeline | None) -> Definition | None:
 
 def _pipeline(view: View, tx: Transaction, name: str) -> dict[str, object]:
     known = view.app.find_pipeline(name)
-    own, versions = _own(known), run_pages.versions_of(tx, name)
+    own, versions = _own(known), run_search.versions_of(tx, name)
     shown = _version(tx, view.text("version"), versions) or own or _newest(tx, versions)
     if shown is None or shown.name != name:
         raise NotFound(f"there is no pipeline {name!r}, neither in this app nor in the database")
-    newest = run_pages.newest_statuses(tx, name, NEWEST_RUNS)
+    newest = run_search.newest_statuses(tx, name, NEWEST_RUNS)
     difference = compare(shown, own) if own is not None and own.hash != shown.hash else None
     return {
         "name": name,
@@ -83,15 +83,15 @@ def _pipeline(view: View, tx: Transaction, name: str) -> dict[str, object]:
         "graph": graph_data(shown),
         "versions": [{"hash": one.hash, "created_at": one.created_at} for one in versions],
         "difference": difference_data(difference) if difference else None,
-        "runs": run_pages.page_of_runs(tx, RunFilter(pipeline=name), 10).runs,
+        "runs": run_search.page_of_runs(tx, RunFilter(pipeline=name), 10).runs,
         "outcomes": [{"id": id, "status": status} for id, status in newest],
-        "times": run_pages.step_times(tx, [id for id, _ in newest[:SAMPLED_RUNS]]),
+        "times": run_search.step_times(tx, [id for id, _ in newest[:SAMPLED_RUNS]]),
     }
 
 
 def _version(tx: Transaction, wanted: str | None, versions: list[StoredVersion]) -> Definition | None:
     found = [one.hash for one in versions if wanted and one.hash.startswith(wanted)]
-    text = run_pages.definition_text(tx, found[0]) if len(found) == 1 else None
+    text = run_search.definition_text(tx, found[0]) if len(found) == 1 else None
     return None if text is None else Definition.from_text(text)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.dashboard.drawing.definition_graph import DefinitionGraph, DrawnNode, definition_graph
 from penstock.dashboard.drawing.timeline_svg import SECOND, WAITING, TimelineSpan
-from penstock.operate.run_steps import AttemptRow, RelatedRun, StepCounts, StepRow
+from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, StepCounts, StepRow
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.expressions import path_of
 from penstock.values.status import JobStatus

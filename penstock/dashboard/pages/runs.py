@@ -11,9 +11,10 @@ from penstock.dashboard.pages.run_graph import SPLIT, element_name, graph_data, 
 from penstock.dashboard.views import NotFound, Page, Shown, View
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
-from penstock.operate import audit, run_pages, run_steps
-from penstock.operate.run_pages import RunFilter
-from penstock.operate.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
+from penstock.operate import audit
+from penstock.operate.pages import run_search, run_steps
+from penstock.operate.pages.run_search import RunFilter
+from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
@@ -44,7 +45,7 @@ def runs(view: View) -> Page:
         view.text("key"),
         view.text("label"),
     )
-    found = view.read(run_pages.page_of_runs, wanted, PAGE_SIZE, view.id("before"))
+    found = view.read(run_search.page_of_runs, wanted, PAGE_SIZE, view.id("before"))
     return Page(
         "runs.html",
         "Runs",
@@ -52,7 +53,7 @@ def runs(view: View) -> Page:
             "runs": found.runs,
             "before": found.before,
             "filter": asdict(wanted),
-            "counts": view.read(run_pages.active_counts),
+            "counts": view.read(run_search.active_counts),
             "statuses": list(RunStatus),
             "pipelines": sorted(view.app.pipelines),
         },

@@ -242,10 +242,11 @@
     const bar = form.querySelector("progress"), words = form.querySelector("[data-progress-words]");
     const fields = new URLSearchParams(new FormData(form));
     let done = 0;
+    form.setAttribute("data-keep", "");
     if (bar) bar.hidden = false;
     for (const button of form.querySelectorAll("button")) button.disabled = true;
     for (;;) {
-      const answer = await fetch(`${form.action}.json`, { method: "POST", body: fields, credentials: "same-origin" });
+      const answer = await fetch(`${form.getAttribute("action")}.json`, { method: "POST", body: fields, credentials: "same-origin" });
       const told = await answer.json().catch(() => ({}));
       if (!answer.ok && answer.status !== 409) { if (words) words.textContent = told.message || "This failed"; break; }
       done += told.count || 0;
@@ -255,6 +256,8 @@
       if (told.after) fields.set("after", told.after);
     }
     for (const button of form.querySelectorAll("button")) button.disabled = false;
+    form.removeAttribute("data-keep");
+    say(`${done.toLocaleString()} done`);
     look();
   };
 
@@ -274,7 +277,7 @@
       doInRounds(form);
       return;
     }
-    if (form.method === "get") for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+    if ((form.getAttribute("method") || "get") === "get") for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
   });
 
   document.addEventListener("click", (event) => {
@@ -291,7 +294,7 @@
     const box = event.target;
     if (box.hasAttribute("data-submit")) box.form.requestSubmit();
     if (!box.hasAttribute("data-check-all")) return;
-    for (const other of box.form.querySelectorAll('input[type="checkbox"]')) other.checked = box.checked;
+    for (const other of box.closest("table, form").querySelectorAll('input[type="checkbox"]')) other.checked = box.checked;
   });
 
   const help = () => {

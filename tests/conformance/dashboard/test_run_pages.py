@@ -8,7 +8,7 @@ import pytest
 
 import penstock
 from penstock import Penstock
-from penstock.operate import run_pages, run_steps
+from penstock.operate.pages import run_search, run_steps
 from penstock.pipelines.pipeline import Pipeline
 from penstock.testing import drain
 from tests.conformance.dashboard.browser import Answer, browser
@@ -197,7 +197,7 @@ def test_many_elements_are_shown_in_part(app: Penstock, monkeypatch: pytest.Monk
 
 
 def test_runs_are_paged_without_looking_at_all(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_pages, "WINDOW", 70)
+    monkeypatch.setattr(run_search, "WINDOW", 70)
     _, mail = shop(app)
     made = [run.id for run in mail.trigger_many([(f"{at}",) for at in range(160)])]
     halted = made[3]
