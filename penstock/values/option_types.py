@@ -212,6 +212,7 @@ class SettingKeywords(TypedDict, total=False):
     dashboard_user: str | None
     dashboard_password: str | None
     dashboard_timeout: Duration | None
+    fast_path: bool | None
     metrics_port: int | None
     metrics_host: str | None
     log_level: Literal["debug", "info", "warning", "error", "critical"] | None

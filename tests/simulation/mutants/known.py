@@ -9,17 +9,11 @@ from tests.simulation.mutants import (
     Mutant,
     blocks,
     boundaries,
-<<<<<<< HEAD
-    keeping,
-    limits,
-    rows,
-    rules,
-=======
     fast,
     keeping,
     limits,
     rows,
->>>>>>> main
+    rules,
     runs,
     tasks,
     ticks,
