@@ -107,7 +107,6 @@ def moved(text: str, source: Path, place: str) -> str:
 def sections() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """The parts of docs/index.md, and title, path and purpose of the pages in each."""
     parts = SECTION.split((DOCS / "index.md").read_text())
-    yield "Start", [("Concepts", "concepts.md", "rows, claims and the fence, in five minutes")]
     for title, text in zip(parts[1::2], parts[2::2], strict=True):
         rows = re.findall(r"\[([^\]]+)\]\(([^)#]+\.md)\)(?: \| (.*) \|)?", text)
         yield title, [(name, path, purpose) for name, path, purpose in rows if "../" not in path]
@@ -118,7 +117,7 @@ def tables_of_contents() -> Iterator[str]:
     listed = [(title, [path for _, path, _ in pages]) for title, pages in sections()]
     decisions = sorted(f"decisions/{path.name}" for path in DOCS.glob("decisions/0*.md"))
     listed += [
-        ("Reference", ["reference.md", *[f"api/{name}.md" for name in api_pages()], "glossary.md"]),
+        ("Signatures", [f"api/{name}.md" for name in api_pages()]),
         ("Decisions", decisions),
         ("Project", list(BESIDE.values())),
     ]
@@ -136,7 +135,6 @@ def outline() -> str:
         for name, path, purpose in pages:
             lines.append(f"- [{name}]({path.removesuffix('.md')}.html): {purpose}".removesuffix(": "))
         lines.append("")
-    lines += ["## Reference", "", "- [The Python API](reference.html): every public name, one line each", ""]
     return "\n".join(lines)
 
 
@@ -144,7 +142,7 @@ def whole_text() -> str:
     """The contents of llms-full.txt: README and all pages for users, one after the other."""
     inside = ("internals/", "decisions/")
     paths = [path for _, pages in sections() for _, path, _ in pages if not path.startswith(inside)]
-    texts = [(DOCS / path).read_text() for path in dict.fromkeys([*paths, "reference.md"])]
+    texts = [(DOCS / path).read_text() for path in dict.fromkeys(paths)]
     return "\n\n---\n\n".join([(ROOT / "README.md").read_text(), *texts])
 
 

@@ -21,6 +21,7 @@ DOCUMENTS = sorted(path for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.m
 FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"\A# file: (\S+\.py)\n")
 NEEDED = {
+    "README.md": ("fastapi", "jinja2", "opentelemetry.sdk"),
     "guides/transactional-enqueue.md": ("django",),
     "guides/django.md": ("django", "penstock.django.tasks_api", "jinja2"),
     "operations/tracing.md": ("opentelemetry.sdk", "sentry_sdk"),
@@ -60,7 +61,7 @@ def commands(text: str) -> list[list[str]]:
     "document", [path for path in DOCUMENTS if snippets(path)], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_snippets_run(document: Path, tmp_path: Path) -> None:
-    for name in NEEDED.get("/".join(document.parts[-2:]), ()):
+    for name in NEEDED.get(document.relative_to(ROOT).as_posix().removeprefix("docs/"), ()):
         pytest.importorskip(name)
     run(document, tmp_path)
 

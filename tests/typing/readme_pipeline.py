@@ -1,5 +1,5 @@
 # file: enrich.py
-from penstock import Penstock
+from penstock import Penstock, StepValue
 
 app = Penstock()
 
@@ -30,7 +30,7 @@ def report(plans: list[str], usage: list[int]) -> str:
 
 
 @app.pipeline
-def enrich_users(days: int) -> object:
+def enrich_users(days: int) -> StepValue[str]:
     user = load_user.map(query_users(days))  # from here on, once per user
     plan, usage = fetch_plan(user), fetch_usage(user)  # side by side
     return report(plan.collect(), usage.collect())  # lists in element order, once all are done
