@@ -4,7 +4,7 @@ The handler is synchronous and runs in a thread, so the event loop never waits f
 a coroutine function, runs on the loop: it may use what lives there.
 
 `/events` is a stream of notices that something has changed: hints, like wake-ups, on which nothing rests. The server
-ends it after a minute and when the client leaves, so an open page never holds up a stop for longer.
+ends it after a few seconds and when the client leaves, so an open page never holds up a stop for longer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-STREAM_SECONDS = 60.0
+STREAM_SECONDS = 3.0
+"""A server that is told to stop waits for open responses: so long at most. Browsers ask for the next one at once."""
 LOOK_EVERY = 1.0
 EVENTS = "/events"
 
@@ -111,6 +112,7 @@ async def _stream(handler: AsyncHandler, receive: Receive, send: Send) -> None:
     leaving = asyncio.ensure_future(_left(receive))
     loop = asyncio.get_running_loop()
     end, seen = loop.time() + STREAM_SECONDS, ""
+    await send({"type": "http.response.body", "body": b"retry: 500\n\n", "more_body": True})
     try:
         while not leaving.done() and loop.time() < end:
             stamp = await handler.latest_stamp()

@@ -74,6 +74,11 @@ class View:
         """True if arguments and errors are shown to the viewer as they are: only then may they be searched."""
         return self.may(Right.PAYLOADS) and self.redact is None
 
+    @property
+    def streams(self) -> bool:
+        """True if the server offers notices of changes as a stream: it speaks ASGI."""
+        return isinstance(self.request.native, Mapping) and "asgi" in self.request.native
+
     def may(self, right: Right | str) -> bool:
         return self.viewer.may(Right(right))
 

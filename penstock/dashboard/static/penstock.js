@@ -121,7 +121,7 @@
   // ---------------------------------------------------------------- live: conditional polling
 
   const QUICK = 2000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
-  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false };
+  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false, streams: false };
   const pageIsLive = () => document.body.dataset.live !== "off";
 
   const showLive = (state, words) => {
@@ -134,7 +134,7 @@
   const pace = () => {
     if (live.failures) return Math.min(QUICK * 2 ** live.failures, LONGEST);
     const calm = Date.now() - Math.max(live.lastChange, live.lastTouch) > CALM;
-    return calm ? SLOW : QUICK;
+    return calm || live.streams ? SLOW : QUICK;
   };
 
   const later = () => {
@@ -182,20 +182,22 @@
     if (notice && !to.querySelector("#notice")) to.prepend(notice.cloneNode(true));
   };
 
+  // Where the server offers a stream, it says that something was committed; the page then looks at once, and by itself
+  // only now and then. At the first notice of a stream it looks at what it may have missed.
   const listen = () => {
     const address = document.body.dataset.events;
-    if (!address || !window.EventSource) return;
+    if (!address || !window.EventSource || !pageIsLive()) return;
     let source = null;
+    const close = () => { if (source) source.close(); source = null; live.streams = false; };
     const open = () => {
       if (source || document.hidden) return;
       source = new EventSource(address);
-      source.addEventListener("changed", () => { clearTimeout(live.timer); look(); });
-      source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) source = null; };
+      source.addEventListener("changed", () => { live.streams = true; clearTimeout(live.timer); look(); });
+      source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) close(); };
     };
-    document.addEventListener("visibilitychange", () => {
-      if (document.hidden && source) { source.close(); source = null; } else open();
-    });
-    addEventListener("pagehide", () => { if (source) source.close(); source = null; });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else open(); });
+    addEventListener("pagehide", close);
+    addEventListener("pageshow", open);
     open();
   };
 

@@ -155,7 +155,10 @@ def test_whoever_listens_gives_up_and_tries_again(
 ) -> None:
     monkeypatch.setattr(listeners, "GIVEN_UP_AFTER", 500)
     connect = TimeLimitedConnection.connect
-    with way_to(postgres_url) as (way, there), closing(NotifyListener(app_on(there).database, "news")) as ear:
+    with (
+        way_to(postgres_url) as (way, there),
+        closing(NotifyListener(app_on(there, connect_timeout=2).database, "news")) as ear,
+    ):
 
         def connect_and_strand(**arguments: object) -> TimeLimitedConnection:
             connection = connect(**arguments)  # type: ignore[arg-type]
