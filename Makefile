@@ -9,6 +9,11 @@ READY := $(VENV)/.ready
 SITE := .cache/docs/.ready
 ARGS ?=
 
+# A test that fails is run once more, on a machine that may be busy with something else. One that passes only then is
+# named at the end, with its traceback: look into it. Where nothing depends on the machine, once is enough.
+ONCE := tests/architecture tests/docs tests/pure tests/simulation tests/typing
+AGAIN ?= --reruns 1 --rerun-show-tracebacks -rR $(ONCE:%=--rerun-exclude-path=%)
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +27,7 @@ demo: $(READY) ## show a pipeline surviving the death of its workers
 
 .PHONY: test
 test: $(READY) ## run the whole suite on SQLite, PostgreSQL and MariaDB
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(AGAIN) $(ARGS)
 
 .PHONY: quick
 quick: $(READY) ## run the tests that need no server and no processes

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from penstock.dashboard.forms import argument_fields
+from penstock.dashboard.pages.run_graph import SPLIT, attempt_spans
 from penstock.dashboard.views import NotFound, Page, View
 from penstock.database.transaction import Transaction
 from penstock.operate import audit
@@ -138,10 +139,25 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
         else dict(zip(("most", "used", "before"), detail.line, strict=True)),
         "limits": detail.limits,
         "labels": detail.labels,
+        "timeline": _timeline(detail),
         "known": task is not None,
         "fields": argument_fields(task, values if isinstance(values, dict) else {}) if task else [],
         "can": _can(one.status, one.run_id is not None),
     }
+
+
+def _timeline(detail: JobDetail) -> list[dict[str, object]]:
+    """One row: when it waited, and how each attempt ended. What goes on is shown in steps, not at every look."""
+    now = detail.now - detail.now % SPLIT + SPLIT
+    spans = attempt_spans(detail.job, detail.attempts, now)
+    return [
+        {
+            "spans": [
+                {"kind": span.kind, "start_at": span.start, "end_at": span.end, "label": span.label}
+                for span in spans
+            ]
+        }
+    ]
 
 
 def _progress(detail: JobDetail) -> dict[str, object] | None:

@@ -24,7 +24,7 @@ def overview(view: View) -> Page:
             "periods": list(Period),
             "queue": view.text("queue"),
             "chart": drawn,
-            "sums": _sums(drawn),
+            "sums": _sums(drawn, [queue.lag or 0.0 for queue in seen.queues]),
             "queues": seen.queues,
             "processes": seen.processes,
             "workers": seen.workers,
@@ -36,8 +36,8 @@ def overview(view: View) -> Page:
     return Page("overview.html", "Overview", data | {"troubles": view.troubles()})
 
 
-def _sums(drawn: Chart) -> dict[str, object]:
-    """The whole period in figures."""
+def _sums(drawn: Chart, lags: list[float]) -> dict[str, object]:
+    """The whole period in figures; `lags`: of the queues as they are now."""
     points = drawn.points
     attempts = sum(point.succeeded + point.errors + point.other for point in points)
     run = sum(point.run_seconds for point in points)
@@ -49,5 +49,5 @@ def _sums(drawn: Chart) -> dict[str, object]:
         "failed": sum(point.failed for point in points),
         "mean_seconds": run / attempts if attempts else None,
         "per_second": done / (len(recent) * drawn.seconds),
-        "longest_lag": max(point.lag for point in points),
+        "longest_lag": max([point.lag for point in points] + lags),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from penstock.dashboard.drawing.definition_graph import DefinitionGraph, DrawnNode, definition_graph
 from penstock.dashboard.drawing.timeline_svg import SECOND, WAITING, TimelineSpan
@@ -80,7 +81,7 @@ def timeline_data(
 
 
 def _row(step: StepRow, attempts: Sequence[AttemptRow], now: int) -> dict[str, object]:
-    spans = _spans(step, attempts[-MOST_ATTEMPTS:], now)
+    spans = attempt_spans(step, attempts[-MOST_ATTEMPTS:], now)
     ran = [span.end - span.start for span in spans if span.kind != WAITING]
     return {
         "name": element_name(step.node, step.path),
@@ -97,7 +98,37 @@ def _row(step: StepRow, attempts: Sequence[AttemptRow], now: int) -> dict[str, o
     }
 
 
-def _spans(step: StepRow, attempts: Sequence[AttemptRow], now: int) -> list[TimelineSpan]:
+class TimedJob(Protocol):
+    """A job with its times."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def created_at(self) -> int: ...
+
+    @property
+    def claimed_at(self) -> int | None: ...
+
+    @property
+    def finished_at(self) -> int | None: ...
+
+
+class TimedAttempt(Protocol):
+    """An attempt with its times."""
+
+    @property
+    def outcome(self) -> str: ...
+
+    @property
+    def started_at(self) -> int: ...
+
+    @property
+    def finished_at(self) -> int: ...
+
+
+def attempt_spans(step: TimedJob, attempts: Sequence[TimedAttempt], now: int) -> list[TimelineSpan]:
+    """The times that a job has waited and run. The one that is not over goes on until `now`."""
     found: list[TimelineSpan] = []
     at = step.created_at if len(attempts) < MOST_ATTEMPTS else attempts[0].started_at
     for place, attempt in enumerate(attempts, 1):

@@ -18,6 +18,7 @@ SELECT generation, process_id, started_at, finished_at, outcome, error_type, err
 FROM {executions} WHERE job_id = :id ORDER BY generation DESC LIMIT :limit
 """
 SLOTS = "SELECT limit_key FROM {slots} WHERE job_id = :id ORDER BY limit_key LIMIT 20"
+NOW = "SELECT {now}"
 LABELS = "SELECT label FROM {job_labels} WHERE job_id = :id ORDER BY label LIMIT 50"
 PROGRESS = "SELECT fraction, message, updated_at FROM {progress} WHERE job_id = :id"
 
@@ -71,6 +72,8 @@ class JobDetail:
     """Of the limit that it waits for: (how many it allows, how many it has, how many come before this job)"""
     limits: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    now: int = 0
+    """By the database's clock."""
 
 
 def job_detail(tx: Transaction, id: str) -> JobDetail | None:
@@ -96,6 +99,7 @@ def job_detail(tx: Transaction, id: str) -> JobDetail | None:
         tx.row(LINE, id=id, key=job.waits_for) if job.waits_for else None,
         [str(key) for (key,) in tx.rows(SLOTS, id=id)],
         [str(label) for (label,) in tx.rows(LABELS, id=id)],
+        int((tx.row(NOW) or (0,))[0]),
     )
 
 
