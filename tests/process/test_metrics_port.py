@@ -21,7 +21,7 @@ import os, time
 
 from penstock import Penstock
 
-app = Penstock(heartbeat_interval=0.3, reap_after=3, housekeeping_interval=0.2, poll_interval=0.1)
+app = Penstock(heartbeat_interval=0.3, reap_after=20, housekeeping_interval=0.2, poll_interval=0.1)
 
 
 @app.task(name="quick")
@@ -92,7 +92,7 @@ def test_the_numbers_of_all_children_are_added_up_and_survive_them(
 
     def replaced() -> bool:
         seen.append(sums(port)["penstock_attempts_total"])
-        return sums(port)["penstock_children_ended_total"] == 1 and len(worker.children()) == 2
+        return sums(port)["penstock_children_ended_total"] >= 1 and len(worker.children()) == 2
 
     eventually(replaced, 60)
     assert set(seen) == {200.0}, "the counts of a killed child went away, or came twice"
@@ -103,8 +103,8 @@ def test_the_numbers_of_all_children_are_added_up_and_survive_them(
     assert found["penstock_attempt_seconds_count"] == 202
     assert found["penstock_jobs_enqueued_total"] == 1, "what a handler enqueues is counted by its worker"
     assert found["penstock_database_up"] == 1
-    assert found["penstock_processes"] >= 3
-    assert get(port, "/livez") == (200, "ok\n")
+    eventually(lambda: sums(port)["penstock_processes"] >= 3)
+    eventually(lambda: get(port, "/livez") == (200, "ok\n"))
     assert get(port, "/nothing")[0] == 404
     assert worker.stop() == 0
 
@@ -115,7 +115,7 @@ def test_one_process_and_a_stuck_loop(worker_process: Workers, app: Penstock) ->
     worker = worker_process("--processes", "0", "--metrics-port", "0", module=module)
     port = port_of(worker)
     eventually(lambda: get(port, "/readyz")[0] == 200, 60)
-    assert get(port, "/livez")[0] == 200
+    eventually(lambda: get(port, "/livez")[0] == 200)
     app.task(name="block")(nothing).enqueue()
     eventually(lambda: get(port, "/livez")[0] == 503, 60)
     assert "has not turned" in get(port, "/livez")[1]

@@ -91,6 +91,15 @@ def test_failing_rows_with_their_errors(app: Penstock, cloud: Cloud, hand: Hands
         assert word in shown
 
 
+def test_where_a_row_has_failed(app: Penstock, cloud: Cloud, hand: Hands, penstock: Run) -> None:
+    cloud.volumes(1)
+    hand(declare(app, Volume, broken, name="broken")).visit()
+    code, shown = penstock("reconcilers", "--tracebacks")
+    assert (code, "Traceback (most recent call last)" in shown, "in broken" in shown) == (0, True, True)
+    assert "Traceback" not in penstock("reconcilers")[1]
+    assert "Traceback" in look(penstock)[1][0]["traceback"]
+
+
 def test_an_app_without_any(app: Penstock, penstock: Run) -> None:
     app.prepare()
     code, shown = penstock("reconcilers")

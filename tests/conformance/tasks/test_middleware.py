@@ -47,6 +47,20 @@ def test_around_every_kind_of_handler(shop: Any) -> None:
     beside_a_worker(shop.app, main)
 
 
+@pytest.mark.one_database
+def test_a_middleware_that_a_fresh_process_does_not_find_is_never_left_out(shop: Any) -> None:
+    @shop.app.middleware
+    def only_here(call: HandlerCall) -> Iterator[None]:
+        yield
+
+    async def main(_: Worker) -> None:
+        job = await shop.render.options(retries=0).enqueue_async(1)
+        await until(lambda: job.status == "failed")
+        assert "only_here is not found" in (job.attempts()[0].error or "")
+
+    beside_a_worker(shop.app, main)
+
+
 def test_in_order_with_the_outcome_in_hand(app: Penstock) -> None:
     seen: list[Any] = []
 
