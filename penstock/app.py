@@ -81,6 +81,8 @@ class Penstock(Pipelines, Operating):
         self.database.call_housekeeping = self.wakeups.call_housekeeping
         self.bridge = AsyncBridge(max(4, self.settings.pool_size))
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.aliases: dict[str, Task[Any, Any]] = {}
+        """Tasks by the names that they had before."""
         self.limited: dict[str, limits.TaskLimits] = {}
         self.reconcilers: dict[str, definition.Reconciler] = {}
         self.middlewares: tuple[around.Middleware, ...] = ()
@@ -134,9 +136,20 @@ class Penstock(Pipelines, Operating):
                 )
             limits.declare(self.limited, task.name, task.limits)
             self.tasks[task.name] = task
+            self._declare_aliases(task)
             return task
 
         return declare if function is None else declare(function)
+
+    def _declare_aliases(self, task: Task[Any, Any]) -> None:
+        """Know a task by its old names too: workers take the jobs that were enqueued under them."""
+        for alias in task.defaults.aliases:
+            known = self.tasks.get(alias) or self.aliases.get(alias)
+            if known is not None and known.name != task.name:
+                raise DefinitionError(f"{task.name}: its alias {alias!r} is a name of task {known.name!r}")
+            if task.limits is not None:
+                self.limited[alias] = task.limits
+            self.aliases[alias] = task
 
     def reconciler(
         self, model: type[M] | Table, /, **options: Unpack[ReconcilerKeywords]
@@ -168,10 +181,10 @@ class Penstock(Pipelines, Operating):
     @property
     def task_names(self) -> list[str]:
         """The names of everything this process can run: tasks, and pipelines as steps of others."""
-        return [*self.tasks, *self.pipelines]
+        return [*self.tasks, *self.aliases, *self.pipelines]
 
     def find_task(self, name: str) -> Task[Any, Any] | None:
-        return self.tasks.get(name)
+        return self.tasks.get(name) or self.aliases.get(name)
 
     def also_runs(self, task: Task[Any, Any]) -> None:
         """Register a task under a second name, unless another task has that name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.errors import ConfigurationError, JobFailed, PenstockError, ResultTimeout
@@ -15,7 +15,9 @@ from penstock.queue.rules import followers
 from penstock.queue.wakeups import READY
 from penstock.result_wait import ResultWaiter, WaitServices
 from penstock.updates import JobUpdate, UpdateStream
+from penstock.values import parse
 from penstock.values.ids import new_id
+from penstock.values.parse import QueueLimit, checked
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.json_text import loads
@@ -218,6 +220,38 @@ class Job(JobAttributes, Generic[R]):
     async def discard_async(self) -> bool:
         return await self._host.bridge.run(self.discard)
 
+    def delete(self) -> bool:
+        """Remove a job that is not running, with its history. False: it runs, is a step of a run, or is gone."""
+        self._read = None
+        return bool(self._database.in_transaction(control.deleting(), [self.id]))
+
+    async def delete_async(self) -> bool:
+        return await self._host.bridge.run(self.delete)
+
+    def update(
+        self,
+        *,
+        priority: int | None = None,
+        queue: str | None = None,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+    ) -> bool:
+        """Give a job that waits another priority, queue or time. False: it waits no more, or is a step."""
+        change = _change(priority, queue, delay, at)
+        self._read = None
+        return self._database.in_transaction(control.update, self.id, change)
+
+    async def update_async(
+        self,
+        *,
+        priority: int | None = None,
+        queue: str | None = None,
+        delay: float | timedelta | None = None,
+        at: datetime | None = None,
+    ) -> bool:
+        change = {"priority": priority, "queue": queue, "delay": delay, "at": at}
+        return await self._host.bridge.run(lambda: self.update(**change))  # type: ignore[arg-type]
+
     def progress(self) -> tuple[float, str] | None:
         """The progress that the handler reported last; None if it has reported none."""
         row = self._database.read(lambda tx: tx.row(job_records.PROGRESS, id=self.id))
@@ -308,6 +342,26 @@ def instant(micros: int) -> datetime:
         return datetime.fromtimestamp(micros / 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):
         return LATEST if micros > 0 else EARLIEST
+
+
+def _change(
+    priority: int | None, queue: str | None, delay: float | timedelta | None, at: datetime | None
+) -> control.JobChange:
+    if delay is not None and at is not None:
+        raise ConfigurationError("job.update(): give delay= or at=, not both")
+    change = control.JobChange(
+        None
+        if queue is None
+        else checked("queue", queue, lambda given: QueueLimit(parse.text(given, 200)).name),
+        None
+        if priority is None
+        else checked("priority", priority, lambda given: parse.whole(given, -parse.MOST)),
+        None if delay is None else checked("delay", delay, parse.seconds),
+        None if at is None else checked("at", at, parse.instant),
+    )
+    if change == control.JobChange():
+        raise ConfigurationError("job.update(): say what to change: priority=, queue=, delay= or at=")
+    return change
 
 
 def _instant(micros: int | None) -> datetime | None:

@@ -278,6 +278,7 @@ class Task(StepCalls[P, R]):
             settings.key,
             labels=settings.labels,
             unique=settings.unique_rule(self.name),
+            aliases=self.defaults.aliases if settings.key is not None else (),
         )
 
     def __get__(self, instance: object, owner: type | None = None) -> Task[P, R]:

@@ -23,7 +23,7 @@ from penstock.values.retry import Retry
 EXECUTORS = ("async", "thread", "process")
 RETURN, REPLACE = "return", "replace"
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
-FOR_ALL_JOBS = ("limits", "middleware")
+FOR_ALL_JOBS = ("limits", "middleware", "aliases")
 AS_DECLARED = ("name", "queue", "priority", "delay")
 """Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
 
@@ -66,6 +66,7 @@ class TaskOptions:
     connection: object | None = None
     limits: tuple[Limit, ...] = ()
     middleware: tuple[Middleware, ...] = ()
+    aliases: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     unique: str | None = None
     unique_for: float | None = None
@@ -199,6 +200,13 @@ def _name(value: object, longest: int) -> str:
     return parse.text(value, longest, without="\0\t")
 
 
+def _aliases(value: object) -> tuple[str, ...]:
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple | set | frozenset):
+        raise ValueError("give a list of names, such as ['shop.old_name']")
+    return tuple(_name(each, NAME_LENGTH) for each in several)
+
+
 def _executor(value: object) -> object:
     if value is not None and value not in EXECUTORS:
         raise ValueError(f"use one of {', '.join(EXECUTORS)}")
@@ -223,6 +231,7 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "at": _or_none(parse.instant),
     "limits": read_limits,
     "middleware": read_middleware,
+    "aliases": _aliases,
     "retries": Retry.of,
     "max_crashes": _or_none(lambda value: parse.whole(value, 0)),
     "executor": _executor,

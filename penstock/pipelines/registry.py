@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from penstock.errors import DefinitionError
@@ -20,11 +20,12 @@ from penstock.values.typed_json.json_text import encode
 
 if TYPE_CHECKING:
     from penstock.pipelines import pipeline as pipes
-    from penstock.pipelines import run
+    from penstock.pipelines import run, run_control
     from penstock.pipelines.define import pipeline_options
     from penstock.pipelines.lifecycle import reminders
     from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
     from penstock.pipelines.run import Run
+    from penstock.pipelines.run_control import Following
     from penstock.schedules.schedule import Schedule
     from penstock.step_calls import StepValue
     from penstock.values.option_types import FlowKeywords, PipelineKeywords
@@ -33,6 +34,7 @@ else:
         Lazy("penstock.pipelines.pipeline"),
         Lazy("penstock.pipelines.define.pipeline_options"),
     )
+    run_control = Lazy("penstock.pipelines.run_control")
     run, reminders = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.lifecycle.reminders")
 
 P = ParamSpec("P")
@@ -149,6 +151,13 @@ class Pipelines:
         label: str | None = None,
     ) -> list[Run]:
         return await self._host.bridge.run(self.runs, pipeline, status, key, limit, label)
+
+    def after(self, runs: Iterable[Run]) -> Following:
+        """Say what follows several runs: `app.after([one, other]).then(report)` starts when all have succeeded."""
+        several = list(runs)
+        if not several:
+            raise DefinitionError("app.after(...): give the runs that are to be followed")
+        return run_control.Following(self._host, several)
 
     def resume(self, token: str, value: object = None) -> Run:
         """Give the signal that a token allows (see `run.token`), in the name of the actor (see `acting`); its run.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.queue import audit, states
+from penstock.queue import audit, retention, states
+from penstock.queue.claim import LEAVE
 from penstock.queue.jobs import EndedStep, Follow, nothing_follows, tier_of
 from penstock.queue.rules import followers
 from penstock.values.status import JobStatus, Reason
@@ -25,6 +27,16 @@ STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid
 ACTED_ON = "SELECT DISTINCT subject_id FROM {audits} WHERE subject_id {among:ids:uuid} AND act = :act"
 
 Action = Callable[[Transaction, Sequence[str]], list[str]]
+KEY_OF = "SELECT task, job_key, run_id FROM {jobs} WHERE id = :id"
+LOCK_KEY = "SELECT job_id FROM {job_keys} WHERE task = :task AND job_key = :key {lock}"
+DUE = "SELECT {now}, (SELECT MIN(due_at) FROM {scheduled} WHERE job_id = :id)"
+UNPARK = "DELETE FROM {parked} WHERE job_id = :id"
+# A place that a claim under way has locked is left: that claim drops it.
+PLACES = """
+SELECT seq FROM {availabilities} WHERE queue = :queue AND tier = :tier AND job_id = :id ORDER BY seq {lock_skip}
+"""
+CHANGE = "UPDATE {jobs} SET queue = :queue, priority = :priority WHERE id = :id"
+WAITING = (JobStatus.AVAILABLE, JobStatus.SCHEDULED)
 NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
 
 
@@ -109,6 +121,69 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
     return failed
 
 
+def delete(tx: Transaction, ids: Sequence[str]) -> list[str]:
+    """Remove jobs that are not running, with their history; those that were removed. What follows them is skipped.
+
+    Steps stay: they belong to their runs. The key is locked before the state, as an enqueue does it.
+    """
+    tx.stage("delete")
+    removed = []
+    for job_id in sorted(set(ids)):
+        key = tx.row(KEY_OF, id=job_id)
+        if key is None or key[2] is not None:
+            continue
+        if key[1] is not None:
+            tx.row(LOCK_KEY, task=key[0], key=key[1])
+        rows = tx.rows(LOCK, ids=[job_id])
+        if not rows or rows[0][1] == JobStatus.RUNNING:
+            continue
+        audit.of_jobs(tx, "delete", [job_id], task=key[0], status=rows[0][1])
+        if not JobStatus.stored(rows[0][1]).terminal:
+            followers.release(tx, {job_id: JobStatus.CANCELLED})
+        retention.delete(tx, job_id)
+        removed.append(job_id)
+    return removed
+
+
+class JobChange(NamedTuple):
+    """Changes of a job that waits. None: as it is."""
+
+    queue: str | None = None
+    priority: int | None = None
+    delay: float | None = None
+    due_at: int | None = None
+
+
+def update(tx: Transaction, id: str, change: JobChange) -> bool:
+    """Give a job that waits another queue, priority or time. False: it does not wait in a queue any more.
+
+    It goes through `scheduled`, due at once if no other time is given: so a claim that is under way does not get it
+    from its old place.
+    """
+    tx.stage("update")
+    rows = tx.rows(LOCK, ids=[id])
+    described = tx.rows(DESCRIBE, ids=[id])
+    if not rows or not described or described[0][4] is not None or rows[0][1] not in WAITING:
+        return False
+    _, task, queue, priority, *_ = described[0]
+    now, due = tx.row(DUE, id=id) or (0, None)
+    after = None if change.delay is None else int(now) + int(change.delay * 1_000_000)
+    at = next(each for each in (change.due_at, after, due, now) if each is not None)
+    wanted = (change.queue or queue, priority if change.priority is None else change.priority)
+    tx.run(UNSCHEDULE, ids=[id])
+    tx.run(UNPARK, id=id)
+    seqs = [row[0] for row in tx.rows(PLACES, queue=queue, tier=tier_of(priority), id=id)]
+    if seqs:
+        tx.run(LEAVE, queue=queue, tier=tier_of(priority), seqs=seqs)
+    tx.run(CHANGE, id=id, queue=wanted[0], priority=wanted[1])
+    states.reschedule(tx, id, int(at))
+    place = {"job_id": id, "task": task, "queue": wanted[0], "tier": tier_of(wanted[1]), "due_at": int(at)}
+    tx.insert("scheduled", [place])
+    told = {name: value for name, value in change._asdict().items() if value is not None}
+    audit.of_jobs(tx, "update", [id], **told)
+    return True
+
+
 # The same, for callers who try again after a lost answer: what an earlier try has done was done by them.
 
 
@@ -126,6 +201,11 @@ def discarding() -> Action:
     """Take jobs off the list of dead letters; a step stays failed."""
     put_away = (JobStatus.CANCELLED, JobStatus.FAILED)
     return _counting_earlier_tries("discard", discard, lambda status: status in put_away)
+
+
+def deleting() -> Action:
+    """Remove jobs; what an earlier try removed is known by the trail."""
+    return _counting_earlier_tries("delete", delete, lambda _: False)
 
 
 def _counting_earlier_tries(name: str, action: Action, is_done: Callable[[str], bool]) -> Action:

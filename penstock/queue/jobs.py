@@ -63,6 +63,8 @@ class NewJob(NamedTuple):
     labels: tuple[str, ...] = ()
     unique: UniqueRule | None = None
     """For how long the key is unique; None: for ever."""
+    aliases: tuple[str, ...] = ()
+    """Names that the task had before: a key of theirs is a key of this one."""
 
     @property
     def is_plain(self) -> bool:

@@ -70,6 +70,14 @@ def remove(tx: Transaction, age: float, old: Sequence[str]) -> int:
     return len(ids)
 
 
+def delete(tx: Transaction, id: str) -> None:
+    """Remove a job that is locked and not running, with all its rows. What is left in a queue is dropped when met."""
+    for task, key, _ in tx.rows(KEYED, ids=[id]):
+        tx.run(FORGET_KEY, task=task, key=key, id=id)
+    for removal in REMOVALS:
+        tx.run(removal, ids=[id])
+
+
 def prune_ticks(tx: Transaction, age: float, limit: int) -> bool:
     """Forget the oldest ticks of schedules; whether there may be more. What has fired never does so again for that."""
     tx.stage("prune_ticks")

@@ -26,7 +26,7 @@ TIMING = frozenset(
     {"cron", "every", "tz", "missed", "window", "limit", "overlap", "jitter", "start", "end", "paused"}
 )
 ARGUMENTS = ("args", "kwargs")
-OPTIONS = KNOWN - {"connection", "limits", "name", "unique", "unique_for", "on_conflict"}
+OPTIONS = KNOWN - {"connection", "limits", "aliases", "name", "unique", "unique_for", "on_conflict"}
 """Of a job or a run."""
 
 

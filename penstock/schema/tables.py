@@ -1,8 +1,8 @@
 """The tables: of jobs and processes here, the others in modules of their own.
 
-The payload row never changes; a narrow row beside it says where the job stands; a narrow queue holds what is ready. No
-index covers a column that a heartbeat or a change of status moves; no foreign keys on hot tables; nothing that is
-delayed or finished is ever walked over by a claim.
+The payload row stays as it is once its job has started; a narrow row beside it says where the job stands; a narrow
+queue holds what is ready. No index covers a column that a heartbeat or a change of status moves; no foreign keys on hot
+tables; nothing that is delayed or finished is ever walked over by a claim.
 """
 
 from __future__ import annotations

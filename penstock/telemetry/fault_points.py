@@ -42,6 +42,7 @@ STAGES = frozenset(
         "deadline",
         "declare",
         "declare_again",
+        "delete",
         "delete_schedule",
         "deliver",
         "discard",
@@ -111,6 +112,7 @@ STAGES = frozenset(
         "transaction",
         "trigger",
         "trigger_schedule",
+        "update",
         "update_schedule",
         "wait_timeout",
     }

@@ -57,6 +57,7 @@ class TaskKeywords(EnqueueKeywords, total=False):
     """Keyword arguments of `@app.task(...)`."""
 
     on_failure: Callable[..., Any] | Sequence[Callable[..., Any]] | None
+    aliases: str | Sequence[str]
     limits: Limit | Sequence[object]
     middleware: Sequence[Callable[..., Any]]
 

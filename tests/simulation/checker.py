@@ -93,6 +93,10 @@ def _accounts(name: str, worker: Worker) -> Iterator[str]:
         yield f"{name} counts {worker.dispatcher.overdue} handlers that do not end"
 
 
+KEYS_FOR_A_WHILE = ("single", "latest")
+"""Tasks whose keys go from one job to the next; see `workloads.rules`."""
+
+
 def _accepted(story: Story) -> Iterator[str]:
     """What was accepted is there; one key names one job."""
     jobs = story.model.jobs
@@ -100,13 +104,13 @@ def _accepted(story: Story) -> Iterator[str]:
     for at, who, _, job_id, task, key in story.facts("accepted"):
         if job_id not in jobs:
             yield f"{at} {who}: {job_id} was accepted and is not there"
-        if key is None or job_id in story.model.pruned:
+        if key is None or task in KEYS_FOR_A_WHILE or job_id in story.model.pruned:
             continue  # with a job, its key is forgotten
         if keys.setdefault((task, key), job_id) != job_id:
             yield f"{at} {who}: key {key} of {task} names {keys[task, key]} and {job_id}"
     seen: dict[tuple[str, str], str] = {}
     for job in jobs.values():
-        if job.key is None or job.id in story.model.pruned:
+        if job.key is None or job.task in KEYS_FOR_A_WHILE or job.id in story.model.pruned:
             continue
         if seen.setdefault((job.task, job.key), job.id) != job.id:
             yield f"key {job.key} of {job.task} has made {seen[job.task, job.key]} and {job.id}"

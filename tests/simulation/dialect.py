@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SUCCEED = """
 UPDATE {job_states} SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
-WHERE job_id = :job_id AND token = :token AND status = 'running' AND NOT cancel_requested
+WHERE job_id = :job_id AND token = :token AND status = 'running' AND NOT cancel_requested AND reason IS NULL
 """
 
 

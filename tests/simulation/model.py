@@ -161,11 +161,14 @@ class Model:
                 self.queued[rest[0]].remove(rest[1])
             case "scheduled+":
                 self.due[rest[0]].append(rest[1])
-                if not 0 <= rest[1] - self.at <= LONGEST_DELAY:
+                # Of a job that is replaced, the time is read in the statement before.
+                earliest = -LONGEST_DELAY if self.jobs[rest[0]].task in moves.REPLACED else 0
+                if not earliest <= rest[1] - self.at <= LONGEST_DELAY:
                     self.say(f"{rest[0]} is scheduled by another clock than the database's [8]")
             case "scheduled-":
                 self.due[rest[0]].remove(rest[1])
-                if rest[1] > self.at and self.states[rest[0]].status != "cancelled":
+                may = self.states[rest[0]].status == "cancelled" or self.jobs[rest[0]].task in moves.REPLACED
+                if rest[1] > self.at and not may:
                     self.say(f"{rest[0]} left the schedule before it was due [8]")
             case "parked+":
                 self.parked[rest[0]].append(rest[1])

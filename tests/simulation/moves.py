@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.simulation.model import Model
 
 TERMINAL = ("succeeded", "failed", "cancelled", "skipped")
+REPLACED = ("latest",)
+"""Tasks whose jobs may be replaced, and put off, while they wait."""
 CHILDREN = ("small", "fragile", "part")
 """Pipelines that are steps of others."""
 
@@ -88,6 +90,10 @@ def _move(model: Model, job_id: str, old: State, new: State) -> None:
             model.jobs[job_id].run_id and new.status != "running"
         ):
             pass
+        case ("waiting", "scheduled" | "skipped"):
+            pass  # it has followed another job, which is over
+        case ("available", "scheduled") if model.jobs[job_id].task in REPLACED:
+            pass
         case ("failed", "cancelled") if new.reason == "discarded":
             pass
         case ("failed" | "cancelled", "available"):
@@ -107,7 +113,8 @@ def _end(model: Model, job_id: str, old: State, new: State) -> None:
     execution = model.executions.get((job_id, old.generation))
     if execution is None or execution[0] != model.tx:
         met = model.jobs[job_id].run_id is not None and new.status in ("skipped", "cancelled")
-        given_back = met or new.status == "available" or (new.status == "cancelled" and old.cancel)
+        unwanted = new.status == "cancelled" and (old.cancel or new.reason == "expired")
+        given_back = met or new.status == "available" or unwanted
         if (job_id, old.generation) in model.began or not given_back:
             model.say(f"attempt {old.generation} of {job_id} ends as {new.status} without a trace [10]")
         outcome = "released"

@@ -30,7 +30,7 @@ UPSTREAM = "SELECT status FROM {job_states} WHERE job_id = :id {lock}"
 RUN_OF = "SELECT run_id FROM {jobs} WHERE id = :id"
 FOLLOWERS = "SELECT job_id, id, spec FROM {job_followers} WHERE job_id {among:ids:uuid} ORDER BY id"
 FORGET = "DELETE FROM {job_followers} WHERE job_id {among:ids:uuid}"
-DESCRIBE = "SELECT id, task, queue, priority, {now} FROM {jobs} WHERE id {among:ids:uuid}"
+DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id {among:ids:uuid}"
 
 
 class EndedJob(NamedTuple):
@@ -161,14 +161,17 @@ def release(tx: Transaction, ended: Mapping[str, JobStatus]) -> None:
 
 
 def _let_go(tx: Transaction, free: Mapping[str, str]) -> None:
-    places = []
-    for id, task, queue, priority, now in tx.rows(DESCRIBE, ids=sorted(free)):
+    timed, delayed = [], []
+    for id, task, queue, priority in tx.rows(DESCRIBE, ids=sorted(free)):
         spec: Any = loads(free[str(id)])
-        due = spec["at"] if spec.get("at") is not None else int(now) + int(spec.get("wait") or 0)
-        place = {"job_id": str(id), "task": task, "queue": queue, "tier": tier_of(priority), "due_at": due}
-        places.append(place)
+        place = {"job_id": str(id), "task": task, "queue": queue, "tier": tier_of(priority)}
+        if spec.get("at") is not None:
+            timed.append(place | {"due_at": spec["at"]})
+        else:
+            delayed.append(place | {"wait": int(spec.get("wait") or 0)})
     states.let_go(tx, sorted(free))
-    tx.insert("scheduled", places)
+    tx.insert("scheduled", timed)
+    states.put_in_place(tx, JobStatus.SCHEDULED, delayed)
 
 
 def _skip(tx: Transaction, ids: Sequence[str]) -> None:

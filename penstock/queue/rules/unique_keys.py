@@ -47,6 +47,10 @@ def claim_key(tx: Transaction, job: NewJob, new: Container[str]) -> str:
     `new`: jobs that are yet to be written. A key whose job is neither one of them nor there was left by a caller who
     committed although the enqueue had failed: no job owns it, and it would keep this job from ever being written.
     """
+    for alias in job.aliases:
+        earlier = tx.row(KEY_HOLDER, task=alias, key=job.key)
+        if earlier is not None and earlier[1] is not None and _keeps_key(tx, read_id(earlier[0]), job):
+            return read_id(earlier[0])
     row = {"task": job.task, "job_key": job.key, "job_id": job.id}
     tx.insert("job_keys", [row], ignore_duplicates=True)
     found = tx.row(KEY_HOLDER, task=job.task, key=job.key)

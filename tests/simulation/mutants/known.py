@@ -13,6 +13,7 @@ from tests.simulation.mutants import (
     keeping,
     limits,
     rows,
+    rules,
     runs,
     tasks,
     ticks,
@@ -23,6 +24,7 @@ from tests.simulation.workloads import Workload
 from tests.simulation.workloads.blocks import Blocks
 from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows, ask, ask_only, write
+from tests.simulation.workloads.rules import Rules
 from tests.simulation.workloads.runs import Runs
 from tests.simulation.workloads.shape_acts import retry_step, revive, revive_child_at_last, then
 from tests.simulation.workloads.shapes import Shapes
@@ -39,6 +41,7 @@ STAGES: dict[str, tuple[Workload, ...]] = {
     "limits": (Limits(),),
     "blocks": (Blocks(),),
     "ticks": (Ticks(),),
+    "rules": (Rules(),),
 }
 VARIANTS: dict[str, tuple[str, Workload]] = {
     "steering": ("tasks", Tasks(steers=0.9)),
@@ -64,6 +67,7 @@ KINDS = {
     "limits": limits.MUTANTS,
     "blocks": blocks.MUTANTS | tasks.BLOCKS,
     "ticks": ticks.MUTANTS,
+    "rules": rules.MUTANTS,
 }
 MUTANTS: dict[tuple[str, str], Mutant] = {
     (about, name): mutant for about, known in KINDS.items() for name, mutant in known.items()
