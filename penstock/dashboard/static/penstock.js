@@ -263,6 +263,13 @@
     look();
   };
 
+  // Addresses without fields that say nothing. The browser has read the form when the timer comes.
+  const leaveOutEmpty = (form) => {
+    const empty = [...form.elements].filter((field) => field.name && !field.value && !field.disabled);
+    for (const field of empty) field.disabled = true;
+    setTimeout(() => { for (const field of empty) field.disabled = false; });
+  };
+
   // ---------------------------------------------------------------- events
 
   document.addEventListener("submit", (event) => {
@@ -279,7 +286,7 @@
       doInRounds(form);
       return;
     }
-    if ((form.getAttribute("method") || "get") === "get") for (const field of form.elements) if (field.name && !field.value) field.disabled = true;
+    if ((form.getAttribute("method") || "get") === "get") leaveOutEmpty(form);
   });
 
   document.addEventListener("click", (event) => {
