@@ -78,3 +78,32 @@ def test_the_link_opens_it_once_and_ctrl_c_ends_it(app: Penstock, database_url: 
         assert f"port {taken} is in use" in refused.stderr
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+@pytest.mark.process
+@pytest.mark.one_database
+def test_the_demo_can_be_watched(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "demo", "--orders", "20", "--dashboard"]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as play:
+        try:
+            assert play.stdout is not None
+            lines = iter(play.stdout.readline, "")
+            link = next(line.partition("http://")[2].strip() for line in lines if "http://" in line)
+            place = urlsplit(f"http://{link}")
+            _, headers, _ = ask(f"http://{link}", f"{place.path}?{place.query}")
+            session = headers["Set-Cookie"].partition(";")[0]
+            triggered = next(line for line in lines if "triggered" in line)
+            assert "20 orders" in triggered
+            status, _, text = ask(f"http://{link}", "/runs.json", cookie=session)
+            assert (status, "running" in text) == (200, True)
+            assert any("nothing lost, nothing twice" in line for line in lines)
+            assert play.wait(60) == 0
+        finally:
+            play.kill()
