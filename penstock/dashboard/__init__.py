@@ -19,6 +19,11 @@ To add a page:
    `notice`; the filters `span` (seconds), `number`, `short` (an id) and `json`. No inline script and no inline style:
    the content security policy refuses them.
 
+The look is in three files of `static/`: tokens and parts in `penstock.css`, what improves a page in `penstock.js`, an
+icon for each status, section and verb in `icons.svg`. Templates build pages from the macros of `macros.html` (badges,
+times, ids, fields, menus, empty states) and pictures from `pictures.py` (`graph_picture`, `timeline_picture`,
+`bars_picture`, `line_picture`), which draw the page's own data with `drawing/`.
+
 To add an act: write a function of (view, form) that returns `Done(message, data)`, and a `DashboardAct(name, right,
 function)` in the `ACTS` of `acts.py`. A page sends it with a plain form:
 

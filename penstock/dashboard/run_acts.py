@@ -81,7 +81,7 @@ def rerun_run(view: View, form: Form) -> Done:
 def repeat_run(view: View, form: Form) -> Done:
     """The same again from the beginning, with other arguments."""
     return _new_run(
-        "This run repeats the other with new arguments.", _run(view, form).rerun(arguments_of(form))
+        "This run repeats the other with new arguments.", _run(view, form).rerun(json_arguments(form))
     )
 
 
@@ -148,7 +148,7 @@ def json_or_text(text: str | None) -> object:
         return text
 
 
-def arguments_of(form: Form) -> Sequence[Any] | Mapping[str, Any] | None:
+def json_arguments(form: Form) -> Sequence[Any] | Mapping[str, Any] | None:
     """Arguments as a JSON list or object; None if the field is empty."""
     given = form.get("args")
     if given is None or given == "":
@@ -164,7 +164,7 @@ def arguments_of(form: Form) -> Sequence[Any] | Mapping[str, Any] | None:
 
 def call_of(form: Form) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Arguments by position and by name."""
-    given = arguments_of(form)
+    given = json_arguments(form)
     return ((), given) if isinstance(given, Mapping) else (given or (), {})
 
 
