@@ -2,6 +2,7 @@
 
 pages    server time of every page, p50 and p95, and the slowest statement of each, as the server's log tells
 memory   of the process of `penstock dashboard` that has served them all
+watch    CPU that ten clients cost while jobs keep coming: of the dashboard, and of the server
 drain    20,000 jobs drained alone, and while ten clients watch
 
 `--finished 1000000` for less; `--folder` keeps the server's data, and a second call finds it filled.
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from json import dumps, loads
 from pathlib import Path
@@ -28,7 +29,7 @@ import psutil
 import psycopg
 
 from bench.dashboard_tables import Loaded, Size, load
-from bench.server import SETTINGS
+from bench.server import SETTINGS, cpu_seconds
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
 from tests.pages import addresses as dashboard_pages
@@ -38,7 +39,7 @@ from tests.web import ask
 TIMES = 30
 JOBS = 20_000
 WATCHERS = 10
-PASSWORD = "bench"
+WATCH_SECONDS = 20
 MODULE = """
 from penstock import Penstock
 
@@ -48,7 +49,9 @@ app = Penstock()
 @app.task(name="noop", queue="drained")
 async def noop(number: int) -> None: ...
 """
-DURATION = re.compile(r"duration: ([0-9.]+) ms  (?:execute|statement)[^:]*: (.*)")
+DURATION = re.compile(
+    r"duration: ([0-9.]+) ms  (?:execute|statement)[^:]*: (.*?)(?=\n\S* *LOG|\Z)", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ def main() -> None:
                 print(line, flush=True)
         if "memory" in options.parts:
             print(memory(url, loaded), flush=True)
+        if "watch" in options.parts:
+            print(watch(server, url), flush=True)
         if "drain" in options.parts:
             for line in drain(url, options.rounds):
                 print(line, flush=True)
@@ -84,7 +89,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="a hundredth")
     parser.add_argument("--elements", type=int, help="of one run; a tenth")
     parser.add_argument("--rounds", type=int, default=5, help="of the drain")
-    parser.add_argument("--parts", default="pages,memory,drain")
+    parser.add_argument("--parts", default="pages,memory,watch,drain")
     parser.add_argument("--folder", type=Path, help="where the server's data stay")
     return parser.parse_args()
 
@@ -171,7 +176,7 @@ def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
             f" {figures.slowest:>10.1f}{mark}"
         )
         if figures.slowest > 20:
-            yield f"    {figures.sql[:300]}"
+            yield f"    {' '.join(figures.sql.split())[:300]}"
     app.close()
 
 
@@ -191,46 +196,64 @@ def _figures(path: str, times: list[float], log: Path, start: int) -> PageFigure
 
 
 def memory(url: str, loaded: Loaded) -> str:
-    with served(url) as (process, address):
+    with served(url) as (process, address, signed_in):
         first = psutil.Process(process.pid).memory_info().rss
         for _ in range(5):
             for path in addresses(loaded):
-                ask(address + path, headers=_signed_in())
+                ask(address + path, headers=signed_in)
         last = psutil.Process(process.pid).memory_info().rss
     return f"memory   {last / 2**20:.0f} MB after every page five times; {first / 2**20:.0f} MB when it began"
 
 
+Served = tuple[subprocess.Popen[str], str, dict[str, str]]
+
+
 @contextmanager
-def served(url: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`penstock dashboard` in a process of its own, with a password."""
+def served(url: str) -> Iterator[Served]:
+    """`penstock dashboard` in a process of its own, its address, and the cookie of one who has opened its link."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "drained.py").write_text(MODULE)
-        ours = {
-            "PENSTOCK_DATABASE_URL": url,
-            "PENSTOCK_DASHBOARD_PASSWORD": PASSWORD,
-            "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}",
-        }
         process = subprocess.Popen(
-            [sys.executable, "-m", "penstock", "dashboard", "drained:app", "--port", "8329"],
-            env={**os.environ, **ours},
+            [sys.executable, "-m", "penstock", "dashboard", "drained:app", "--port", "0"],
+            env={**os.environ, **_surroundings(url, folder), "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             text=True,
         )
+        assert process.stdout is not None
+        link = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        opened = ask(link)
         try:
-            _until_it_answers("http://127.0.0.1:8329")
-            yield process, "http://127.0.0.1:8329"
+            cookie = opened.headers["set-cookie"].partition(";")[0]
+            yield process, link.rpartition("/login")[0], {"Cookie": cookie}
         finally:
             process.terminate()
             process.wait(30)
 
 
-def _until_it_answers(address: str) -> None:
-    for _ in range(300):
-        with suppress(OSError):
-            ask(f"{address}/", headers=_signed_in())
-            return
-        time.sleep(0.1)
-    raise SystemExit("the dashboard did not answer")
+def _surroundings(url: str, folder: str) -> dict[str, str]:
+    return {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}"}
+
+
+# watch
+
+
+def watch(server: Postgres, url: str) -> str:
+    app = Penstock(url)
+    task = app.task(name="noop", queue="watched")(_nothing)
+    with served(url) as (process, address, signed_in):
+        dashboard = psutil.Process(process.pid)
+        costs = []
+        for look in (nullcontext(), _watching(address, signed_in)):
+            began, before = sum(dashboard.cpu_times()[:2]), cpu_seconds(server)
+            with look:
+                for number in range(2 * WATCH_SECONDS):
+                    task.enqueue(number)
+                    time.sleep(0.5)
+            costs.append((sum(dashboard.cpu_times()[:2]) - began, cpu_seconds(server) - before))
+    app.close()
+    ours, theirs = [(watched - alone) / WATCH_SECONDS * 1000 for alone, watched in zip(*costs, strict=True)]
+    cost = f"{ours:.0f} ms of CPU a second in the dashboard, {theirs:.0f} in the server"
+    return f"watch    {WATCHERS} watchers cost {cost}"
 
 
 # drain
@@ -238,10 +261,10 @@ def _until_it_answers(address: str) -> None:
 
 def drain(url: str, rounds: int) -> Iterator[str]:
     alone, watched = [], []
-    with served(url) as (_, address):
+    with served(url) as (_, address, signed_in):
         for _ in range(rounds):
             alone.append(_drained(url))
-            with _watching(address):
+            with _watching(address, signed_in):
                 watched.append(_drained(url))
     rates = [JOBS / statistics.median(times) for times in (alone, watched)]
     loss = 1 - rates[1] / rates[0]
@@ -260,7 +283,7 @@ def _drained(url: str) -> float:
         app = Penstock(url)
         task = app.task(name="noop", queue="drained")(_nothing)
         task.enqueue_many([(number,) for number in range(JOBS)])
-        ours = {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}"}
+        ours = _surroundings(url, folder)
         worker = subprocess.Popen(
             [
                 sys.executable,
@@ -298,7 +321,7 @@ def _left(app: Penstock) -> int:
 
 
 @contextmanager
-def _watching(address: str) -> Iterator[None]:
+def _watching(address: str, signed_in: dict[str, str]) -> Iterator[None]:
     """Ten clients that look as the script of a page does: every two seconds, for what has changed."""
     over = threading.Event()
 
@@ -306,7 +329,7 @@ def _watching(address: str) -> Iterator[None]:
         tag = ""
         while not over.wait(2.0):
             with suppress(OSError):
-                answer = ask(address + path, headers={**_signed_in(), "If-None-Match": tag})
+                answer = ask(address + path, headers={**signed_in, "If-None-Match": tag})
                 tag = answer.headers.get("etag", tag)
 
     threads = [
@@ -319,10 +342,6 @@ def _watching(address: str) -> Iterator[None]:
     over.set()
     for thread in threads:
         thread.join(60)
-
-
-def _signed_in() -> dict[str, str]:
-    return {"Authorization": "Basic cGVuc3RvY2s6YmVuY2g="}
 
 
 if __name__ == "__main__":

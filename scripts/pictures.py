@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 THEMES = ("light", "dark")
+LEFT_OUT = ("jobs-bulk", "search", "job-waiting", "job-hostile")
+"""Pages that have little to show, unless they are asked for."""
 STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
 
 
@@ -30,10 +32,10 @@ def main() -> None:
         shop = import_module("tests.browser.shop")
         shop.app.migrate()
         filling = import_module("tests.browser.filling")
-        filled = filling.fill(shop)
+        filled = filling.fill(shop, rounds=45, elements=60)
         viewer = import_module("penstock.dashboard").Viewer("ann", "all")
         web = import_module("tests.web")
-        board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop")
+        board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop", redact=_without_paths)
         url = os.environ["PENSTOCK_DATABASE_URL"]
         with filling.staffed(shop, url, Path(folder)) as process, web.asgi_server(board) as site:
             _take(site, _pages(filled, process, options.pages), options)
@@ -42,12 +44,17 @@ def main() -> None:
     print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
 
 
+def _without_paths(_task: str, _kind: str, value: object) -> object:
+    """Tracebacks name files: the place of this checkout is no part of a picture."""
+    return value.replace(str(ROOT), "/srv/shop") if isinstance(value, str) else value
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/pictures.py")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "pictures")
     parser.add_argument("--pages", default="", help="some pages only, with commas between")
     parser.add_argument("--width", type=int, default=1280)
-    parser.add_argument("--height", type=int, default=860, help="0: as high as the page is")
+    parser.add_argument("--height", type=int, default=720, help="0: as high as the page is")
     parser.add_argument("--themes", default=",".join(THEMES))
     return parser.parse_args()
 
@@ -60,7 +67,9 @@ def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
         name = re.sub(r"-{2,}", "-", named.strip("/").replace("/", "-")) or "overview"
         found.setdefault(name, path)
     wanted = [name for name in chosen.split(",") if name]
-    return {name: path for name, path in found.items() if not wanted or name in wanted}
+    return {
+        name: path for name, path in found.items() if (name in wanted if wanted else name not in LEFT_OUT)
+    }
 
 
 def _name(path: str, filled: Any) -> str:
@@ -78,7 +87,7 @@ def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None
     with import_module("tests.servers.chromium").chromium() as browser:
         for theme in options.themes.split(","):
             context = browser.new_context(
-                viewport={"width": options.width, "height": options.height or 860},
+                viewport={"width": options.width, "height": options.height or 720},
                 color_scheme=theme,
                 timezone_id="Europe/Berlin",
                 reduced_motion="reduce",

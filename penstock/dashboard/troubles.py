@@ -25,6 +25,8 @@ log = logging.getLogger("penstock")
 EVERY = 30.0
 THOROUGH = frozenset({doctor.damaged_rows, doctor.reconciled_tables, doctor.clock})
 QUICK: tuple[Check, ...] = tuple(check for check in doctor.CHECKS if check not in THOROUGH)
+ONLY_ASKED = frozenset({"rows", "reconcilers", "clock", "schema"})
+"""Names of the findings of those."""
 PAGES = {
     "processes": "/processes",
     "claims": "/processes",
@@ -58,6 +60,8 @@ class Troubles:
     def __init__(self, app: Penstock) -> None:
         self._app = app
         self._found: list[Trouble] | None = None
+        self._thorough: list[Trouble] = []
+        """Of the checks that are only made when a viewer asks, as they were then."""
         self._due_at = 0.0
         self.forget()
         forget_after_fork(self)
@@ -74,7 +78,7 @@ class Troubles:
             self._busy = self._busy or begin
         if begin:
             threading.Thread(target=self._examine, name="penstock-doctor", daemon=True).start()
-        return self._found
+        return None if self._found is None else [*self._found, *self._thorough]
 
     def examine(self, checks: Sequence[Check] | None = None) -> list[Trouble]:
         """Make checks here and now; all of them, if none are given."""
@@ -83,8 +87,11 @@ class Troubles:
         patient = CheckContext(
             app.database, app.metadata, names, tuple(app.reconcilers.values()), of_app=True
         )
-        findings = doctor.examine(patient) if checks is None else doctor.made(patient, checks)
-        return [_trouble(finding) for finding in findings]
+        if checks is not None:
+            return [_trouble(finding) for finding in doctor.made(patient, checks)]
+        found = [_trouble(finding) for finding in doctor.examine(patient)]
+        self._thorough = [one for one in found if one.check in ONLY_ASKED and one.level is not Level.OK]
+        return found
 
     def _examine(self) -> None:
         try:

@@ -48,6 +48,7 @@ STAGES = frozenset(
         "discard",
         "discover",
         "effects",
+        "empty",
         "enqueue",
         "expand",
         "fire",

@@ -8,9 +8,12 @@ import pytest
 from tests.architecture.source import Function, modules
 
 TWINS = {
-    "Penstock": {"audit", "close", "dead_letters", "hint", "migrate", "resume", "run", "runs", "schedule"},
+    "Penstock": {
+        *("audit", "close", "dead_letters", "explain", "hint", "jobs", "migrate", "pause_queue", "queues"),
+        *("resume", "resume_queue", "run", "runs", "schedule", "set_queues"),
+    },
     "Task": {"enqueue", "enqueue_many"},
-    "Job": {"attempts", "cancel", "result", "retry"},
+    "Job": {"attempts", "cancel", "delete", "refresh", "result", "retry", "then", "update"},
     "Pipeline": {"trigger", "trigger_many"},
     "Schedule": {"backfill", "delete", "next", "pause", "resume", "ticks", "trigger", "update"},
     "Schedules": {"create", "list"},

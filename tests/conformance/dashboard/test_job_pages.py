@@ -14,6 +14,7 @@ from penstock.dashboard import job_acts
 from penstock.operate.pages import job_search
 from penstock.testing import drain, travel
 from tests.conformance.dashboard.browser import Browser, browser
+from tests.waiting import eventually
 
 SECRET = "card 4111"
 
@@ -364,3 +365,16 @@ def test_a_page_follows_what_becomes_of_time(shop: Shop) -> None:
     travel(shop.app, 60)
     drain(shop.app)
     assert [row["id"] for row in ann.get("/jobs.json?status=succeeded").json["jobs"]] == [late.id]
+
+
+def test_findings_are_made_in_the_background_and_when_asked_for(shop: Shop) -> None:
+    shop.charge.enqueue(1)
+    drain(shop.app)
+    ann = browser(shop.app)
+    troubles = eventually(lambda: ann.get("/doctor.json").json["troubles"])
+    assert {"dead letters", "processes"} <= {one["check"] for one in troubles}
+    assert all(one["advice"] for one in troubles)
+    assert {one["page"] for one in troubles if one["check"] == "dead letters"} == {"/failures"}
+    shop.app.database.in_transaction(lambda tx: tx.run("DELETE FROM {executions}"))
+    assert ann.act("examine").status == 200
+    assert ann.get("/doctor").status == 200

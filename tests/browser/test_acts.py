@@ -1,0 +1,131 @@
+"""Acts by clicking, as a person does them, each seen in the database and in the audit trail afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from penstock.testing import drain
+from tests.browser.conftest import PATIENCE, Pages, Shop, apart
+from tests.waiting import eventually
+
+expect.set_options(timeout=PATIENCE)
+
+
+def told(page: Page, words: str) -> None:
+    """The page says what came of an act."""
+    expect(page.locator("#notice")).to_contain_text(words)
+
+
+def done_by_ann(shop: Shop, id: str | None, act: str) -> None:
+    found = [(one.act, one.by) for one in apart(shop.app.audit, id)]
+    assert (act, "ann") in found, found
+
+
+def menu(page: Page, name: str) -> None:
+    page.locator("summary").filter(has_text=name).first.click()
+
+
+def test_acts_on_a_job(look: Pages, shop: Shop) -> None:
+    job = apart(shop.module.charge.options(queue="acts").enqueue, "acct-77", 770)
+    apart(drain, shop.app, queues="acts")
+    page = look(f"/jobs/{job.id}")
+    page.get_by_role("button", name="Retry").click()
+    told(page, "will run again")
+    assert job.status == "available"
+    menu(page, "Cancel")
+    page.locator("details[open] button").first.click()
+    told(page, "cancel")
+    assert job.status == "cancelled"
+    menu(page, "Run again")
+    page.get_by_role("button", name="With the same arguments").click()
+    page.wait_for_url(lambda url: "/jobs/" in url and job.id not in url)
+    again = page.url.rpartition("/")[2]
+    assert apart(lambda: shop.app.job(again).kwargs) == {"account": "acct-77", "cents": 770}
+    done_by_ann(shop, job.id, "cancel")
+    apart(shop.app.job(again).cancel)
+
+
+def test_a_dead_letter_is_discarded_after_a_question(look: Pages, shop: Shop) -> None:
+    job = apart(shop.module.charge.options(queue="acts").enqueue, "acct-78", 770)
+    apart(drain, shop.app, queues="acts")
+    page = look(f"/jobs/{job.id}")
+    page.get_by_role("button", name="Discard").click()
+    page.get_by_role("dialog").get_by_role("button", name="No").click()
+    assert job.id in [one.id for one in apart(shop.app.dead_letters)]
+    page.get_by_role("button", name="Discard").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    told(page, "discarded")
+    assert job.id not in [one.id for one in apart(shop.app.dead_letters)]
+
+
+def test_a_new_job_by_its_form(look: Pages, shop: Shop) -> None:
+    page = look("/jobs/new?task=report.render")
+    page.get_by_label("region").fill("apac")
+    page.locator("main form button").last.click()
+    page.wait_for_url("**/jobs/*-*")
+    job = shop.app.job(page.url.rpartition("/")[2])
+    assert apart(lambda: job.kwargs)["region"] == "apac"
+    apart(job.cancel)
+
+
+def test_acts_on_runs(look: Pages, shop: Shop) -> None:
+    run = apart(shop.module.month_end.trigger, 1)
+    apart(drain, shop.app, queues="default")
+    apart(drain, shop.app, queues="shipping")
+    apart(drain, shop.app, queues="default")
+    page = look(f"/runs/{run.id}")
+    page.get_by_role("button", name="Pause").click()
+    _stands(lambda: str(run.status), "paused")
+    page.get_by_role("button", name="Resume").click()
+    _stands(lambda: str(run.status), "running")
+    page.get_by_role("button", name="Approve").click()
+    told(page, "approve")
+    apart(drain, shop.app, queues="default")
+    expect(page.get_by_text("succeeded").first).to_be_visible()
+    done_by_ann(shop, run.id, "signal")
+    other = apart(shop.module.transcode.trigger, "cancelled.mov")
+    page.goto(f"{look.site}/runs/{other.id}")
+    menu(page, "Cancel")
+    page.get_by_role("button", name="Cancel the run").click()
+    _stands(lambda: str(other.status), "cancelled")
+    page.goto(f"{look.site}/runs/{shop.filled.halted_run}")
+    menu(page, "Run again")
+    page.get_by_role("button", name="With the same arguments").click()
+    page.wait_for_url(lambda url: shop.filled.halted_run not in url)
+
+
+def _stands(look: Callable[[], str], wanted: str) -> None:
+    eventually(lambda: apart(look) == wanted)
+
+
+def test_acts_on_schedules(look: Pages, shop: Shop) -> None:
+    page = look("/schedules/new")
+    page.get_by_label("Task or pipeline").select_option("report.render")
+    page.get_by_label("Name", exact=True).fill("by-hand")
+    page.get_by_label("Cron", exact=True).fill("30 4 * * *")
+    page.get_by_label("Arguments").fill('["eu"]')
+    page.locator("main form button").last.click()
+    told(page, "by-hand")
+    page.goto(f"{look.site}/schedule?name=by-hand")
+    page.get_by_role("button", name="Trigger now").click()
+    expect(page.locator("#notice")).to_be_visible()
+    menu(page, "Pause")
+    page.locator("details[open] button").first.click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Resume")).to_have_count(0)
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    page.wait_for_url("**/schedules")
+    assert "by-hand" not in [one.name for one in apart(shop.app.schedules)]
+    assert {"create_schedule", "pause", "delete"} & {one.act for one in apart(shop.app.audit, by="ann")}
+
+
+def test_a_group_of_failures_is_discarded_whole(look: Pages, shop: Shop) -> None:
+    page = look("/failures")
+    page.locator(".card", has_text="order.pack").get_by_role("button", name="Discard all").click()
+    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    expect(page.locator(".card", has_text="order.pack")).to_have_count(0)
+    assert len(apart(shop.app.dead_letters, task="order.pack")) == 0
