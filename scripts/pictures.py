@@ -28,7 +28,8 @@ def main() -> None:
     options = _options()
     options.to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["PENSTOCK_DATABASE_URL"] = f"sqlite:///{folder}/shop.db"
+        os.chdir(folder)
+        os.environ["PENSTOCK_DATABASE_URL"] = "sqlite:///shop.db"
         shop = import_module("tests.browser.shop")
         shop.app.migrate()
         filling = import_module("tests.browser.filling")

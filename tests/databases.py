@@ -83,7 +83,7 @@ def _quick(folder: Path) -> Iterator[Path]:
     if memory is None:
         yield folder
         return
-    with TemporaryDirectory(prefix="penstock-", dir=memory) as made:
+    with TemporaryDirectory(prefix="penstock-", dir=memory, ignore_cleanup_errors=True) as made:
         yield Path(made)
 
 

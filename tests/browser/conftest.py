@@ -12,6 +12,7 @@ that was opened by `look` is checked for them when the test ends.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -35,6 +36,7 @@ from tests.web import asgi_server
 P = ParamSpec("P")
 T = TypeVar("T")
 Theme = Literal["light", "dark"]
+SHOP = "tests.browser.shop"
 PATIENCE = 30_000
 RIGHTS = "rights"
 """A cookie with the rights of the viewer; without it they are all."""
@@ -116,7 +118,8 @@ def shop(
         url = had(lambda: stack.enter_context(databases.migrated(kind, folder)))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setitem(os.environ, "PENSTOCK_DATABASE_URL", url)
-        module = import_module("tests.browser.shop")
+        sys.modules.pop(SHOP, None)  # it holds an app on the database of its import
+        module = import_module(SHOP)
         stack.callback(module.app.close)
         filled = apart(fill, module)
         process = stack.enter_context(staffed(module, url, folder))

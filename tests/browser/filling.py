@@ -101,7 +101,8 @@ def _present(shop: ModuleType, elements: int) -> Filled:
         connection.execute(shop.Volume.__table__.insert(), names)
     drain(app)
     paused = shop.transcode.trigger("later.mov")
-    paused.pause()
+    with app.acting(by="ann", why="the store is full"):
+        paused.pause()
     waiting = shop.encode.options(delay=5400, priority=10).enqueue("feature.mov")
     shop.charge.enqueue_many([("acct-1", 100 + n) for n in range(6)])
     return Filled(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from penstock.testing import drain
 from tests.browser.conftest import PATIENCE, Pages, Shop, apart
@@ -23,8 +23,12 @@ def done_by_ann(shop: Shop, id: str | None, act: str) -> None:
     assert (act, "ann") in found, found
 
 
-def menu(page: Page, name: str) -> None:
-    page.locator("summary").filter(has_text=name).first.click()
+def in_menu(page: Page, name: str) -> Locator:
+    """The small form behind a button, opened."""
+    found = page.locator("details.menu").filter(has=page.locator("summary", has_text=name)).first
+    found.locator("summary").click()
+    expect(found).to_have_attribute("open", "")
+    return found
 
 
 def test_acts_on_a_job(look: Pages, shop: Shop) -> None:
@@ -34,12 +38,10 @@ def test_acts_on_a_job(look: Pages, shop: Shop) -> None:
     page.get_by_role("button", name="Retry").click()
     told(page, "will run again")
     assert job.status == "available"
-    menu(page, "Cancel")
-    page.locator("details[open] button").first.click()
+    in_menu(page, "Cancel").locator("button").first.click()
     told(page, "cancel")
     assert job.status == "cancelled"
-    menu(page, "Run again")
-    page.get_by_role("button", name="With the same arguments").click()
+    in_menu(page, "Run again").get_by_role("button", name="With the same arguments").click()
     page.wait_for_url(lambda url: "/jobs/" in url and job.id not in url)
     again = page.url.rpartition("/")[2]
     assert apart(lambda: shop.app.job(again).kwargs) == {"account": "acct-77", "cents": 770}
@@ -87,12 +89,10 @@ def test_acts_on_runs(look: Pages, shop: Shop) -> None:
     done_by_ann(shop, run.id, "signal")
     other = apart(shop.module.transcode.trigger, "cancelled.mov")
     page.goto(f"{look.site}/runs/{other.id}")
-    menu(page, "Cancel")
-    page.get_by_role("button", name="Cancel the run").click()
+    in_menu(page, "Cancel").get_by_role("button", name="Cancel the run").click()
     _stands(lambda: str(other.status), "cancelled")
     page.goto(f"{look.site}/runs/{shop.filled.halted_run}")
-    menu(page, "Run again")
-    page.get_by_role("button", name="With the same arguments").click()
+    in_menu(page, "Run again").get_by_role("button", name="With the same arguments").click()
     page.wait_for_url(lambda url: shop.filled.halted_run not in url)
 
 
@@ -111,8 +111,7 @@ def test_acts_on_schedules(look: Pages, shop: Shop) -> None:
     page.goto(f"{look.site}/schedule?name=by-hand")
     page.get_by_role("button", name="Trigger now").click()
     expect(page.locator("#notice")).to_be_visible()
-    menu(page, "Pause")
-    page.locator("details[open] button").first.click()
+    in_menu(page, "Pause").locator("button").first.click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)

@@ -102,7 +102,16 @@
       const key = keyOf(wanted);
       let found = null;
       if (key) found = keyed.get(key) && matches(keyed.get(key), wanted) ? keyed.get(key) : null;
-      else if (here && matches(here, wanted)) found = here;
+      else {
+        // What stands between and is no longer there goes: else all that follows would be made anew, and lose what is
+        // open or typed in it.
+        let ahead = here;
+        while (ahead && !keyOf(ahead) && !matches(ahead, wanted) && (wanted.nodeType === 1 || ahead.nodeType !== 1)) ahead = ahead.nextSibling;
+        if (ahead && matches(ahead, wanted)) {
+          while (here !== ahead) { const next = here.nextSibling; here.remove(); here = next; }
+          found = here;
+        }
+      }
       if (!found) {
         from.insertBefore(wanted, here);
         continue;

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 JOBS = """
 SELECT j.id, j.task, j.job_key, j.payload, j.created_at, s.status, s.reason, s.finished_at
 FROM penstock_jobs j JOIN penstock_job_states s ON s.job_id = j.id
-WHERE j.task IN ('single', 'latest', 'brief', 'called', 'heard', 'after') ORDER BY j.id
+WHERE j.task IN ('single', 'latest', 'brief', 'called', 'heard', 'after') ORDER BY j.created_at, s.finished_at
 """
 LEFT = "SELECT COUNT(*) FROM penstock_job_followers"
 
@@ -121,7 +121,10 @@ def _check(story: Story) -> Iterator[str]:
 
 
 def _one_at_a_time(rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """A job with a key that is unique while it is pending is made when the one before it is over, and not before."""
+    """A job with a key that is unique while it is pending is made when the one before it is over, and not before.
+
+    By the times of the database: ids are made by clients, whose clocks differ.
+    """
     before: dict[str, Sequence[Any]] = {}
     for row in rows:
         if row[1] == "single":
