@@ -49,6 +49,7 @@ STAGES = frozenset(
         "discover",
         "effects",
         "empty",
+        "end_losers",
         "enqueue",
         "expand",
         "fire",

@@ -97,6 +97,7 @@ class Reason(Vocabulary):
     RUN_STOPPED = "run_stopped"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     WAIT_TIMED_OUT = "wait_timed_out"
+    FIRST_DECIDED = "first_decided"
     CANCELLED = "cancelled"
     DISCARDED = "discarded"
     EXPIRED = "expired"
@@ -130,6 +131,7 @@ _EXPLANATIONS = {
     Reason.RUN_STOPPED: "stop_run() ended the run before it started",
     Reason.DEADLINE_EXCEEDED: "the run took longer than its deadline",
     Reason.WAIT_TIMED_OUT: "the signal it waited for did not come in time",
+    Reason.FIRST_DECIDED: "it waited for a signal, and the first() that it was for has its values from others",
     Reason.CANCELLED: "it was cancelled",
     Reason.DISCARDED: "it was discarded from the dead letters",
     Reason.EXPIRED: "no attempt had begun when its time (expires) was over",

@@ -32,6 +32,7 @@ from penstock.pipelines.plan.changes import (
     Fan,
     FiredJoin,
     Knock,
+    Losers,
     OpenJoin,
     Plan,
     RunMode,
@@ -55,6 +56,7 @@ class RunChange:
     mode: RunMode | None = None
     result: str | None = None
     waits: list[NewStep] = field(default_factory=list)
+    losers: list[Losers] = field(default_factory=list)
     reserved: int = 0
     ended: bool = False
     abandoned: bool = False
@@ -171,6 +173,8 @@ class Advance:
         for knock in plan.knocks:
             self._knock(run, knock)
         self._asks.extend([(run, ask) for ask in plan.asks])
+        if plan.losers:
+            self.change(run).losers.extend(plan.losers)
         if plan.ended:
             self.change(run).ended = True
 

@@ -22,6 +22,7 @@ from penstock.pipelines.advance.state import EngineState, JobTemplate, Mode
 from penstock.pipelines.advance.values import result_text
 from penstock.pipelines.advance.waits import WaitResult, finish_waiting
 from penstock.pipelines.model.definition import Callback, Definition, Running, Strategy, payload
+from penstock.pipelines.model.expressions import path_text
 from penstock.pipelines.model.wiring import Wiring, wiring_of
 from penstock.pipelines.plan.changes import RunMode
 from penstock.pipelines.plan.plan import RunState, events_of, status_of
@@ -286,6 +287,7 @@ def _settle_runs(application: Advance) -> list[EndedStep]:
             ends.append(RunEnd(run, status, after.reasons, after.parent_job))
     for (row, status, ended), ids in groups.items():
         _write(tx, row, status, ended, ids)
+    _note_losers(tx, changes)
     more = application.engine_state.features.start_waiting(
         application, {id: change.waits for id, change in changes.items() if change.waits}
     )
@@ -343,6 +345,16 @@ def _note_mode(application: Advance, before: _Row, after: _Row, id: str, change:
     timers.set(tx, timers.SWEEP, id)
     if after.mode is RunMode.HALTED and run.wiring.definition.halt_running is Running.CANCEL:
         stop_requests.request_stop(tx, id)
+
+
+def _note_losers(tx: Transaction, changes: Mapping[str, RunChange]) -> None:
+    """Have waits ended that have lost. The rows of their runs are locked: a wait that begins later sees it itself."""
+    found = {id: change.losers for id, change in changes.items() if change.losers and not change.ended}
+    if found:
+        tx.certify(run_rows.CERTIFY, ids=sorted(found))
+    for id, lost in found.items():
+        for one in lost:
+            timers.set(tx, timers.LOST, id, data=dumps([list(one.nodes), path_text(one.path)]))
 
 
 def _write(tx: Transaction, row: _Row, status: RunStatus, ended: bool, ids: Sequence[str]) -> None:

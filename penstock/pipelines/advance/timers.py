@@ -21,6 +21,8 @@ SIGNAL = "signal"
 """A signal was recorded and is to be delivered."""
 ELEMENT_SIGNAL = "element_signal"
 """A signal for one element was recorded and is to be delivered."""
+LOST = "lost"
+"""Waits have lost: the first that they were for has been decided."""
 REMIND = "remind"
 """A reminder is to be enqueued, because a step waits."""
 REMIND_SIGNED = "remind_signed"
@@ -42,7 +44,7 @@ REQUEUE = "requeue"
 CHAIN = "chain"
 """A run that follows others is to be looked at."""
 
-PLANNING = frozenset({WAIT, START, SIGNAL, ELEMENT_SIGNAL})
+PLANNING = frozenset({WAIT, START, SIGNAL, ELEMENT_SIGNAL, LOST})
 """Without these their run does not go on."""
 
 NEXT = """

@@ -49,6 +49,8 @@ def finish_waiting(tx: Transaction, conclusions: Mapping[str, WaitResult]) -> li
             id, run, node, path or "", how.status, how.reason, how.output, how.error, kept=how.kept
         )
         ended.append(end)
+        if how.status is JobStatus.SKIPPED:
+            continue  # nothing was waited for to the end: no attempt
         attempt = states.Execution(id, generations[id] + 1, OUTCOMES[how.status], created)
         error_type = how.reason.value if how.reason is not None else None
         attempts.append(attempt._replace(output=how.output, error_type=error_type, error=how.error))

@@ -7,15 +7,22 @@ a transaction of its own, done at once by the process that gave the signal and, 
 A wait that has lasted long enough has its default, unless a signal was given. It ends the step first, as the order of
 locks wants it, and looks last, under the run's lock, whether it was overtaken; if so, it takes everything back. So a
 caller that was told that its signal was taken, while the step waited, has given it.
+
+A wait that a decided first no longer needs has lost, and is skipped. The transaction that decides the first locks the
+run's row and leaves a timer; a wait that begins, under the same lock, looks whether its first has been decided. So one
+of the two sees the other: the timer finds the step, or the step finds the first.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+
+from pydantic_core import from_json
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
-from penstock.pipelines.advance import timers
+from penstock.pipelines.advance import join_rows, timers
 from penstock.pipelines.advance.advance import Advance
 from penstock.pipelines.advance.run_rows import CERTIFY, RunView, views
 from penstock.pipelines.advance.state import EngineState
@@ -24,6 +31,7 @@ from penstock.pipelines.advance.waits import WaitResult, finish_waiting
 from penstock.pipelines.lifecycle import lineage, reminders, signal_rows
 from penstock.pipelines.model.definition import Wait
 from penstock.pipelines.model.expressions import TOP, Path, path_text
+from penstock.pipelines.plan.losers import only_first
 from penstock.queue import audit
 from penstock.queue.job_records import LAST_ERROR
 from penstock.queue.jobs import EndedStep
@@ -35,6 +43,7 @@ SELECT j.id, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND j.node {among:nodes:text} AND s.status = 'waiting'
 """
 AT_PATH = " AND j.path = :path"
+LOST = WaitResult(JobStatus.SKIPPED, reason=Reason.FIRST_DECIDED)
 PATH = "SELECT path FROM {jobs} WHERE id = :job"
 
 
@@ -55,6 +64,7 @@ def start_waiting(application: Advance, waits: Mapping[str, Sequence[NewStep]]) 
     for run, steps in waits.items():
         places = application.runs[run].wiring.places
         over = _over_before(application, application.runs[run], steps)
+        over |= _lost_before(application, application.runs[run], steps)
         for step in steps:
             node = places[step.node].node
             if step.id in over:
@@ -97,6 +107,31 @@ def _over_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -
             said = error[1] if error is not None else None
             over[job] = WaitResult(JobStatus.FAILED, None, reason, said, kept=True)
     return over
+
+
+def _lost_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -> dict[str, WaitResult]:
+    """Waits whose first has been decided already. None of their tokens has come to it: so it has its winner."""
+    groups: dict[str, list[NewStep]] = defaultdict(list)
+    for step in steps:
+        first = only_first(run.wiring, step.node)
+        if first is not None:
+            groups[first].append(step)
+    lost: dict[str, WaitResult] = {}
+    for first, some in groups.items():
+        fired = join_rows.fired_among(application.tx, first, {(run.id, step.path) for step in some})
+        lost |= {step.id: LOST for step in some if (run.id, step.path) in fired}
+    return lost
+
+
+def end_losers(tx: Transaction, run: str, data: str) -> list[EndedStep]:
+    """Skip those of the waits that have lost which still wait; what is to follow."""
+    tx.stage("end_losers")
+    nodes, path = from_json(data)
+    if path:
+        found = tx.rows(WAITING + AT_PATH, run=run, nodes=nodes, path=path)
+    else:
+        found = tx.rows(WAITING, run=run, nodes=nodes)
+    return finish_waiting(tx, {id: LOST for id, _ in found})
 
 
 def record(tx: Transaction, run: str, name: str, value: str, path: Path = TOP) -> bool:

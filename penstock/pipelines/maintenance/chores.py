@@ -286,6 +286,8 @@ class Chores:
                 self._follow(tx, signals.deliver(self.engine_state, tx, run, data))
             case timers.ELEMENT_SIGNAL:
                 self._follow(tx, signals.deliver(self.engine_state, tx, run, *from_json(data)))
+            case timers.LOST:
+                self._follow(tx, signals.end_losers(tx, run, data))
             case timers.WAIT:
                 ended = signals.time_out(self.engine_state, tx, run, job, data)
                 self._follow(tx, ended)

@@ -19,12 +19,14 @@ from penstock.pipelines.plan.changes import (
     Failed,
     Fan,
     Knock,
+    Losers,
     OpenJoin,
     Plan,
     RunMode,
     Skip,
     Start,
 )
+from penstock.pipelines.plan.losers import losers
 from penstock.pipelines.plan.tokens import EdgeToken, Tally, carried, counted, passed_on, verdict
 from penstock.values.status import JobStatus, Reason
 
@@ -54,6 +56,7 @@ class Cascade:
         self._asks: list[Ask] = []
         self._knocks: list[Knock] = []
         self._failures: list[Failed] = []
+        self._losers: list[Losers] = []
         self._ended = False
 
     @property
@@ -81,6 +84,7 @@ class Cascade:
             tuple(self._asks),
             tuple(self._knocks),
             tuple(self._failures),
+            tuple(self._losers),
             self.mode,
             self._ended,
         )
@@ -225,4 +229,12 @@ class Cascade:
         elif node.kind in (NodeKind.EXPAND, NodeKind.SWITCH):
             self._asks.append(Ask(node.key, path))
         else:
+            self._end_waits(place, path, tally)
             self.release(place, path, passed_on(place, tally))
+
+    def _end_waits(self, place: NodeWiring, path: Path, tally: Tally) -> None:
+        """A first that has its winner needs no more of its inputs; without one, all of them have ended."""
+        if place.rule is Rule.FIRST and tally.winner is not None:
+            lost = losers(self.wiring, place.node.key)
+            if lost:
+                self._losers.append(Losers(lost, path))

@@ -142,6 +142,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Losers:
+    """Waits that nothing needs any more: those of them that still wait are to end, and so is one that begins later."""
+
+    nodes: tuple[str, ...]
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that follows, to be applied in one transaction. `ended`: every step of the run has ended."""
 
@@ -154,5 +162,6 @@ class Plan:
     asks: tuple[Ask, ...] = ()
     knocks: tuple[Knock, ...] = ()
     failures: tuple[Failed, ...] = ()
+    losers: tuple[Losers, ...] = ()
     mode: RunMode = RunMode.RUNNING
     ended: bool = False

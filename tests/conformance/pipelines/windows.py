@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import penstock
-from penstock import Penstock, wait_for
+from penstock import Penstock, first, wait_for
 from penstock.pipelines.run import Run
 from penstock.testing import drain, travel
 from penstock.values.status import RunStatus
@@ -77,6 +77,11 @@ class Stage:
         @app.pipeline(name="waiting")
         def waiting(value: int) -> Any:
             return same(wait_for("go", timeout=60, default="by itself"))
+
+        @app.pipeline(name="losing")
+        def losing(value: int) -> Any:
+            begun = same.options(key="begun")(value)
+            return same.options(key="after")(first(begun, wait_for("never"), wait_for("late", after=[begun])))
 
         @app.task(name="nudge")
         def nudge(run_id: str, count: int) -> str:
@@ -190,6 +195,16 @@ def value_from_outside(stage: Stage, key: str) -> None:
     assert sorted(step.path for step in run.steps() if step.key == "add") == [(n,) for n in range(5)]
     waiting = "SELECT path FROM {joins} WHERE run_id = :run AND still_open <> 0"
     assert rows(stage.app, waiting, run=run.id) == []
+
+
+@window("settle", "advance", "timer", "end_losers")
+def lost_waits(stage: Stage, key: str) -> None:
+    """One of them waits when the first is decided, the other begins in that very transaction."""
+    run = stage.run("losing", key)
+    stage.work()
+    assert run.result(0) == 7
+    lost = [step.key for step in run.steps() if step.reason == "first_decided"]
+    assert sorted(lost) == ["late", "never"]
 
 
 @window("advance", "timer", "sweep")

@@ -84,6 +84,7 @@ class Machine:
         self.joins: dict[Where, Row] = {}
         self.fired: dict[Where, int] = {}
         self.waiting: list[Knock] = []
+        self.lost: set[Where] = set()
         self.failures: list[tuple[str, Path, Strategy, Reason, str]] = []
         self.order: list[Where] = []
         self.ended = False
@@ -146,6 +147,7 @@ class Machine:
             )
             if not failed.node.kind.is_step:
                 assert failed.detail
+        self.lost |= {(node, losers.path) for losers in plan.losers for node in losers.nodes}
         for start in plan.starts:
             status = JobStatus.WAITING if start.node.kind is NodeKind.WAIT else JobStatus.AVAILABLE
             self._create((start.node.key, start.path), Step(status, delay=start.delay))
@@ -172,8 +174,18 @@ class Machine:
             self._knock(knock)
         for ask in plan.asks:
             self._answer(ask)
+        self._end_losers()
         if plan.ended:
             self._end()
+
+    def _end_losers(self) -> None:
+        """Waits that have lost end, whether they began before or after that."""
+        for at in sorted(self.lost):
+            step = self.steps.get(at)
+            if step is not None and step.status is JobStatus.WAITING:
+                assert self.wiring.places[at[0]].node.kind is NodeKind.WAIT
+                step.status, step.reason = JobStatus.SKIPPED, Reason.FIRST_DECIDED
+                self.end(*at)
 
     def _contribute(self, plan: Plan) -> None:
         for added in plan.contributions:

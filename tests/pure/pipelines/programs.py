@@ -52,6 +52,8 @@ class Writer:
     value: Any = VALUE
     sources: Mapping[str, Any] = {"list": LIST, "label": LABEL}
     longest = 30
+    losing = True
+    """Whether there are waits that may lose."""
 
     def __init__(self, choose: Random, strategies: bool) -> None:
         self.choose = choose
@@ -133,8 +135,23 @@ class Writer:
             scope = scope_of(self.choose.choice(steps))
             alike = [handle for handle in steps if scope_of(handle) == scope]
             some = self.choose.sample(alike, min(len(alike), self.choose.randrange(1, 4)))
+            if self.losing and self.choose.random() < 0.4:
+                self.race(known, some, self.choose.choice(alike))
+                return
             count = self.choose.randrange(1, len(some) + 1)
             known.append(first(*some, count=count if 1 < count <= len(set(map(repr, some))) else None))
+
+    def race(self, known: list[Any], some: list[Any], passed: Any) -> None:
+        """A first with a wait that nothing else uses: it may lose."""
+        waited = self.wait(f"lost{len(known)}", passed)
+        most = len({repr(one) for one in (*some, waited)})
+        count = self.choose.randrange(1, most + 1)
+        try:
+            known.append(first(*some, waited, count=count if count > 1 else None))
+        except DefinitionError:
+            # A wait that holds nothing up would be refused.
+            known.append(self.value.options(after=[waited])(1))
+            raise
 
     def gate(self, known: list[Any], depth: int) -> None:
         steps = self.steps(known)

@@ -6,11 +6,21 @@ what did not start depends on the order of things, and tests compare only what r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.pipelines.model.definition import Definition, Node, NodeKind, Strategy
-from penstock.pipelines.model.expressions import Expr, Leaf, Output, Param, Path, StepFailed, evaluate
+from penstock.pipelines.model.expressions import (
+    Expr,
+    Leaf,
+    Output,
+    Param,
+    Path,
+    StepFailed,
+    evaluate,
+    outputs_in,
+)
+from penstock.values.status import Reason
 from penstock.values.typed_json import tags
 from tests.pure.pipelines.machine import Boom, Outcome
 
@@ -64,6 +74,31 @@ class Reference:
             if node.kind.is_step:
                 for path in self._paths(node):
                     yield node.key, path
+
+    def losers(self, reasons: Mapping[tuple[str, Path], Reason | None]) -> set[tuple[str, Path]]:
+        """The waits that were ended unanswered; whether they were is a matter of order, that they may be is not."""
+        lost = {at for at, reason in reasons.items() if reason is Reason.FIRST_DECIDED}
+        assert all(self.may_lose(*at) for at in lost), lost
+        return lost
+
+    def may_lose(self, key: str, path: Path) -> bool:
+        """Whether a wait may have been ended unanswered: all that uses it is a first, which others have decided."""
+        uses = [node for node in self.definition.nodes if key in (*node.reads, *node.after)]
+        if (
+            self.nodes[key].kind is not NodeKind.WAIT
+            or len(uses) != 1
+            or key in outputs_in(self.definition.result)
+        ):
+            return False
+        (user,) = uses
+        told = self.winner(user.key, path) or ""
+        won = (
+            [user.reads[int(number)] for number in told.split(",")[1 : user.quorum + 1]]
+            if "," in told
+            else [told]
+        )
+        enough = len(won) == user.quorum and set(won) <= set(user.reads) - {key}
+        return user.kind is NodeKind.FIRST and enough and all(self._how(one, path) == RAN for one in won)
 
     @property
     def result(self) -> object:

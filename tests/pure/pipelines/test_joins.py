@@ -51,6 +51,20 @@ def test_first_goes_on_with_the_first_success_while_the_other_still_runs() -> No
     assert machine.statuses("c") == ["succeeded"]
 
 
+def test_waits_that_only_a_decided_first_uses_have_lost() -> None:
+    def pipeline() -> Any:
+        kept = wait_for("kept")
+        return [C(first(A(), wait_for("early"), wait_for("late", after=[SLOW()]), kept)), D(kept)]
+
+    machine = started(pipeline)
+    finish(machine, "a")
+    assert (machine.statuses("early"), machine.statuses("kept")) == (["skipped"], ["waiting"])
+    finish(machine, "slow")
+    assert machine.statuses("late") == ["skipped"], "it begins when the first is decided"
+    finish(machine, "kept", "c", "d")
+    assert (machine.ended, machine.status) == (True, RunStatus.SUCCEEDED)
+
+
 def test_first_waits_for_a_success() -> None:
     machine = started(lambda: C(first(A(), B())), {"a": Boom}, on_failure="continue")
     finish(machine, "a")

@@ -67,8 +67,9 @@ def test_every_step_ends_as_the_reference_says(
         assert all("a value of type int" in failed[4] for failed in machine.failures if failed[4])
         return
     check_invariants(machine)
-    found = {at: (step.status, step.reason) for at, step in machine.steps.items()}
-    ends = {at: reference.end(*at) for at in reference.steps()}
+    lost = reference.losers({at: step.reason for at, step in machine.steps.items()})
+    found = {at: (step.status, step.reason) for at, step in machine.steps.items() if at not in lost}
+    ends = {at: reference.end(*at) for at in reference.steps() if at not in lost}
     assert found == {at: expected_status(end.how, end.failed) for at, end in ends.items()}
     for at, end in ends.items():
         assert machine.steps[at].output == end.value
