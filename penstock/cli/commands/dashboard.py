@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +27,9 @@ def dashboard(
     database: DatabaseUrl = None,
 ) -> None:
     """Serve the dashboard on this machine. Prints a link that works once; Ctrl-C ends it."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        # Also where the shell has it ignored, as in a script that leaves the program in the background.
+        signal.signal(ending, signal.default_int_handler)
     with opened(target, database) as app, suppress(KeyboardInterrupt):
         server = local_server.LocalServer(app, port, read_only=read_only)
         out.print(f"The dashboard of {app.settings.shown_url} is at", markup=False)

@@ -45,7 +45,7 @@ LOOKING = {
     "token",
     "watch",
 }
-OTHERS = {"dead-letters", "demo", "mcp", "migrate", "queues", "schedules", "worker"}
+OTHERS = {"dashboard", "dead-letters", "demo", "mcp", "migrate", "queues", "schedules", "worker"}
 
 
 def test_every_command_either_looks_or_says_who_and_why() -> None:
