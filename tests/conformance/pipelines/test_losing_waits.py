@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Penstock, first, wait_for
 from penstock.errors import ActionRefused
-from penstock.queue.jobs import Attempt
+from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.settle import settle
 from penstock.testing import drain, travel
 from penstock.values.outcome import Outcome
@@ -205,7 +205,7 @@ def test_a_wait_begins_while_its_first_is_decided(
 
     run = racing.trigger()
     worker = RandomWorker(app, 0)
-    claims = {}
+    claims: dict[str | None, Claim] = {}
     while len(claims) < 2:
         found = app.database.in_transaction(worker.settle_and_claim, [], 5)
         worker.source.committed()
