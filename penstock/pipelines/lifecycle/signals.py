@@ -62,9 +62,9 @@ def start_waiting(application: Advance, waits: Mapping[str, Sequence[NewStep]]) 
     )
     concluded: dict[str, WaitResult] = {}
     for run, steps in waits.items():
-        places = application.runs[run].wiring.places
-        over = _over_before(application, application.runs[run], steps)
-        over |= _lost_before(application, application.runs[run], steps)
+        view = application.runs[run]
+        places = view.wiring.places
+        over = _lost_before(application, view, steps) | _over_before(application, view, steps)
         for step in steps:
             node = places[step.node].node
             if step.id in over:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
 
 from penstock import Penstock, first, wait_for
 from penstock.errors import ActionRefused
+from penstock.queue.jobs import Attempt, Claim
+from penstock.queue.settle import settle
 from penstock.testing import drain, travel
-from penstock.values.status import JobStatus, Reason
+from penstock.values.outcome import Outcome
+from penstock.values.status import JobStatus, OutcomeKind, Reason
 from tests.conformance.pipelines.random_worker import RandomWorker
 from tests.conformance.tasks.looking import rows
 
@@ -185,3 +188,53 @@ def test_whatever_comes_first_one_wins_and_the_run_ends(app: Penstock, same: Any
         assert all(step.status.terminal for step in run.steps())
         assert ends(run)["late"] == LOST
     assert rows(app, "SELECT node FROM {joins} WHERE still_open <> 0") == []
+
+
+@pytest.mark.parametrize("held", ["slow", "work"])
+def test_a_wait_begins_while_its_first_is_decided(
+    app: Penstock, same: Any, database_kind: str, held: str
+) -> None:
+    """One of the two transactions is not committed when the other comes to its end: whichever, the wait has lost."""
+    if database_kind == "sqlite":
+        pytest.skip("there is one writer at a time")
+
+    @app.pipeline(name="racing")
+    def racing() -> Any:
+        slow = same.options(key="slow")()
+        return first(same.options(key="work")("work"), wait_for("w", after=[slow]))
+
+    run = racing.trigger()
+    worker = RandomWorker(app, 0)
+    claims: dict[str | None, Claim] = {}
+    while len(claims) < 2:
+        found = app.database.in_transaction(worker.settle_and_claim, [], 5)
+        worker.source.committed()
+        claims |= {claim.node: claim for claim in found}
+    written, go_on = Event(), Event()
+    problems: list[BaseException] = []
+
+    def end(key: str) -> None:
+        done = Attempt(claims[key], Outcome(OutcomeKind.SUCCEEDED, output='"work"'))
+        try:
+            with app.database.transaction() as tx:
+                settle(tx, [done], worker.identity.id, (), app.follow)
+                if key == held:
+                    written.set()
+                    assert go_on.wait(60)
+            while app.engine.chores.turn():
+                pass
+        except BaseException as error:
+            problems.append(error)
+
+    one = Thread(target=end, args=(held,))
+    one.start()
+    assert written.wait(60)
+    other = Thread(target=end, args=("work" if held == "slow" else "slow",))
+    other.start()
+    other.join(0.3)  # it waits for the run's row; if it does not, it has time to miss what is not committed
+    go_on.set()
+    for thread in (one, other):
+        thread.join(60)
+    assert problems == []
+    drain(app)
+    assert (run.result(0), ends(run)["w"]) == ("work", LOST)

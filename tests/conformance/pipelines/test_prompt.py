@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, wait_for
+from penstock import Penstock, first, wait_for
 from penstock.errors import RunFailed
 
 ROUNDS = 3600.0
@@ -41,6 +41,10 @@ def test_chains_waits_halts_large_expands_and_delays_wait_for_no_round(
     def waiting() -> Any:
         return [same(wait_for("never", timeout=0.05, default="by itself")), same.options(delay=0.1)(1)]
 
+    @app.pipeline(name="losing")
+    def losing() -> Any:
+        return first(same("work"), wait_for("never"))
+
     @app.pipeline(name="halting")
     def halting() -> Any:
         return [boom(), same.options(delay=3600)(1), wait_for("never")]
@@ -55,6 +59,7 @@ def test_chains_waits_halts_large_expands_and_delays_wait_for_no_round(
             assert await chained.result_async(SOON) == list(range(10))
             delayed = await waiting.options(delay=0.1).trigger_async()
             assert await delayed.result_async(SOON) == ["by itself", 1]
+            assert await (await losing.trigger_async()).result_async(SOON) == "work"
             for pipeline in (halting, late):
                 run = await pipeline.trigger_async()
                 following = run.then(wide)
