@@ -240,8 +240,10 @@ class Dashboard:
         if not request.cookie(NOTICE) and self._pulse.is_unchanged(_key(view), tag):
             return self._unchanged(tag)
         stamp = self.stamp()
-        data = route.page(view)
-        return self._page(view, route, data, stamp)
+        page = route.page(view)
+        if page.to is not None and not request.wants_json:
+            return redirect(view.request.prefix + page.to).with_headers(("Cache-Control", "no-store"))
+        return self._page(view, route, page, stamp)
 
     def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
         seconds = self.app.settings.dashboard_timeout

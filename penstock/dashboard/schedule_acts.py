@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.schedules.schedule import Schedule
 
 OPTIONS = ("tz", "missed", "overlap", "queue")
+BOUNDS = ("start", "end")
 
 
 def _schedule(view: View, form: Form) -> Schedule:
@@ -71,7 +72,14 @@ def create_schedule(view: View, form: Form) -> Done:
     name = optional_text(form, "name")
     given: dict[str, Any] = {"name": name} if name else {}
     made = view.app.schedules.create(
-        target, args=args, kwargs=kwargs, paused=bool(form.get("paused")), **given, **timing, **_options(form)
+        target,
+        args=args,
+        kwargs=kwargs,
+        paused=bool(form.get("paused")),
+        **given,
+        **timing,
+        **_options(form),
+        **_bounds(form),
     )
     return Done(f"{made.name} fires {made.description}.", {"name": made.name}, to=page_of(made.name))
 
@@ -79,7 +87,7 @@ def create_schedule(view: View, form: Form) -> Done:
 def edit_schedule(view: View, form: Form) -> Done:
     """Say some of it anew; it holds from the next tick on."""
     found = _schedule(view, form)
-    given = _timing(form) | _options(form)
+    given = _timing(form) | _options(form) | _changed_bounds(found, _bounds(form))
     if optional_text(form, "args") is not None:
         args, kwargs = call_of(form)
         given |= {"args": args, "kwargs": kwargs}
@@ -113,6 +121,21 @@ def _options(form: Form) -> dict[str, Any]:
     if form.get("jitter") not in (None, ""):
         given["jitter"] = seconds_of(form, "jitter", 0.0)
     return given
+
+
+def _bounds(form: Form) -> dict[str, Any]:
+    """`start` and `end`, as far as the form has them; an empty field is None: no bound."""
+    return {name: _instant(form, name) if form[name] else None for name in BOUNDS if name in form}
+
+
+def _changed_bounds(known: Schedule, given: dict[str, Any]) -> dict[str, Any]:
+    """The bounds that differ from what the form has shown, which is cut to milliseconds."""
+    shown = {"start": known.start, "end": known.end}
+    return {name: value for name, value in given.items() if _cut(value) != _cut(shown[name])}
+
+
+def _cut(value: datetime | None) -> datetime | None:
+    return value and value.replace(microsecond=value.microsecond // 1000 * 1000)
 
 
 def _target(view: View, name: str) -> Any:

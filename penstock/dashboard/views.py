@@ -151,6 +151,8 @@ class Page:
     status: int = 200
     section: str = ""
     """The entry of the navigation that is marked; by default the first word of the address."""
+    to: str | None = None
+    """A path of the dashboard that a person is sent to instead (303); the JSON twin stays."""
 
 
 def _json(value: object) -> str:

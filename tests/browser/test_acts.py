@@ -4,31 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from penstock.testing import drain
+from tests.browser.clicks import done_by_ann, in_menu, say_yes, told
 from tests.browser.conftest import PATIENCE, Pages, Shop, apart
 from tests.waiting import eventually
 
 expect.set_options(timeout=PATIENCE)
-
-
-def told(page: Page, words: str) -> None:
-    """The page says what came of an act."""
-    expect(page.locator("#notice")).to_contain_text(words)
-
-
-def done_by_ann(shop: Shop, id: str | None, act: str) -> None:
-    found = [(one.act, one.by) for one in apart(shop.app.audit, id)]
-    assert (act, "ann") in found, found
-
-
-def in_menu(page: Page, name: str) -> Locator:
-    """The small form behind a button, opened."""
-    found = page.locator("details.menu").filter(has=page.locator("summary", has_text=name)).first
-    found.locator("summary").click()
-    expect(found).to_have_attribute("open", "")
-    return found
 
 
 def test_acts_on_a_job(look: Pages, shop: Shop) -> None:
@@ -57,7 +40,7 @@ def test_a_dead_letter_is_discarded_after_a_question(look: Pages, shop: Shop) ->
     page.get_by_role("dialog").get_by_role("button", name="No").click()
     assert job.id in [one.id for one in apart(shop.app.dead_letters)]
     page.get_by_role("button", name="Discard").click()
-    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    say_yes(page)
     told(page, "discarded")
     assert job.id not in [one.id for one in apart(shop.app.dead_letters)]
 
@@ -116,7 +99,7 @@ def test_acts_on_schedules(look: Pages, shop: Shop) -> None:
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Resume")).to_have_count(0)
     page.get_by_role("button", name="Delete").click()
-    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    say_yes(page)
     page.wait_for_url("**/schedules")
     assert "by-hand" not in [one.name for one in apart(shop.app.schedules)]
     assert {"create_schedule", "pause", "delete"} & {one.act for one in apart(shop.app.audit, by="ann")}
@@ -125,6 +108,6 @@ def test_acts_on_schedules(look: Pages, shop: Shop) -> None:
 def test_a_group_of_failures_is_discarded_whole(look: Pages, shop: Shop) -> None:
     page = look("/failures")
     page.locator(".card", has_text="order.pack").get_by_role("button", name="Discard all").click()
-    page.get_by_role("dialog").get_by_role("button", name="Yes").click()
+    say_yes(page)
     expect(page.locator(".card", has_text="order.pack")).to_have_count(0)
     assert len(apart(shop.app.dead_letters, task="order.pack")) == 0

@@ -27,6 +27,8 @@ SMALL_CHARACTER = 6.1
 AROUND_LABEL = 54.0
 JUNCTION_SIZE = 12.0
 SWITCH_HEIGHT = 34.0
+TITLE_HEIGHT = 22.0
+TITLE_INDENT = 14.0
 DEEPEST_ACROSS = 7
 """A graph with more layers is drawn from top to bottom: it fits on the page without scrolling sideways."""
 UNREACHED = "unreached"
@@ -155,16 +157,18 @@ class _Drawing:
         return element("g", _rectangle(self.layout.boxes[scope], "scope-box", 12.0), class_="scope")
 
     def _box_title(self, scope: tuple[str, ...]) -> Svg:
-        """Above the edges, which come into a box through its upper side."""
+        """A plate on the upper side of a box: edges that come in there pass behind it."""
         place = self.layout.boxes[scope]
         title = self.scopes.get(scope[-1]) or self.graph.scopes.get(scope[-1], scope[-1])
-        shown = shortened(title, max(int((place.width - 44) / 6.4), 4))
-        x, y = place.x + MARGIN + 32, place.y + MARGIN + 19
+        shown = shortened(title, max(int((place.width - 2 * TITLE_INDENT - 36) / SMALL_CHARACTER), 4))
+        left, top = place.x + TITLE_INDENT, place.y - TITLE_HEIGHT / 2
+        plate = Rectangle(left, top, len(shown) * SMALL_CHARACTER + 36, TITLE_HEIGHT)
         return element(
             "g",
             element("title", title),
-            self._icon("expand", place.x + 12, place.y + 8, 14.0),
-            element("text", shown, x=x, y=y, class_="scope-title"),
+            _rectangle(plate, "scope-plate", TITLE_HEIGHT / 2),
+            self._icon("expand", left + 8, top + 4, 14.0),
+            element("text", shown, x=left + MARGIN + 27, y=top + MARGIN + 15, class_="scope-title"),
         )
 
     def _edge(self, edge: DrawnEdge, route: Points) -> Svg:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from penstock.dashboard.http import address
@@ -23,6 +23,8 @@ MOST_NAMES = 20
 ACTS_PAGE = 50
 MOST_FAILING = 100
 BRIEF = 500
+WHOLE_ID = 36
+"""Characters of an id that is not shortened."""
 
 
 def failures(view: View) -> Page:
@@ -103,20 +105,24 @@ def processes(view: View) -> Page:
 
 
 def process(view: View) -> Page:
-    """One process, and the jobs that it holds."""
+    """One process, and the jobs that it holds; of one that has ended, that it has."""
+    wanted = view.args["id"].lower()
 
-    def read(tx: Transaction) -> dict[str, object]:
-        wanted = view.args["id"].lower()
+    def read(tx: Transaction) -> dict[str, object] | None:
         row = next((row for row in list_processes(tx) if row.id.startswith(wanted)), None)
         if row is None:
-            raise NotFound(f"there is no process {wanted}: it has stopped, or was reaped")
+            return None
         return {
             "process": _process(row, view.app.settings.reap_after),
             "jobs": held_jobs(tx, row.id),
         }
 
     data = view.read(read)
-    return Page("process.html", "Process", data, section="processes")
+    if data is not None:
+        return Page("process.html", "Process", data, section="processes")
+    if len(wanted) < WHOLE_ID:
+        raise NotFound(f"there is no process whose id begins with {wanted}: it has ended, or never was")
+    return Page("process_ended.html", "Process", {"process": None, "id": wanted}, section="processes")
 
 
 def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
@@ -240,7 +246,27 @@ def search(view: View) -> Page:
         hits = view.read(look_up, text, sorted(app.task_names), sorted(app.pipelines))
         found = [_hit(hit) for hit in hits]
         found += _named(text, {"task": sorted(app.tasks), "pipeline": sorted(app.pipelines)})
-    return Page("search.html", f"Search: {text}" if text else "Search", {"q": text, "found": found})
+    title = f"Search: {text}" if text else "Search"
+    return Page("search.html", title, {"q": text, "found": found}, to=_only(text, found))
+
+
+def _only(text: str, found: Sequence[Mapping[str, object]]) -> str | None:
+    """The page of the one thing that a text names; None if it names several, or is only a part of a name.
+
+    A label names many things, also if only one has it so far. The beginning of an id counts if nothing else is found.
+    """
+    named = [one for one in found if one["by"] == "label" or _is_whole(text, one)] or found
+    is_sure = any(one["by"] == "id" or _is_whole(text, one) for one in named)
+    pages = {str(one["page"]) for one in named}
+    return pages.pop() if is_sure and len(pages) == 1 else None
+
+
+def _is_whole(text: str, one: Mapping[str, object]) -> bool:
+    """True if the text is the key, or the whole id or name."""
+    name = str(one["name"])
+    if one["by"] == "id":
+        return text.replace("-", "").lower() == name.replace("-", "")
+    return one["by"] == "key" or text == name
 
 
 def _hit(hit: SearchHit) -> dict[str, object]:

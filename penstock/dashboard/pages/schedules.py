@@ -16,7 +16,9 @@ PAGE_SIZE = 30
 NEXT_TICKS = 8
 LAST = 2**62
 LATEST_TICKS = 12
-EMPTY: dict[str, object] = dict.fromkeys(["cron", "every", "tz", "missed", "overlap", "jitter"])
+EMPTY: dict[str, object] = dict.fromkeys(
+    ["cron", "every", "tz", "missed", "overlap", "jitter", "start_at", "end_at"]
+)
 """The fields of a new schedule."""
 
 

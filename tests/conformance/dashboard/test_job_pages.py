@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -324,7 +325,7 @@ def test_operators_see_processes_limits_the_trail_and_settings(app: Penstock) ->
     settings = {row["name"]: row["value"] for row in ann.get("/settings.json").json["settings"]}
     assert settings["dashboard_password"] == "not set"
     assert ann.get("/processes.json").json == {"hosts": [], "count": 0}
-    for path in ("/processes", "/limits", "/reconcilers", "/settings", "/doctor", "/audit", "/search?q=slow"):
+    for path in ("/processes", "/limits", "/reconcilers", "/settings", "/doctor", "/audit", "/search?q=slo"):
         assert ann.get(path).status == 200, path
     findings = ann.act("examine").json["findings"]
     assert any(one["check"] == "database" for one in findings)
@@ -356,6 +357,55 @@ def test_one_box_finds_everything(app: Penstock) -> None:
     assert ("pipeline", "sale") in found("sal")
     assert found("") == set()
     assert found("%25'\"<>") == set()
+
+
+MILLISECOND = 23
+"""Characters of an id before the counter in it."""
+
+
+def test_a_text_that_names_one_thing_leads_straight_to_it(app: Penstock) -> None:
+    @app.task(name="send.receipt")
+    def receipt(order: int) -> int:
+        return order
+
+    @app.pipeline(name="sale")
+    def sale(order: int) -> object:
+        return receipt(order)
+
+    job = receipt.options(key="order:9", labels=["vip"]).enqueue(9)
+    run = sale.options(key="twice").trigger(1)
+    receipt.options(key="twice").enqueue(1)
+    app.schedules.create(receipt, "@daily", name="nightly receipts", args=(1,))
+    app.schedules.create(receipt, "@daily", name="sale", args=(1,))
+    before = last = receipt.enqueue(1)
+    while last.id[:MILLISECOND] == before.id[:MILLISECOND]:  # ids of one millisecond differ only at their end
+        last = receipt.enqueue(1)
+    ann = browser(app)
+
+    def leads(text: str) -> str | None:
+        answer = ann.get(f"/search?q={quote(text)}")
+        return answer.headers["location"].removeprefix("/ops") if answer.status == 303 else None
+
+    assert leads(job.id) == leads(job.id.upper().replace("-", "")) == f"/jobs/{job.id}"
+    assert leads(run.id) == f"/runs/{run.id}"
+    assert leads(last.id[:MILLISECOND]) == f"/jobs/{last.id}"
+    assert leads("order:9") == f"/jobs/{job.id}"
+    assert leads("nightly receipts") == "/schedule?name=nightly+receipts"
+    assert leads("send.receipt") == "/jobs?task=send.receipt"
+    assert leads(job.id[:6]) is None, "all ids of this minute begin so"
+    for several in ("twice", "sale", "vip", "send", "", "nothing"):
+        assert leads(several) is None, several
+        assert ann.get(f"/search?q={several}").status == 200
+
+
+def test_the_page_of_a_process_that_has_ended_says_so(app: Penstock) -> None:
+    ann = browser(app)
+    gone = ann.get("/processes/01a1ed20-28e9-7073-bc0c-1dbda36ed25f")
+    assert gone.status == 200
+    assert "This process has ended" in gone.text
+    assert 'href="/ops/processes"' in gone.text
+    assert ann.get("/processes/01a1ed20-28e9-7073-bc0c-1dbda36ed25f.json").json["process"] is None
+    assert ann.get("/processes/01a1").status == 404
 
 
 def test_a_page_follows_what_becomes_of_time(shop: Shop) -> None:

@@ -65,6 +65,30 @@ def test_a_schedule_from_the_form_to_its_end(app: Penstock) -> None:
     assert [act.by for act in app.audit(limit=3)] == ["ann"] * 3
 
 
+def test_a_schedule_gets_another_beginning_and_end(app: Penstock) -> None:
+    @app.task(name="report")
+    def report() -> None: ...
+
+    ann = browser(app)
+    bounds = {"start": "2026-01-01T00:00", "end": "2099-01-01T00:00"}
+    assert ann.act("create-schedule", target="report", name="n", every="1h", **bounds).status == 200
+    made = app.schedule("n")
+    assert (made.start, made.end) == (datetime(2026, 1, 1, tzinfo=UTC), datetime(2099, 1, 1, tzinfo=UTC))
+    made.update(start=datetime(2026, 1, 1, 0, 0, 0, 1234, tzinfo=UTC))
+    form = ann.get("/schedules/new?name=n").text
+    assert 'value="2026-01-01T00:00:00.001"' in form
+    assert 'value="2099-01-01T00:00:00.000"' in form
+    ann.act("edit-schedule", name="n", start="2026-01-01T00:00:00.001", end="2098-01-01T00:00")
+    found = app.schedule("n")
+    assert found.start == datetime(2026, 1, 1, 0, 0, 0, 1234, tzinfo=UTC), "it was not changed in the form"
+    assert found.end == datetime(2098, 1, 1, tzinfo=UTC)
+    ann.act("edit-schedule", name="n", every="2h")
+    assert app.schedule("n").end == datetime(2098, 1, 1, tzinfo=UTC), "the form did not have it"
+    ann.act("edit-schedule", name="n", start="", end="")
+    assert (app.schedule("n").start, app.schedule("n").end) == (None, None)
+    assert ann.act("edit-schedule", name="n", end="soon").status == 400
+
+
 def test_history_is_paged_and_backfilled(app: Penstock) -> None:
     @app.pipeline(name="nightly")
     def nightly() -> None:
