@@ -184,3 +184,18 @@ def _of_yesterday(shop: Shop) -> str:
         return transcode.trigger("older.mov").id
     finally:
         app.close()
+
+
+def test_a_question_is_about_the_form_that_was_asked_about(look: Pages, shop: Shop) -> None:
+    """Meanwhile the page stands still: what it is made of could become something else under the answer."""
+    apart(shop.module.render.options(queue="asked").enqueue, "eu")
+    asking, watching = look("/"), look("/")
+    asking.locator("tr", has_text="asked").get_by_role("button", name="Pause").click()
+    for queue in ("aardvark", "abacus", "abbot"):
+        apart(shop.module.render.options(queue=queue).enqueue, "eu")
+        expect(watching.locator("tr", has_text=queue)).to_be_visible()
+    expect(asking.locator("tr", has_text="aardvark")).to_have_count(0)
+    say_yes(asking)
+    told(asking, "queue asked is paused")
+    expect(asking.locator("tr", has_text="aardvark")).to_be_visible()
+    apart(shop.app.resume_queue, "asked")

@@ -130,7 +130,7 @@
   // ---------------------------------------------------------------- live: conditional polling
 
   const QUICK = 2000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
-  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false, streams: false };
+  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false, streams: false, leaving: false };
   const pageIsLive = () => document.body.dataset.live !== "off";
 
   const showLive = (state, words) => {
@@ -151,15 +151,22 @@
     if (pageIsLive() && !document.hidden) live.timer = setTimeout(look, pace());
   };
 
+  // While a question is open the page stays as it is: the form that waits for the answer must be the one that was asked
+  // about. So it does while an act is on its way.
+  const standsStill = () => live.leaving || document.querySelector("#confirm[open]");
+
   const look = async () => {
-    if (live.busy || document.hidden || !pageIsLive()) return later();
+    if (live.busy || document.hidden || !pageIsLive() || standsStill()) return later();
     live.busy = true;
     try {
       const headers = live.tag ? { "If-None-Match": live.tag } : {};
       const answer = await fetch(location.href, { headers, cache: "no-store", credentials: "same-origin", redirect: "error" });
       if (answer.status === 200) {
-        live.tag = answer.headers.get("ETag");
-        update(await answer.text());
+        const html = await answer.text();
+        if (!standsStill()) {
+          live.tag = answer.headers.get("ETag");
+          update(html);
+        }
       } else if (answer.status !== 304) throw new Error(String(answer.status));
       live.failures = 0;
       showLive("is-live", "Live");
@@ -295,8 +302,13 @@
       doInRounds(form);
       return;
     }
-    if ((form.getAttribute("method") || "get") === "get") leaveOutEmpty(form);
+    const method = form.getAttribute("method") || "get";
+    if (method === "dialog") return;
+    if (method === "get") leaveOutEmpty(form);
+    live.leaving = true;
+    setTimeout(() => { live.leaving = false; }, LONGEST);
   });
+  addEventListener("pageshow", () => { live.leaving = false; });
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest("[data-copy], [data-theme-toggle], [data-help], [data-dismiss]");
