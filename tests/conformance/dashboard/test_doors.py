@@ -151,8 +151,8 @@ def test_a_page_is_not_built_while_nothing_is_committed(
         return search(*given)
 
     monkeypatch.setattr(pages, "search", counted)
-    # Other databases of the server commit too, and MariaDB's log moves by itself: then the page is built, and found to be
-    # the same. Between two such moments it is not built.
+    # Other databases of the server commit too, and MariaDB's log moves by itself: then the page is built, and found to
+    # be the same. Between two such moments it is not built.
     for _ in range(100):
         built.clear()
         assert ann.get("/jobs", if_none_match=tag).status == 304
