@@ -151,8 +151,13 @@ def test_a_page_is_not_built_while_nothing_is_committed(
         return search(*given)
 
     monkeypatch.setattr(pages, "search", counted)
-    assert ann.get("/jobs", if_none_match=tag).status == 304
-    # The log of MariaDB also moves by itself; then the page is built, and found to be the same.
+    # Other databases of the server commit too, and MariaDB's log moves by itself: then the page is built, and found to
+    # be the same. Between two such moments it is not built.
+    for _ in range(100):
+        built.clear()
+        assert ann.get("/jobs", if_none_match=tag).status == 304
+        if not built:
+            break
     assert not built or app.settings.backend == "mysql" or app.settings.profile != "standard"
     receipt.enqueue(2)
     assert ann.get("/jobs", if_none_match=tag).status == 200
