@@ -218,7 +218,7 @@ class Housekeeping(Service):
             try:
                 worked = self.promote()
             except Exception as error:
-                if self.database.is_outage(error):
+                if self.database.is_away(error):
                     raise
                 wrong = error
         if wrong is not None:
