@@ -250,11 +250,11 @@ def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
     with travel(app, 60):
         with failing_at("reap.1", disconnected(app)) as struck:
             monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
-            assert not keeper.reap()
+            assert not keeper.reaper.turn()
         assert count(app, "processes") == 1
-        assert not keeper.outage_guard.may_judge
+        assert not keeper.reaper.outage_guard.may_judge
         monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 60.0))
-        assert keeper.reap()
+        assert keeper.reaper.turn()
     assert count(app, "processes") == 0
 
 
@@ -276,9 +276,9 @@ def test_an_outage_counts_also_if_the_housekeeping_alone_meets_it(
         patch.setattr(schedule, "look", fail)
         with pytest.raises(DatabaseUnavailable):
             keeper.turn()
-    assert keeper.outage_guard.may_judge is answered
+    assert keeper.reaper.outage_guard.may_judge is answered
     keeper.turn()
-    assert keeper.outage_guard.may_judge is answered, "the others have not had time to be heard"
+    assert keeper.reaper.outage_guard.may_judge is answered, "the others have not had time to be heard"
 
 
 def test_a_live_process_is_never_reaped(app: Penstock, make_app: Callable[..., Penstock]) -> None:
