@@ -37,7 +37,7 @@ from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 P = ParamSpec("P")
 R = TypeVar("R")
