@@ -5,7 +5,7 @@ Every role does it. A round, in this order, each chore apart from the others:
     due jobs     get a place in the queue; before that, limits let jobs go (`limit_keeper`) and schedules fire
     the dead     lose their rows, and their work is taken back (`reaper`)
     runs         timers, expands, repair (`pipelines/maintenance`), passed in as `chores`
-    old jobs     are removed (`job_cleaner`)
+    old jobs     are removed (`job_retention`)
     tallies      are folded into roll-ups (`tally_keeper`)
 
 Any number of processes may do all of it at once: only the last two are left to one that holds a lease, to save work.
@@ -31,7 +31,7 @@ from penstock.queue.jobs import Follow
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeups import ENDED, READY, Wakeups, ready
-from penstock.runtime.liveness.job_cleaner import RETENTION_INTERVAL, JobCleaner
+from penstock.runtime.liveness.job_retention import RETENTION_INTERVAL, JobRetention
 from penstock.runtime.liveness.limit_keeper import Declared, LimitKeeper
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.liveness.tally_keeper import TallyKeeper
@@ -88,7 +88,7 @@ class Housekeeping(Service):
         self.limits = LimitKeeper(database, wakeups, stream, declared)
         self.due: Boundary[str] = Boundary(database, stream, "the scheduled job")
         self.reaper = Reaper(database, process, stream, follow, self._wake_all)
-        self.cleaner = JobCleaner(database, process, stream)
+        self.retention = JobRetention(database, process, stream)
         self.tallies = TallyKeeper(database, process)
         self.rest = IdleMode()
         self.interval = looks_every(database, self.settings.housekeeping_interval)
@@ -108,7 +108,7 @@ class Housekeeping(Service):
             self._keep_contact,
             self.reaper.turn_if_due,
             *self.chores,
-            self.cleaner.turn,
+            self.retention.turn,
             self.tallies.turn,
         )
         return Turn.WORKED if do_all(self.database, chores) else Turn.IDLE

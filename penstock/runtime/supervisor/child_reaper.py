@@ -64,7 +64,7 @@ class ChildInfo:
     since: float
 
 
-class OwnConnection:
+class GuardedConnection:
     """The way of the child reaper's thread to the database. Every question tells the guard whether it answers."""
 
     def __init__(self, database: Database) -> None:
@@ -100,7 +100,7 @@ class ChildReaper(Service):
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database, names=False)
         self.database.call_housekeeping = self.wakeups.call_housekeeping
-        self.connection = OwnConnection(self.database)
+        self.connection = GuardedConnection(self.database)
         self.id = new_id()
         self.reaper = Reaper(
             self.database, lambda: self.id, app.events, app.follow, self._wake_all, self.connection

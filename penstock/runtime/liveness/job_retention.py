@@ -17,7 +17,7 @@ from penstock.values.ids import FIRST_ID
 RETENTION_INTERVAL = 60.0
 
 
-class JobCleaner:
+class JobRetention:
     """Walks over the finished jobs by their ids, a batch at a time; a full walk is followed by a pause."""
 
     def __init__(self, database: Database, process: Callable[[], str], stream: Stream) -> None:
