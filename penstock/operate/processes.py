@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
-from penstock.job import JobServices
 from penstock.operate.jobs import COLUMNS, ORDER, THESE, JobRow, UnknownId, job_of
 from penstock.queue import processes, stack_dumps, unknown_tasks
 from penstock.queue.jobs import jobs_of_receipt
@@ -98,7 +98,7 @@ def held_jobs(tx: Transaction, process: str, limit: int = MOST_HELD) -> list[Job
     return [job_of(row) for row in rows]
 
 
-def ask_for_stacks(host: JobServices, process: str) -> None:
+def ask_for_stacks(host: AppServices, process: str) -> None:
     """Ask a process for its stacks; it answers within moments, if it can."""
     host.database.in_transaction(_ask, process)
     host.wakeups.notify(CONTROLS)

@@ -41,7 +41,7 @@ from penstock.runtime.stacks import all_stacks
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 
 # The options of one worker.

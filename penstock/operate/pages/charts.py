@@ -1,8 +1,8 @@
 """Reads charts from the roll-ups: attempts, failures and lag over an hour, a day or a week.
 
-A chart reads the roll-ups of its time and the tallies that are not folded yet, both bounded; never the history. Roll-ups
-are read in segments of a few moments, each by two statements that go along the key. A segment that is over hardly
-changes any more (a fold may be late): the process of a dashboard remembers it for a minute.
+A chart reads the roll-ups of its time and the tallies that are not folded yet, both bounded; never the history.
+Roll-ups are read in segments of a few moments, each by two statements that go along the key. A segment that is over
+hardly changes any more (a fold may be late): the process of a dashboard remembers it for a minute.
 """
 
 from __future__ import annotations
@@ -167,7 +167,13 @@ def top_tasks(
     for task, *row in _rolled(tx, period, _now(tx), TASKS, memory):
         attempts, failed, run, longest, bad = [int(str(value)) for value in row]
         known = sums.setdefault(str(task), [0, 0, 0, 0, 0])
-        added = [known[0] + attempts, known[1] + failed, known[2] + run, max(known[3], longest), known[4] + bad]
+        added = [
+            known[0] + attempts,
+            known[1] + failed,
+            known[2] + run,
+            max(known[3], longest),
+            known[4] + bad,
+        ]
         sums[str(task)] = added
     most = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))[:limit]
     return [

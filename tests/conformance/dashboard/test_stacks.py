@@ -14,8 +14,9 @@ from penstock.queue import stack_dumps
 from penstock.runtime.stacks import MOST, all_stacks
 from penstock.runtime.worker import Worker
 from tests.conformance.dashboard.browser import Browser, browser
-from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.embedded import beside_a_worker
 from tests.waiting import eventually, until
+
 
 def seen(visitor: Browser, process: str) -> Any:
     return visitor.get(f"/processes/{process}.json").json["stacks"]
