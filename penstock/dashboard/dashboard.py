@@ -126,7 +126,8 @@ class Dashboard:
 
     async def latest_stamp(self) -> str:
         """A text that changes when anything may have changed."""
-        return self._pulse.fresh_stamp or await self.app.bridge.run(self.stamp)
+        fresh = self._pulse.fresh_stamp
+        return await self.app.bridge.run(self.stamp) if fresh is None else fresh
 
     def stamp(self) -> str:
         """Of the database's commits. Looked up at most once a second, however many pages are open."""

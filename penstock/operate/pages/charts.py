@@ -154,7 +154,7 @@ def chart(
         UNFOLDED + where + NEWEST, since=begins[0], limit=MOST_TALLIES, **given
     ):
         if (begin := span.begin(int(at))) in points:
-            points[begin].add(str(outcome), *map(int, sums))
+            points[begin].add(str(outcome), *[int(str(value)) for value in sums])
     _add_samples(tx, points, span, begins[0], queue)
     return Chart(period, span.micros // 1_000_000, list(points.values()))
 
@@ -185,7 +185,7 @@ def top_tasks(
 def _rolled(
     tx: Transaction, period: Period, now: int, template: str, memory: SegmentMemory | None, **given: str
 ) -> Iterator[tuple[object, ...]]:
-    """What a statement finds in all segments of a period."""
+    """Yield the rows that a statement finds in all segments of a period."""
     for since, until in _segments(period, now):
         key = (template, period, since, until, *given.values())
         found = None if memory is None else memory.find(key)

@@ -27,7 +27,7 @@ def answered(visitor: Browser, process: str) -> str:
         found = seen(visitor, process)
         return found["text"]["text"] if found["answered_at"] else None
 
-    return eventually(look)
+    return str(eventually(look))
 
 
 def test_the_right_to_see_payloads_is_needed(app: Penstock) -> None:

@@ -32,9 +32,7 @@ def test_a_process_whose_event_loop_is_stuck_shows_where(app: Penstock, worker_p
     app.prepare()
     worker = worker_process("--processes", "0", module=MODULE)
     app.task(name="stuck")(_stuck).enqueue(600)
-    process = eventually(
-        lambda: next((row for row in app.database.read(list_processes) if row.holding), None)
-    )
+    process = eventually(lambda: [row for row in app.database.read(list_processes) if row.holding])[0]
     ann = browser(app)
     assert seen(ann, process.id) is None
     done = ann.act("ask-stacks", process=process.id)
