@@ -22,7 +22,9 @@ Watcher = Callable[[str], None]
 STAGES = frozenset(
     {
         "advance",
+        "answer_stacks",
         "apply_rows",
+        "ask_stacks",
         "backfill",
         "beat",
         "bring_back",
@@ -80,6 +82,7 @@ STAGES = frozenset(
         "prune_audits",
         "prune_rollups",
         "prune_runs",
+        "prune_stacks",
         "prune_ticks",
         "put_off",
         "put_off_schedule",

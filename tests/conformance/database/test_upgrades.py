@@ -28,6 +28,7 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
         "queue_samples": (),
         "dead_letters": ("error_type", "place", "fingerprint"),
     },
+    12: {"stack_dumps": ()},
 }
 """What each version has brought: tables, or columns of a table that was there."""
 
