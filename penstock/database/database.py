@@ -172,6 +172,16 @@ class Database:
             return True
         return error_advice.is_to_blame(error) and (own_tables or not error_advice.is_of_the_statement(error))
 
+    def is_away(self, error: BaseException) -> bool:
+        """True if the database did not answer, also if it was given up after several tries (`DatabaseUnavailable`).
+
+        Then others could not reach it either. A lock that was waited for in vain is an answer.
+        """
+        if isinstance(error, DatabaseUnavailable) and (given_up := error.__cause__) is not None:
+            cause = error_advice.cause_of(given_up)
+            return self.dialect.is_disconnect(cause) or error_advice.is_unready(cause)
+        return self.is_outage(error)
+
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
         ours = [f"{self.prefix}{table}" for table in self.tables]

@@ -103,6 +103,8 @@ MAY_PASS = frozenset({None, TOO_LONG, AGAIN, READ_ONLY, STANDBY, NO_ROOM, NO_PLA
 
 MOMENTARY_STATES = frozenset({"40001", "40P01", "55P03", "57014", "57P01", "57P05", "25P03", "25P04"})
 MOMENTARY_CODES = frozenset({0, 1020, 1205, 1213, 1412, 1927, 1969, 2006, 2013, 3024, 3101, 4031})
+UNREADY = frozenset({"53300", "57P03", 1040, 1047})
+"""The server lets no client in: it starts, or has no connection left."""
 CLOSED = (
     "closed the connection",
     "connection is closed",
@@ -156,6 +158,12 @@ def is_momentary(error: BaseException) -> bool:
     if getattr(cause, "sqlstate", None) in MOMENTARY_STATES or any(words in str(cause) for words in CLOSED):
         return True
     return bool(kinds_of(cause) & OUTAGES) and bool(cause.args) and cause.args[0] in MOMENTARY_CODES
+
+
+def is_unready(error: BaseException) -> bool:
+    """True if the server is there and lets no client in."""
+    cause = cause_of(error)
+    return getattr(cause, "sqlstate", None) in UNREADY or (bool(cause.args) and cause.args[0] in UNREADY)
 
 
 def kinds_of(cause: BaseException) -> set[str]:

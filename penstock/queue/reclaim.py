@@ -96,6 +96,11 @@ class ReapReport(NamedTuple):
     now: int
     """By the database's clock."""
 
+    @property
+    def is_silent(self) -> bool:
+        """True if a process has been silent for too long."""
+        return self.silent_in is not None and self.silent_in < 0
+
 
 def look(tx: Transaction, silence: float, me: str, left: Collection[int] = ()) -> ReapReport:
     """Look, in one statement. `silence` is for processes that do not say how long they may be silent; `left`: the

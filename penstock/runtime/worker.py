@@ -26,7 +26,8 @@ from penstock.runtime.executors.work import Interruption
 from penstock.runtime.liveness import host_identity
 from penstock.runtime.liveness.heartbeat import Heartbeat
 from penstock.runtime.liveness.host_identity import host_name
-from penstock.runtime.liveness.housekeeping import Declared, Housekeeping
+from penstock.runtime.liveness.housekeeping import Housekeeping
+from penstock.runtime.liveness.limit_keeper import Declared
 from penstock.runtime.liveness.local_processes import LocalProcesses
 from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.idle import resting
@@ -170,8 +171,9 @@ class Worker:
             app.fire_ticks,
         )
         self.housekeeping.follow_controls = self._follow_controls
-        self.housekeeping.outage_guard = self.heartbeat.outage_guard
-        self.housekeeping.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
+        reaper = self.housekeeping.reaper
+        reaper.outage_guard = self.heartbeat.outage_guard
+        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
         self._deafen = app.wakeups.listen(self._hear)

@@ -20,7 +20,8 @@ from penstock.queue import job_records, reclaim
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime.executors.call import call_async, call_sync
 from penstock.runtime.executors.work import Work, unfit
-from penstock.runtime.liveness.housekeeping import Declared, Housekeeping
+from penstock.runtime.liveness.housekeeping import Housekeeping
+from penstock.runtime.liveness.limit_keeper import Declared
 from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
@@ -252,7 +253,7 @@ class ManualWorker:
         worked = self.housekeeping.promote()
         if self.housekeeping.next_tick is not None:
             worked |= self.app.fire_ticks(waiting=True)
-        worked |= self.housekeeping.reap()
+        worked |= self.housekeeping.reaper.turn()
         for chore in self.app.chores:
             worked |= chore()
         return worked
@@ -260,7 +261,7 @@ class ManualWorker:
     def _bury(self) -> None:
         for process in _dead.pop(self.app, ()):
             self.app.database.in_transaction(reclaim.remove_process, process)
-        while self.housekeeping.reclaim():
+        while self.housekeeping.reaper.reclaim():
             pass
 
     def _report(self, job_id: str, fraction: float, message: str) -> None:

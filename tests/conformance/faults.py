@@ -37,6 +37,17 @@ def disconnected(app: Penstock) -> Exception:
             return sqlite3.ProgrammingError("Cannot operate on a closed database.")
 
 
+def starting_up(app: Penstock) -> Exception:
+    """The server is there again, and lets nobody in yet."""
+    match app.database.dialect.name:
+        case "postgresql":
+            return psycopg.errors.CannotConnectNow("the database system is starting up")
+        case "mysql":
+            return OperationalError(1047, "WSREP has not yet prepared node for application use")
+        case _:
+            return disconnected(app)
+
+
 def deadlocked(app: Penstock) -> Exception:
     """The database chose us as the victim."""
     match app.database.dialect.name:

@@ -14,7 +14,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from penstock.pipelines.maintenance import chores, repair
-from penstock.runtime.liveness import housekeeping
+from penstock.runtime.liveness import job_retention
 from tests.simulation import checker, poison, watching
 from tests.simulation.deploys import Deploys
 from tests.simulation.fate import Fate
@@ -136,7 +136,7 @@ class Stage:
             if seconds:
                 for machine in (*self.workers, *self.clients):
                     stack.enter_context(machine.keeping(seconds))
-                stack.enter_context(replaced(housekeeping, {"RETENTION_INTERVAL": OFTEN}))
+                stack.enter_context(replaced(job_retention, {"RETENTION_INTERVAL": OFTEN}))
                 stack.enter_context(replaced(chores, {"ROUNDS": OFTEN}))
                 stack.enter_context(replaced(repair, {"OLD_ENOUGH": OFTEN}))
             yield

@@ -78,8 +78,8 @@ class Heartbeat(Service):
         # After an outage we must be heard of before the patience of others ends.
         self.longest_backoff = min(self.longest_backoff, self.interval)
         self.link = ConnectionHandle(database, dedicated=True, patience=_patience(database.settings))
-        self.outage_guard = OutageGuard(database.settings.reap_after)
-        """The housekeeping shares it: a heartbeat that fails is the surest sign of an outage."""
+        self.outage_guard = OutageGuard(database.settings.reap_after, database.is_away)
+        """The reaper shares it: a heartbeat that fails is the surest sign of an outage."""
         self.last_beat = -self.interval
         self.reports: Reports = {}
         self._attentive = False

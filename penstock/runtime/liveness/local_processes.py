@@ -67,7 +67,7 @@ class LocalProcesses:
         left = [id for id, one in met.items() if one.supervisor in alone and one.is_dead]
         return sorted([*alone, *left])
 
-    def reap_child(self, dead: Sequence[str]) -> list[str]:
+    def remove(self, dead: Sequence[str]) -> list[str]:
         """Remove their rows. Those that were still there: others may have been quicker."""
         removed = self.database.in_transaction(_remove, dead)
         self._met = {id: one for id, one in self._met.items() if id not in dead}

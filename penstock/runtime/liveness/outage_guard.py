@@ -26,8 +26,10 @@ STOPPED = 0.75
 class OutageGuard:
     """How well this process reaches the database, as far as that matters for judging others."""
 
-    def __init__(self, silence: float) -> None:
+    def __init__(self, silence: float, is_away: Callable[[BaseException], bool] = lambda _: True) -> None:
+        """`is_away`: whether an error says that the database did not answer. One about a row is an answer too."""
         self.silence = silence
+        self.is_away = is_away
         self.clock = ClockWatch(silence)
         self._judge_from = 0.0
         self._cut_off = False
@@ -86,8 +88,11 @@ class DatabaseCall:
         self.began = time.monotonic()
         return self.quick
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
             self.outage_guard.exchanged(self.quick())
-        elif issubclass(kind, Exception):
-            self.outage_guard.failed()
+        elif isinstance(error, Exception):
+            if self.outage_guard.is_away(error):
+                self.outage_guard.failed()
+            else:
+                self.outage_guard.exchanged(self.quick())

@@ -1,7 +1,11 @@
 """The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
 
+Here is only what is about children: their deaths are proven by the operating system, their work is given back or taken
+back at once, and a silent one is named, to be killed. Everything else is the reaper's (`liveness/reaper`), as in a
+worker.
+
 It runs in a thread that is put to rest, its connection closed, whenever a child is forked. Its statements have short
-timeouts, so that it can be put to rest soon.
+timeouts and are tried once, so that it can be put to rest soon.
 """
 
 from __future__ import annotations
@@ -13,35 +17,30 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
-from penstock.database.clock_watch import ClockWatch
 from penstock.database.connections import ConnectionHandle
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.queue import processes, reclaim
 from penstock.queue.processes import ChildRow
-from penstock.queue.reclaim import Crashed
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.liveness import host_identity
-from penstock.runtime.liveness.reclaimer import Reclaimer
+from penstock.runtime.liveness.outage_guard import OutageGuard
+from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump.idle import longest_silence
 from penstock.runtime.service import Service, Turn
 from penstock.schema import catalog
 from penstock.settings import Settings
-from penstock.telemetry.events import (
-    ClockStepped,
-    JobCrashed,
-    ProcessReaped,
-    ProcessStarted,
-    WorkReclaimed,
-    WorkReleased,
-)
+from penstock.telemetry.events import ProcessReaped, ProcessStarted, WorkReleased
 from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
     from penstock.app_services import AppServices
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 LOOK_INTERVAL = 2.0
 """Seconds between two looks while something is wrong: a child is silent, or has no row."""
@@ -65,6 +64,29 @@ class ChildInfo:
     since: float
 
 
+class GuardedConnection:
+    """The way of the child reaper's thread to the database. Every question tells the guard whether it answers."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.link = ConnectionHandle(database, dedicated=True)
+        self.outage_guard = OutageGuard(database.settings.reap_after, database.is_away)
+
+    def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
+        with self.outage_guard.exchange(), self.database.reading(self.link) as tx:
+            return work(tx, *args, **kwargs)
+
+    def in_transaction(
+        self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        with self.outage_guard.exchange(), self.database.transaction(self.link) as tx:
+            return work(tx, *args, **kwargs)
+
+    def close(self) -> None:
+        self.link.close()
+        self.database.close()
+
+
 class ChildReaper(Service):
     """Heartbeat and reaper of a supervisor."""
 
@@ -78,22 +100,23 @@ class ChildReaper(Service):
         catalog.describe(self.database)
         self.wakeups = Wakeups(self.database, names=False)
         self.database.call_housekeeping = self.wakeups.call_housekeeping
-        self.link = ConnectionHandle(self.database, dedicated=True)
+        self.connection = GuardedConnection(self.database)
         self.id = new_id()
-        self.reclaimer = Reclaimer(self.database, app.events, app.follow, self._take_back)
+        self.reaper = Reaper(
+            self.database, lambda: self.id, app.events, app.follow, self._wake_all, self.connection
+        )
+        self.outage_guard = self.reaper.outage_guard = self.connection.outage_guard
         self._registered = False
         self.details = details
         self.wake = wake
         self.interval = settings.heartbeat_interval
         self.silence = settings.reap_after
-        self.clock = ClockWatch(settings.reap_after)
         self.longest_rest = longest_silence(settings.reap_after)
         self.living: Sequence[ChildInfo] = ()
         self.silent: set[str] = set()
         self.dead: deque[tuple[str, bool]] = deque()
         self._told = threading.Event()
         self._beat_at = self._look_at = 0.0
-        self._good = self._judge_from = self._turn_began = time.monotonic()
         self._seen: dict[str, float] = {}
 
     # from the supervisor's thread
@@ -104,6 +127,8 @@ class ChildReaper(Service):
         at_home = host_identity.this_host() if not self._registered else None  # as with every Identity
         told = self.details | (at_home.told() if at_home is not None else {})
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))
+        if not self._registered:
+            self.outage_guard.arrive(self.interval)
         self._registered = True
         host_identity.announce(self.database.known_as)
         self._beat_at = time.monotonic() + self._beats_every
@@ -120,8 +145,7 @@ class ChildReaper(Service):
         self.join(seconds)
         if self.alive:
             return False
-        self.link.close()
-        self.database.close()
+        self.connection.close()
         self.stopping.clear()
         return True
 
@@ -147,24 +171,20 @@ class ChildReaper(Service):
         self.rest()
         while self.dead and time.monotonic() < deadline:
             self.guarded_turn()
-        with suppress(Exception), self.database.transaction(self.link) as tx:
-            reclaim.remove_process(tx, self.id)
-        self.link.close()
-        self.database.close()
+        with suppress(Exception):
+            self.connection.in_transaction(reclaim.remove_process, self.id)
+        self.connection.close()
 
     # the loop
 
     def turn(self) -> Turn:
         self._told.clear()
-        self._turn_began = time.monotonic()
-        self._notice_outage()
         if time.monotonic() >= self._beat_at:
             self._beat()
         while self.dead:
             self._bury_next()
         if time.monotonic() >= self._look_at:
             self._look()
-        self._good = time.monotonic()
         return Turn.IDLE
 
     def _look(self) -> None:
@@ -184,35 +204,17 @@ class ChildReaper(Service):
         super().stop()
         self._told.set()
 
-    def _notice_outage(self) -> None:
-        """A supervisor that was cut off from the database must not, once back, judge its children by their silence."""
-        if time.monotonic() - self._good > self.silence / 2:
-            self._judge_from = time.monotonic() + self.silence
-
-    @property
-    def _may_judge(self) -> bool:
-        """True if this supervisor has had quick answers for long enough to judge silent children."""
-        now = time.monotonic()
-        in_touch = now >= self._judge_from and now - self._turn_began <= self.silence / 4
-        return in_touch and self.clock.is_trusted
-
-    def _told_time(self, now: int, asked: float) -> bool:
-        """The database says what time it is. True: others may be judged."""
-        step = self.clock.told(now, asked, self.database.clock_shift)
-        if step:
-            self.stream.emit(ClockStepped(step))
-        return self._may_judge
-
     @property
     def _beats_every(self) -> float:
         """Nothing is lost if a supervisor is taken for dead: it holds nothing, and is back with its next beat."""
         return max(self.interval, min(LONGEST_LOOK, self.silence / 3))
 
     def _beat(self) -> None:
-        with self.database.transaction(self.link, single=True) as tx:
+        with self.outage_guard.exchange(), self.database.transaction(self.connection.link, single=True) as tx:
             alive = processes.beat(tx, self.id)
         if not alive:
             self.register()
+        self.outage_guard.heard(self._beats_every)
         self._beat_at = time.monotonic() + self._beats_every
 
     def _look_again(self, after: float) -> None:
@@ -222,69 +224,45 @@ class ChildReaper(Service):
 
     def _bury_next(self) -> None:
         birth, released = self.dead[0]
-        with self.database.transaction(self.link) as tx:
-            if released:
-                gone, jobs = [], processes.release_child(tx, self.id, birth)
-            else:
-                gone, jobs = processes.reap_child(tx, self.id, birth), []
-            if jobs:
-                self.wakeups.notify_on_commit(tx, [READY])
-        for process in gone:
-            self.stream.emit(ProcessReaped(process))
-        if jobs:
-            self.stream.emit(WorkReleased(len(jobs)))
-        while self._reclaim():
+        if released:
+            self._release(birth)
+        else:
+            for process in self.connection.in_transaction(processes.reap_child, self.id, birth):
+                self.stream.emit(ProcessReaped(process))
+        while self.reaper.reclaim():
             pass
         self.dead.popleft()
 
+    def _release(self, birth: str) -> None:
+        def work(tx: Transaction) -> int:
+            jobs = processes.release_child(tx, self.id, birth)
+            if jobs:
+                self.wakeups.notify_on_commit(tx, [READY])
+            return len(jobs)
+
+        if count := self.connection.in_transaction(work):
+            self.stream.emit(WorkReleased(count))
+
     def _reap(self) -> None:
-        asked = time.monotonic()
-        with self.database.reading(self.link) as tx:
-            silent_in, orphaned, ahead, now = reclaim.look(tx, self.silence, self.id, self.reclaimer.left)
-        self._told_time(now, asked)
-        if ahead:
-            with self.database.transaction(self.link) as tx:
-                reclaim.bring_back(tx)
-        silent = silent_in is not None and silent_in < 0
-        if silent_in is not None:
-            self._look_again(silent_in)
-        if silent and self._may_judge:
-            asked = time.monotonic()
-            with self.database.transaction(self.link) as tx:
-                dead = reclaim.reap_silent(tx, self.silence, self.id, lambda now: self._told_time(now, asked))
-            for process in dead:
-                self.stream.emit(ProcessReaped(process))
-        if silent or orphaned:
-            self._reclaim()
+        self.reaper.turn()
+        self._look_at = min(self._look_at, self.reaper.look_at + SHORTEST_LOOK)
+        if self.reaper.is_unfinished:
             self._look_again(0.0)
 
-    def _take_back(self, work: Callable[[Transaction], list[Crashed]]) -> list[Crashed]:
-        with self.database.transaction(self.link) as tx:
-            crashed = work(tx)
-            if crashed:
-                self.wakeups.notify_on_commit(tx, [READY, ENDED])
-        return crashed
-
-    def _reclaim(self) -> bool:
-        crashed = self.reclaimer.turn()
-        for job in crashed:
-            self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
-        if crashed:
-            self.stream.emit(WorkReclaimed(len(crashed), sum(job.status == "failed" for job in crashed)))
-        return bool(crashed)
+    def _wake_all(self, tx: Transaction) -> None:
+        self.wakeups.notify_on_commit(tx, [READY, ENDED])
 
     def _look_after_children(self) -> None:
         asked = time.monotonic()
-        with self.database.reading(self.link) as tx:
-            heard = {child.birth: child for child in processes.children(tx, self.id)}
+        heard = {child.birth: child for child in self.connection.read(processes.children, self.id)}
         for child in heard.values():
-            self._told_time(child.now, asked)
+            self.reaper.note_clock(child.now, asked)
         now = time.monotonic()
         self._seen = {kin.birth: self._seen.get(kin.birth, 0.0) for kin in self.living}
         for kin in self.living:
             if kin.birth in heard:
                 self._seen[kin.birth] = now
-            if self._is_silent(kin, heard.get(kin.birth), now) and self._may_judge:
+            if self._is_silent(kin, heard.get(kin.birth), now) and self.outage_guard.may_judge:
                 self.silent.add(kin.birth)
                 self.wake()
 

@@ -110,10 +110,10 @@ def test_what_another_has_mended_is_not_waited_for(app: Penstock, monkeypatch: p
     keeping = Housekeeping(app.database, lambda: me, app.wakeups, app.events, app.follow)
     row = {"token": 5, "process_id": new_id(), "job_ids": "nope", "claimed_at": 1}
     app.database.in_transaction(lambda tx: tx.insert("claims", [row]))
-    keeping.reap()
-    assert keeping.reclaimer.receipts.is_empty is False
+    keeping.reaper.turn()
+    assert keeping.reaper.reclaimer.receipts.is_empty is False
     app.database.in_transaction(lambda tx: tx.run("DELETE FROM {claims}"))
-    keeping.reap()
-    assert keeping.reclaimer.next_due is None, "or it would be looked for all the time"
+    keeping.reaper.turn()
+    assert keeping.reaper.reclaimer.next_due is None, "or it would be looked for all the time"
     assert count(app, "claims") == 0
     assert app.database.read(reclaim.orphans, []) == {}

@@ -7,7 +7,7 @@ from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.queue import control
 from penstock.queue.limits import waiting_line
-from penstock.runtime.liveness.housekeeping import LimitKeeper
+from penstock.runtime.liveness.limit_keeper import LimitKeeper
 from penstock.testing import drain, travel
 from tests.conformance.concurrent_workers import parked
 

@@ -47,7 +47,7 @@ def test_a_step_of_the_clock_costs_no_living_process_its_work(app: Penstock, ste
         async with app.worker():
             jobs = await slow.enqueue_many_async([()] * 6)
             await until(lambda: all(job.status == "running" for job in jobs))
-            await until(lambda: len(first.housekeeping.outage_guard.clock._told) > 0)
+            await until(lambda: len(first.housekeeping.reaper.outage_guard.clock._told) > 0)
             await asyncio.sleep(SILENCE / 2)  # a new process judges no other: only now it can go wrong
             set_clock(app.database, step)
             assert [await job.result_async(timeout=60) for job in jobs] == ["done"] * 6
@@ -81,6 +81,9 @@ def test_a_supervisor_does_not_kill_its_children_because_the_clock_was_set(app: 
     app.database.in_transaction(processes.register, child, "here", 1, "worker", keeper.id, '{"birth": "b"}')
     keeper.living = [ChildInfo("b", 1, 0.0)]
     keeper.turn()
+    eventually(
+        lambda: keeper.outage_guard.may_judge
+    )  # a new process judges no other: only now it can go wrong
     set_clock(app.database, 20)
     set_clock(keeper.database, 20)
     keeper._look_at = 0.0

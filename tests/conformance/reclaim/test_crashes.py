@@ -7,15 +7,16 @@ import pytest
 
 import penstock
 from penstock import Penstock, Retry
-from penstock.errors import JobFailed
-from penstock.queue import processes
+from penstock.database import database
+from penstock.errors import DatabaseUnavailable, JobFailed
+from penstock.queue import processes, schedule
 from penstock.runtime.liveness import outage_guard
 from penstock.runtime.liveness.housekeeping import Housekeeping
 from penstock.telemetry import fault_points
 from penstock.telemetry.events import JobCrashed, ProcessReaped
 from penstock.testing import SimulatedCrash, crash_at, drain, travel
 from penstock.values.ids import new_id
-from tests.conformance.faults import disconnected, failing_at
+from tests.conformance.faults import deadlocked, disconnected, failing_at, starting_up
 from tests.conformance.rows import count, counts, state
 
 ONCE, TWICE = ["succeeded"], ["crashed", "succeeded"]
@@ -249,12 +250,35 @@ def test_an_outage_in_the_middle_of_judging_others_is_not_held_against_them(
     with travel(app, 60):
         with failing_at("reap.1", disconnected(app)) as struck:
             monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 25.0 * len(struck)))
-            assert not keeper.reap()
+            assert not keeper.reaper.turn()
         assert count(app, "processes") == 1
-        assert not keeper.outage_guard.may_judge
+        assert not keeper.reaper.outage_guard.may_judge
         monkeypatch.setattr(outage_guard, "time", SimpleNamespace(monotonic=lambda: 60.0))
-        assert keeper.reap()
+        assert keeper.reaper.turn()
     assert count(app, "processes") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "answered"), [(disconnected, False), (starting_up, False), (deadlocked, True)]
+)
+def test_an_outage_counts_also_if_the_housekeeping_alone_meets_it(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch, error: Callable[[Penstock], Exception], answered: bool
+) -> None:
+    """It gives up after several tries, with an error of ours; a lock that is waited for in vain is an answer."""
+    monkeypatch.setattr(database, "TRIES", 2)
+    app.prepare()
+    keeper = Housekeeping(app.database, new_id, app.wakeups, app.events, app.follow)
+
+    def fail(*_: object) -> object:
+        raise error(app)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule, "look", fail)
+        with pytest.raises(DatabaseUnavailable):
+            keeper.turn()
+    assert keeper.reaper.outage_guard.may_judge is answered
+    keeper.turn()
+    assert keeper.reaper.outage_guard.may_judge is answered, "the others have not had time to be heard"
 
 
 def test_a_live_process_is_never_reaped(app: Penstock, make_app: Callable[..., Penstock]) -> None:

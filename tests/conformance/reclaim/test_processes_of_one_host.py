@@ -33,7 +33,7 @@ def keeper(app: Penstock, home: HostIdentity) -> Housekeeping:
     app.prepare()
     made = Housekeeping(app.database, lambda: me, app.wakeups, app.events, app.follow)
     me = settle_in(app, home, os.getpid(), home.since)
-    made.local_processes = LocalProcesses(app.database, lambda: home)
+    made.reaper.local_processes = LocalProcesses(app.database, lambda: home)
     return made
 
 
@@ -74,10 +74,10 @@ def test_a_dead_neighbour_is_removed_and_a_living_one_left_alone(
     alive = settle_in(app, home, os.getpid(), home.since)
     dead = settle_in(app, home, ghost, 1)
     reused = settle_in(app, home, os.getpid(), home.since - 1)
-    assert keeper.reap()
+    assert keeper.reaper.turn()
     assert {event.process for event in reaped} == {dead, reused}
-    assert there(app) == {alive, keeper.process()}
-    assert not keeper.reap()
+    assert there(app) == {alive, keeper.reaper.me()}
+    assert not keeper.reaper.turn()
 
 
 def test_who_lives_elsewhere_is_not_judged(
@@ -90,7 +90,7 @@ def test_who_lives_elsewhere_is_not_judged(
     for details in ("{}", "[]", '{"dwelling": null}', '{"dwelling": {"place": 7}}'):
         settle_in(app, home, ghost, 1, details=details)
     settle_in(app, HostIdentity("another-host", home.place, 1), ghost, 1)
-    assert not keeper.reap()
+    assert not keeper.reaper.turn()
     assert count(app, "processes") == 9
 
 
@@ -106,7 +106,7 @@ def test_a_child_is_its_supervisors_affair_while_that_one_lives(
     stopping = settle_in(app, home, os.getpid(), home.since, dead)
     unknown = settle_in(app, home, ghost, 1, new_id())
     before = there(app)
-    assert keeper.reap()
+    assert keeper.reaper.turn()
     assert before - there(app) == {dead, orphan, unknown}
     assert {living, its_child, silent, whose, stopping} <= there(app)
 
@@ -131,9 +131,9 @@ def test_what_the_dead_held_under_many_receipts_is_taken_back_at_once(
 def test_a_process_that_does_not_know_its_host_judges_no_other(
     app: Penstock, keeper: Housekeeping, home: HostIdentity, ghost: int
 ) -> None:
-    keeper.local_processes = LocalProcesses(app.database, lambda: None)
+    keeper.reaper.local_processes = LocalProcesses(app.database, lambda: None)
     settle_in(app, home, ghost, 1)
-    assert not keeper.reap()
+    assert not keeper.reaper.turn()
     assert count(app, "processes") == 2
 
 
@@ -150,14 +150,14 @@ def test_neighbours_cost_no_statement_once_they_are_known(
     monkeypatch.setattr(app.database, "read", reading)
     for _ in range(3):
         settle_in(app, home, os.getpid(), home.since)
-    keeper.reap()
+    keeper.reaper.turn()
     assert len(asked) == 2
-    assert not keeper.local_processes.changed
-    keeper.reap()
+    assert not keeper.reaper.has_local_news()
+    keeper.reaper.turn()
     assert len(asked) == 3
     settle_in(app, home, os.getpid(), home.since)
-    assert keeper.local_processes.changed, "somebody has knocked"
-    keeper.reap()
+    assert keeper.reaper.has_local_news(), "somebody has knocked"
+    keeper.reaper.turn()
     assert len(asked) == 5
 
 

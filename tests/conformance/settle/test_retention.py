@@ -78,7 +78,7 @@ def test_one_of_many_does_it(app: Penstock) -> None:
     ]
     with travel(app, 15 * DAY):
         for keeper in keepers:
-            keeper.prune(14 * DAY)
+            keeper.retention.prune(14 * DAY)
         assert count(app, "jobs") == 0
         assert len({holder for (holder,) in _leases(app)}) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.queue import states
 from penstock.queue.limits import admission, slots, waiting_line
-from penstock.runtime.liveness.housekeeping import LimitKeeper
+from penstock.runtime.liveness.limit_keeper import LimitKeeper
 from penstock.runtime.pump.limiter import Limiter
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
 from tests.simulation.mutants.tasks import LOCAL

@@ -12,8 +12,8 @@ from penstock.queue.jobs import MOST_COUNTED, Attempt
 from penstock.queue.rules import unique_keys
 from penstock.runtime.executors.async_executor import LoopExecutor
 from penstock.runtime.executors.dispatcher import Dispatcher
-from penstock.runtime.liveness.housekeeping import Housekeeping
 from penstock.runtime.liveness.outage_guard import OutageGuard
+from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump import job_source
 from penstock.runtime.pump.lanes import Lanes
 from penstock.runtime.pump.pump import Pump
@@ -27,10 +27,10 @@ LOCAL = "sim_host_now()"
 """The clock of the host that asks, which may be an hour off."""
 
 
-def _reap_in_two_steps(self: Housekeeping) -> bool:
+def _reap_in_two_steps(self: Reaper) -> bool:
     """Who was silent a moment ago is dead now, whatever it has said since."""
     micros = int(self.settings.reap_after * 1_000_000)
-    rows = self.database.read(lambda tx: tx.rows(reclaim.SILENT, silence=micros, me=self.process()))
+    rows = self.database.read(lambda tx: tx.rows(reclaim.SILENT, silence=micros, me=self.me()))
     for row in rows:
         self.database.in_transaction(reclaim.remove_process, row[0])
     return self.reclaim() or bool(rows)
@@ -108,7 +108,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "reaper without a second look": Mutant(
         2,
-        Instead(Housekeeping, "reap", _reap_in_two_steps),
+        Instead(Reaper, "turn", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
         1,

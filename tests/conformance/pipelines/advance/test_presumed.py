@@ -173,7 +173,7 @@ def test_who_is_taken_for_dead_holds_nothing_more(make_app: Callable[..., Pensto
 
     async def live(worker: Worker) -> None:
         # Its first beat would find its work lost, too, and its first round at what dead processes hold would take it.
-        await until(lambda: worker.heartbeat.last_beat > 0 and worker.housekeeping._reap_at > 0)
+        await until(lambda: worker.heartbeat.last_beat > 0 and worker.housekeeping.reaper.look_at > 0)
         run = await two.meanwhile(lambda _: _execute(app, "DELETE FROM {processes}"))
         await until(lambda: run.steps()[0].status == "succeeded")
         worker.heartbeat.interval = 0.05  # and not before: it would find its work lost, and not finish it
