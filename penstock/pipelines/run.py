@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from penstock.app_services import AppServices
 from penstock.context import running
-from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
+from penstock.errors import PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, attempt_of, instant
 from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance import read as reading
@@ -33,7 +33,8 @@ from penstock.queue.wakeups import RUN_ENDED
 from penstock.result_wait import ResultWaiter
 from penstock.run_context import RunContext
 from penstock.updates import RunUpdate, UpdateStream
-from penstock.values.parse import LONGEST, parse_seconds
+from penstock.values import parse
+from penstock.values.parse import checked
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 from penstock.values.typed_json.json_text import decode, encode
 
@@ -352,10 +353,4 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
 
 def _seconds(expires: float | str) -> float:
-    try:
-        found = parse_seconds(expires)
-    except (ValueError, TypeError, AttributeError):
-        found = 0.0
-    if not 0 < found <= LONGEST:
-        raise ConfigurationError(f"expires={expires!r}: give a number of seconds, or a text such as '2d'")
-    return found
+    return checked("expires", expires, lambda given: parse.duration(given, 0.001))
