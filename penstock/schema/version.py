@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     migrate = Lazy("penstock.schema.migrate")
 
-LATEST = 11
+LATEST = 12
 NEWEST = "SELECT COALESCE(MAX(version), 0) FROM "
 
 

@@ -17,6 +17,7 @@ from penstock.operate.jobs import Story
 from penstock.operate.processes import obstacles
 from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
+from penstock.pipelines.lifecycle import run_line
 from penstock.pipelines.model.definition import Definition, NodeKind
 from penstock.pipelines.model.expressions import path_of
 from penstock.queue.limits.slots import NEVER
@@ -275,6 +276,17 @@ def _not_started(tx: Transaction, run: RunStatusRow) -> Iterator[Cause]:
     for id, pipeline, status in tx.rows(UPSTREAM, run=run.id, limit=MOST):
         text = f"waits for run {id} of {pipeline}, which is {status}"
         yield Cause("waits_for_run", text, {"run": str(id), "status": status})
+    place = run_line.place_of(tx, run.id)
+    if place is not None and not place.admitted:
+        yield _in_line(place)
+
+
+def _in_line(place: run_line.Place) -> Cause:
+    limit = f"max_running of {place.pipeline} is {place.most}, " if place.most else ""
+    running = f"{place.under_way} runs of {place.pipeline} are" if place.under_way != 1 else f"1 run of {place.pipeline} is"
+    text = f"waits in line, {place.before} before it: {limit}and {running} under way"
+    detail = {"pipeline": place.pipeline, "most": place.most or None, "under_way": place.under_way}
+    return Cause("max_running", text, {**detail, "before": place.before})
 
 
 def _open_steps(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[Cause]:

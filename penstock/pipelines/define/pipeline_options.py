@@ -31,7 +31,7 @@ TOLD: Mapping[str, Sequence[Mapping[str, object]]] = {
     for event in EVENTS
 }
 """The arguments that a callback may take, by name: examples of each."""
-OTHERS = ("max_fanout", "max_steps", "deadline", "halt_running", "description")
+OTHERS = ("max_fanout", "max_steps", "max_running", "deadline", "halt_running", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class PipelineSettings:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    max_running: int | None = None
     description: str | None = None
     """For those who look at its runs. No part of the definition: new words make no new pipeline."""
 
@@ -79,6 +80,8 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
                 settings = settings.calling(pipeline, name, tasks)
             case "max_fanout":
                 settings = replace(settings, max_fanout=whole(f"pipeline {pipeline!r}", name, value, least=0))
+            case "max_running":
+                settings = replace(settings, max_running=whole(f"pipeline {pipeline!r}", name, value, least=1))
             case "deadline":
                 settings = replace(settings, deadline=seconds(f"pipeline {pipeline!r}", name, value))
             case "max_steps":
@@ -111,6 +114,7 @@ def finish(
         callbacks=settings.callbacks,
         max_steps=settings.max_steps,
         halt_running=settings.halt_running,
+        max_running=settings.max_running,
     )
     check(definition)
     _check_callbacks(builder, settings)

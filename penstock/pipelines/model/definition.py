@@ -331,6 +331,7 @@ class Definition:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    max_running: int | None = None
     doors: bool = False
     """A step inside an expand waits by itself for what it uses from outside (see `doors`). In definitions from before
     that, and in those where it is all the same, the expand waits for all of it."""
@@ -358,6 +359,8 @@ class Definition:
             stored["max_steps"] = self.max_steps
         if self.halt_running is not Running.FINISH:
             stored["halt_running"] = self.halt_running.value
+        if self.max_running is not None:
+            stored["max_running"] = self.max_running
         if self.doors:
             stored["doors"] = True
         return canonical(stored)
@@ -395,6 +398,7 @@ class Definition:
             ),
             max_steps=stored.get("max_steps"),
             halt_running=Running(stored.get("halt_running", Running.FINISH)),
+            max_running=stored.get("max_running"),
             doors=stored.get("doors", False),
         )
 
