@@ -185,8 +185,10 @@ def _standing(told: Story) -> str:
 
 
 def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
-    """Lines about the signals that steps of a run wait for; and about a run that is paused."""
+    """Lines about the signals that steps of a run wait for; about a run that is paused, or has not begun."""
     lines = []
+    if graph.status is RunStatus.PENDING:
+        lines += [cause.text for cause in app.database.read(why_pending, run.id)]
     if graph.status is RunStatus.PAUSED:
         lines.append(f"paused; go on with: penstock resume {named(run.id)}")
     if any(node.counts.get(JobStatus.WAITING) for node in graph.nodes):

@@ -91,9 +91,7 @@ def test_explain_says_why_and_where(app: Penstock) -> None:
     (cause,) = app.explain(runs[3]).causes
     assert cause.kind == "max_running"
     assert cause.detail == {"pipeline": "held", "most": 2, "under_way": 2, "before": 1}
-    assert cause.text == (
-        "waits in line, 1 before it: max_running of held is 2, and 2 runs of held are under way"
-    )
+    assert cause.text == "waits in line, 1 before it: max_running of held is 2; 2 runs are under way"
     runs[2].cancel()
     drain(app)
     assert app.explain(runs[3]).causes[0].detail["before"] == 0
