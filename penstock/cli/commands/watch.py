@@ -18,6 +18,7 @@ from penstock.cli.exit_codes import BAD, UsageError, err, one_line, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, show_json, when
 from penstock.errors import DatabaseUnavailable
+from penstock.operate.diagnosis.explain import why_pending
 from penstock.operate.jobs import Story, story
 from penstock.operate.runs import OpenWait, find_run_or_job, open_waits
 from penstock.pipelines.model.graph_view import Graph, GraphNode

@@ -81,7 +81,9 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
             case "max_fanout":
                 settings = replace(settings, max_fanout=whole(f"pipeline {pipeline!r}", name, value, least=0))
             case "max_running":
-                settings = replace(settings, max_running=whole(f"pipeline {pipeline!r}", name, value, least=1))
+                settings = replace(
+                    settings, max_running=whole(f"pipeline {pipeline!r}", name, value, least=1)
+                )
             case "deadline":
                 settings = replace(settings, deadline=seconds(f"pipeline {pipeline!r}", name, value))
             case "max_steps":

@@ -3,8 +3,8 @@
 A run has a row in `run_places` from the moment it is due; its number is its place in the line. Nothing is counted up or
 down: a run counts if its row says that it was admitted and the run has not ended, whatever ends it.
 
-One transaction decides, `admit`, under the lock on the pipeline's row in `run_lines`; on a cluster with several writers,
-which does not replicate locks, that row is written as well. It is a timer's, never a caller's: a caller that keeps its
+One transaction decides, `admit`, under the lock on the pipeline's row in `run_lines`; on a cluster with several
+writers, which does not replicate locks, that row is written as well. It is a timer's, never a caller's: a caller that keeps its
 transaction open holds up no other. It starts no run itself, but sets a timer for each that it lets in, so that one that
 cannot be started is in no other's way. Every run that joins the line, and every end of one, sets a timer to admit, in
 the transaction in which that happens; now and then all lines are looked at (see `chores`).
@@ -88,8 +88,8 @@ def is_admitted(tx: Transaction, run: str, definition: Definition) -> bool:
 def admit(tx: Transaction, pipeline: str, most: int | None) -> None:
     """Let in as many as there is room for, in the order of the line.
 
-    `most`: how many may be under way by the code of this process, 0 for any number; None: it does not know the pipeline.
-    Then the number counts that was decided by last, or that the last in line was triggered with.
+    `most`: how many may be under way by the code of this process, 0 for any number; None: it does not know the
+    pipeline. Then the number counts that was decided by last, or that the last in line was triggered with.
     """
     tx.stage("admit")
     most = _lock(tx, pipeline, most)

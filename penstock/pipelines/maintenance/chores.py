@@ -47,7 +47,10 @@ else:
         Lazy("penstock.pipelines.lifecycle.signals"),
         Lazy("penstock.pipelines.lifecycle.cancel"),
     )
-    run_line, start = Lazy("penstock.pipelines.lifecycle.run_line"), Lazy("penstock.pipelines.lifecycle.start")
+    run_line, start = (
+        Lazy("penstock.pipelines.lifecycle.run_line"),
+        Lazy("penstock.pipelines.lifecycle.start"),
+    )
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""

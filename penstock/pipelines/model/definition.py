@@ -376,6 +376,23 @@ class Definition:
         waits = [node.wait for node in self.nodes if node.wait is not None]
         return any(wait.remind is not None and wait.remind.signs for wait in waits)
 
+    @cached_property
+    def _has_waits(self) -> bool:
+        return any(node.kind is NodeKind.WAIT for node in self.nodes)
+
+    def waits_before(self, key: str) -> list[Node]:
+        """The waits right before a step, also through nodes that only steer."""
+        found: dict[str, Node] = {}
+        seen, left = {key}, [key] if self._has_waits else []
+        while left:
+            node = self.by_key[left.pop()]
+            if node.kind is NodeKind.WAIT and node.key != key:
+                found[node.key] = node
+            elif node.key == key or not node.kind.is_step:
+                left += [other for other in (*node.reads, *node.after) if other not in seen]
+                seen.update(left)
+        return list(found.values())
+
     @classmethod
     def from_text(cls, text: str) -> Definition:
         """Read a stored definition."""

@@ -286,7 +286,9 @@ def test_a_process_that_dies_between_an_end_and_the_next(app: Penstock, make_app
 def test_an_end_that_no_timer_tells_of_is_found_in_the_next_round(app: Penstock) -> None:
     runs = Held(app, 1).trigger(1, 2)
     app.database.in_transaction(
-        lambda tx: tx.run("UPDATE {runs} SET status = 'failed', ended_at = {now} WHERE id = :id", id=runs[0].id)
+        lambda tx: tx.run(
+            "UPDATE {runs} SET status = 'failed', ended_at = {now} WHERE id = :id", id=runs[0].id
+        )
     )
     drain(app)
     assert runs[1].status == "pending"
