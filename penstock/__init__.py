@@ -4,8 +4,8 @@ import typing as _typing
 
 from penstock.app import Penstock
 from penstock.context import current, stop_run
-from penstock.lazy_import import Lazy as _Lazy
 from penstock.step_calls import StepValue
+from penstock.values.lazy_import import Lazy as _Lazy
 from penstock.values.limits import Concurrency, Rate
 from penstock.values.outcome import Cancel, Snooze
 from penstock.values.retry import Retry

@@ -18,7 +18,6 @@ from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.job import Job
-from penstock.lazy_import import Lazy
 from penstock.operate.app_methods import Operating
 from penstock.pipelines.registry import Pipelines
 from penstock.queue import audit
@@ -40,6 +39,7 @@ from penstock.values import limits, parse
 from penstock.values.actor import said
 from penstock.values.fork_safety import cached_property, forget_after_fork
 from penstock.values.ids import checked_id
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import QueueLimit, checked, read_queues
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.errors import CancelConflict, PenstockError
-from penstock.lazy_import import Lazy
 from penstock.operate import actions, dead_letters
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter
 from penstock.operate.overview import overview
 from penstock.operate.processes import list_processes
 from penstock.operate.runs import find_run, find_run_or_job, list_runs, notable_steps, open_waits
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import nearest
 from penstock.values.plain import plain
 from penstock.values.status import JobStatus, RunStatus

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
+from penstock.app_services import AppServices
 from penstock.errors import ConfigurationError, JobFailed, PenstockError, ResultTimeout
 from penstock.queue import control, job_records
 from penstock.queue.job_records import JobDetails, JobState
 from penstock.queue.jobs import NewJob
 from penstock.queue.rules import followers
 from penstock.queue.wakeups import READY
-from penstock.result_wait import ResultWaiter, WaitServices
+from penstock.result_wait import ResultWaiter
 from penstock.updates import JobUpdate, UpdateStream
 from penstock.values import parse
 from penstock.values.ids import new_id
@@ -25,20 +26,8 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
-    from penstock.queue.jobs import Follow
 
 R = TypeVar("R", covariant=True)
-
-
-class JobServices(WaitServices, Protocol):
-    """The parts of an app that a job uses."""
-
-    @property
-    def follow(self) -> Follow: ...
-
-    def find_task(self, name: str) -> Any: ...
-
-    def prepare(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +50,7 @@ class JobAttributes:
     """
 
     id: str
-    _host: JobServices
+    _host: AppServices
     _task: Any = None
     _read: JobDetails | None = None
 
@@ -143,7 +132,7 @@ class JobAttributes:
         details = self._details
         task = self._host.find_task(details.task) if self._task is None else self._task
         if task is not None and details.run_id is None:
-            return task.codec.decode_arguments(details.payload)  # type: ignore[no-any-return]
+            return task.codec.decode_arguments(details.payload)
         natural = tags.read(loads(details.payload))
         named = dict(natural) if isinstance(natural, dict) else {}
         rest, more = named.pop(REST, []), named.pop(KEYWORDS, {})
@@ -153,7 +142,7 @@ class JobAttributes:
 class Job(JobAttributes, Generic[R]):
     """A handle: it holds an id and asks the database."""
 
-    def __init__(self, host: JobServices, id: str, task: Any = None) -> None:
+    def __init__(self, host: AppServices, id: str, task: Any = None) -> None:
         self._host = host
         self._task = task
         self.id = id

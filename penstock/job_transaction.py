@@ -16,10 +16,10 @@ from penstock.database import error_advice
 from penstock.database.transaction import Transaction
 from penstock.errors import CommitFailed, PenstockError, SerializationError
 from penstock.handler_environment import HandlerEnvironment
-from penstock.lazy_import import Lazy
 from penstock.queue import settle
 from penstock.queue.jobs import Attempt, Claim
 from penstock.values.fork_safety import refuse_copy
+from penstock.values.lazy_import import Lazy
 from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind
 

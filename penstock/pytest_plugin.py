@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock import testing

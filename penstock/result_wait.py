@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from penstock.app_services import AppServices
 from penstock.async_bridge import closed
 from penstock.database.listeners import hears
 from penstock.errors import DatabaseUnavailable, PenstockError
@@ -18,31 +19,7 @@ from penstock.values.parse import checked
 from penstock.values.status import JobStatus, RunStatus
 
 if TYPE_CHECKING:
-    from penstock.async_bridge import AsyncBridge
-    from penstock.database.database import Database
-    from penstock.queue.wakeups import Wakeups
-    from penstock.settings import Settings
-
-
-class WaitServices(Protocol):
-    """The parts of an app that waiting uses."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def bridge(self) -> AsyncBridge: ...
-
-    @property
-    def wakeups(self) -> Wakeups: ...
-
-    @property
-    def worker_loops(self) -> Collection[asyncio.AbstractEventLoop]: ...
-
-    def listen_for_results(self) -> None: ...
+    pass
 
 
 class HasStatus(Protocol):
@@ -63,7 +40,7 @@ class ResultWaiter:
     """Waiting for something to end: woken where that is possible, polling with growing delays in any case."""
 
     def __init__(
-        self, host: WaitServices, timeout: float | None, subject: str = ENDED, delay: float = 0.002
+        self, host: AppServices, timeout: float | None, subject: str = ENDED, delay: float = 0.002
     ) -> None:
         self.host = host
         self.subject = subject

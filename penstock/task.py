@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from penstock.app_services import AppServices
 from penstock.context import refuse_to_act
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError
-from penstock.job import Job, JobServices
-from penstock.middleware import EnqueueMiddleware, Middleware, Publication, publishing
+from penstock.job import Job
+from penstock.middleware import Middleware, Publication, publishing
 from penstock.queue.jobs import JobBatch, LazyPayloads, NewJob, with_headers
 from penstock.step_calls import StepCalls, Stream, Waited
 from penstock.task_options import (
@@ -41,30 +42,12 @@ V = TypeVar("V")
 Calls = Iterable[Sequence[Any] | Mapping[str, Any]]
 
 
-class TaskServices(JobServices, Protocol):
-    """The parts of an app that a task uses."""
-
-    def submit(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
-
-    async def submit_async(self, jobs: Sequence[NewJob], connection: object | None) -> list[str]: ...
-
-    @property
-    def middlewares(self) -> tuple[Middleware, ...]: ...
-
-    @property
-    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
-
-    def also_runs(self, task: Task[Any, Any]) -> None: ...
-
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...
-
-
 class Task(StepCalls[P, R]):
     """A function under a stable name, with the options its jobs run by."""
 
     def __init__(
         self,
-        host: TaskServices,
+        host: AppServices,
         function: Callable[P, R],
         options: TaskOptions,
         overrides: Mapping[str, object] | None = None,

@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from penstock.app_services import AppServices
 from penstock.errors import ResultTimeout
 from penstock.queue.wakeups import ENDED
-from penstock.result_wait import HasStatus, ResultWaiter, WaitServices
+from penstock.result_wait import HasStatus, ResultWaiter
 from penstock.values.status import JobStatus, Reason, RunStatus
 
 FIRST_LOOK = 0.02
@@ -84,7 +85,7 @@ class UpdateStream(Generic[U]):
 
     def __init__(
         self,
-        host: WaitServices,
+        host: AppServices,
         read: Callable[[], U],
         subject: str,
         timeout: float | None = None,

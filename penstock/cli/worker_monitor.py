@@ -24,7 +24,7 @@ from penstock.telemetry.prometheus_text import Family, expose
 from penstock.values.failure import Failure
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 LONGEST_PAUSE = 60.0
 """Seconds after which an event loop that has not turned is taken for stuck."""

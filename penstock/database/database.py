@@ -24,9 +24,9 @@ from penstock.database.templates import ParamStyle, Renderer
 from penstock.database.transaction import BriefReadTransaction, ReadTransaction, Transaction, WriteTransaction
 from penstock.database.url import dialect_for, parse
 from penstock.errors import DatabaseUnavailable, ReadTimeout
-from penstock.lazy_import import Lazy
 from penstock.settings import Settings
 from penstock.values.fork_safety import forget_after_fork
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

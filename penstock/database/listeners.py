@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.database.database import Database
 from penstock.database.url import for_libpq, parse
-from penstock.lazy_import import Lazy
 from penstock.values.ids import new_token
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     import psycopg

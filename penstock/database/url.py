@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote
 
 from penstock.errors import ConfigurationError
-from penstock.lazy_import import Lazy
 from penstock.settings import Settings
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import URL_FORMS
 from penstock.values.secrets import without_secrets
 

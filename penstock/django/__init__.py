@@ -8,7 +8,7 @@ connections healthy around handlers; `task_backend` is the backend of `django.ta
 
 import typing as _typing
 
-from penstock.lazy_import import Lazy as _Lazy
+from penstock.values.lazy_import import Lazy as _Lazy
 
 if _typing.TYPE_CHECKING:
     from penstock.django.application import DjangoApp

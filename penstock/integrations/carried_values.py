@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
+from penstock.app import Penstock
 from penstock.errors import ConfigurationError
 from penstock.middleware import HandlerCall, Publication
 
 
-class CarryingApp(Protocol):
-    """The part of an app that middleware is declared on."""
-
-    def middleware(self, function: Any, /) -> Any: ...
-
-    def enqueue_middleware(self, function: Any, /) -> Any: ...
-
-
 def carry(
-    app: CarryingApp, *, check: Callable[[HandlerCall], None] | None = None, **variables: ContextVar[Any]
+    app: Penstock, *, check: Callable[[HandlerCall], None] | None = None, **variables: ContextVar[Any]
 ) -> None:
     """Store the values of these variables with each job and run, and set them around its handler.
 

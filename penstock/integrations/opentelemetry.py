@@ -18,8 +18,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
 
+from penstock.app import Penstock
 from penstock.errors import ConfigurationError
 from penstock.middleware import HandlerCall, Publication
 from penstock.queue.jobs import SCHEDULE_HEADER
@@ -42,16 +42,8 @@ FLUSH_MILLIS = 5000
 Attributes = dict[str, str | int | bool]
 
 
-class InstrumentedApp(Protocol):
-    """The part of an app that is instrumented."""
-
-    def middleware(self, function: Any, /) -> Any: ...
-
-    def enqueue_middleware(self, function: Any, /) -> Any: ...
-
-
 def instrument(
-    app: InstrumentedApp,
+    app: Penstock,
     *,
     nested: bool = False,
     tracer_provider: TracerProvider | None = None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
 
+from penstock.app import Penstock
 from penstock.errors import ConfigurationError
 from penstock.middleware import HandlerCall
 
@@ -14,13 +14,7 @@ except ImportError as error:
     raise ConfigurationError("this binds context of structlog: pip install structlog") from error
 
 
-class LoggingApp(Protocol):
-    """The part of an app that middleware is declared on."""
-
-    def middleware(self, function: Any, /) -> Any: ...
-
-
-def bind_context(app: LoggingApp) -> None:
+def bind_context(app: Penstock) -> None:
     """Bind `job`, `task`, `queue` and `attempt`, of a step also `run`; of a row `reconciler` and `row`."""
     app.middleware(bound)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from penstock.app_services import AppServices
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
-from penstock.job import JobServices
 from penstock.pipelines.maintenance import retention as run_retention
 from penstock.queue import audit, control, retention
 from penstock.queue.wakeups import ENDED, READY
@@ -25,7 +25,7 @@ def nobody_listens(_done: int) -> None:
     """For callers who only want the sum."""
 
 
-def cancel(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def cancel(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Cancel jobs; those that will end cancelled."""
     done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow), progress)
     if done:
@@ -33,7 +33,7 @@ def cancel(host: JobServices, ids: Sequence[str], progress: Progress = nobody_li
     return done
 
 
-def retry(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def retry(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Run failed or cancelled jobs again, with fresh budgets; those that will."""
     done = _in_batches(host.database, ids, control.retrying, progress)
     if done:
@@ -41,7 +41,7 @@ def retry(host: JobServices, ids: Sequence[str], progress: Progress = nobody_lis
     return done
 
 
-def discard(host: JobServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
+def discard(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Take failed jobs off the list of dead letters for good; those that were on it."""
     return _in_batches(host.database, ids, control.discarding, progress)
 

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from penstock.app_services import AppServices
 from penstock.errors import ConfigurationError
-from penstock.job import Job, JobServices
-from penstock.lazy_import import Lazy
+from penstock.job import Job
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.operate.jobs import JobFilter, list_jobs
@@ -19,6 +19,7 @@ from penstock.task import Task
 from penstock.values import parse
 from penstock.values.actor import Acting
 from penstock.values.ids import checked_id
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import QueueLimit, checked, nearest, read_queues
 from penstock.values.status import JobStatus
 
@@ -115,7 +116,7 @@ class Operating(ABC):
             start = page.before
             if start is None:
                 break
-        return [Job(cast(JobServices, self), id) for id in found]
+        return [Job(cast(AppServices, self), id) for id in found]
 
     async def jobs_async(
         self,
@@ -195,7 +196,7 @@ class Operating(ABC):
         parse.words(task=name, queue=queue)
         checked("limit", limit, lambda given: None if given is None else parse.whole(given, 0))
         self.prepare()
-        return DeadLetters(cast(JobServices, self), self.database.read(dead_ids, name, queue, reason, limit))
+        return DeadLetters(cast(AppServices, self), self.database.read(dead_ids, name, queue, reason, limit))
 
     async def dead_letters_async(
         self,

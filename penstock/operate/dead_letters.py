@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
-from penstock.job import Job, JobServices
+from penstock.job import Job
 from penstock.operate import actions
 from penstock.values.parse import nearest
 from penstock.values.status import Reason
@@ -43,7 +44,7 @@ class Letter:
 class DeadLetters(Sequence[Job[Any]]):
     """Failed jobs, the latest first: a list that can be retried or discarded as a whole."""
 
-    def __init__(self, host: JobServices, ids: Sequence[str]) -> None:
+    def __init__(self, host: AppServices, ids: Sequence[str]) -> None:
         self._host = host
         self._ids = ids
 

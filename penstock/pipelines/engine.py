@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
 
-from penstock.async_bridge import AsyncBridge
-from penstock.database.database import Database
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ConfigurationError
-from penstock.lazy_import import Lazy
 from penstock.pipelines.advance.run_headers import RunHeaders
 from penstock.pipelines.advance.run_modes import SettledRuns
-from penstock.pipelines.advance.state import EngineServices as DeskHost
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.maintenance.chores import Chores
-from penstock.queue.jobs import Claim, EndedStep, Follow, NewJob, Offer
+from penstock.queue.jobs import Claim, EndedStep, Offer
 from penstock.queue.wakeups import CHORES, READY, ready
 from penstock.telemetry.events import RunsTriggered
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
@@ -39,39 +36,10 @@ else:
 R = TypeVar("R")
 
 
-class StorageServices(DeskHost, Protocol):
-    """An app, seen from its pipelines."""
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def bridge(self) -> AsyncBridge: ...
-
-    @property
-    def inline(self) -> Callable[[Sequence[NewJob]], None] | None: ...
-
-    @property
-    def follow(self) -> Follow: ...
-
-    def prepare(self) -> None: ...
-
-    def connection_for(self, given: object | None) -> object | None: ...
-
-    def within(self, theirs: connections.Foreign) -> Transaction: ...
-
-    @property
-    def worker_loops(self) -> Collection[AbstractEventLoop]: ...
-
-    def listen_for_results(self) -> None: ...
-
-    def find_pipeline(self, name: str) -> Any: ...
-
-
 class Engine:
     """Pipelines in storage."""
 
-    def __init__(self, host: StorageServices) -> None:
+    def __init__(self, host: AppServices) -> None:
         self.host = host
         self.engine_state = EngineState(host, features)
         self.chores = Chores(self.engine_state, host)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
 
 from typing_extensions import ParamSpec, TypeVar
 
+from penstock.app_services import AppServices
 from penstock.context import refuse_to_act
 from penstock.errors import ConfigurationError, DefinitionError
 from penstock.middleware import Publication, publishing
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from penstock.pipelines.define.blueprint import TaskOrPipeline
     from penstock.pipelines.define.fluent import Flow
     from penstock.pipelines.define.graph import MISSING
-    from penstock.pipelines.registry import PipelineServices
     from penstock.schedules.schedule import Schedule
     from penstock.step_calls import OneArgument, StepValue, Stream, Waited
     from penstock.task import Task
@@ -54,7 +54,7 @@ TRIGGER_OPTIONS = ("key", "delay", "at", "connection", "labels")
 class Pipeline(Blueprint, Generic[P, R]):
     """A pipeline in either spelling: its definition, and its runs."""
 
-    host: PipelineServices
+    host: AppServices
     settings: PipelineSettings
 
     @property
@@ -252,7 +252,7 @@ class GraphPipeline(Pipeline[P, R], GraphBlueprint):
     """A pipeline described by a function."""
 
     def __init__(
-        self, host: PipelineServices, function: Callable[..., Any], name: str, settings: PipelineSettings
+        self, host: AppServices, function: Callable[..., Any], name: str, settings: PipelineSettings
     ) -> None:
         super().__init__(function, name, settings)
         self.host = host
@@ -266,7 +266,7 @@ class GraphPipeline(Pipeline[P, R], GraphBlueprint):
 class FlowPipeline(Pipeline[P, R], FlowBlueprint):
     """A pipeline described by verbs. The last one said counts."""
 
-    def __init__(self, host: PipelineServices, name: str, settings: PipelineSettings) -> None:
+    def __init__(self, host: AppServices, name: str, settings: PipelineSettings) -> None:
         super().__init__(name, settings)
         self.host = host
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
+from penstock.app_services import AppServices
 from penstock.errors import DefinitionError
-from penstock.lazy_import import Lazy
 from penstock.pipelines.advance import read
 from penstock.pipelines.define.other_apps import check_reach
 from penstock.pipelines.engine import Engine
-from penstock.pipelines.engine import StorageServices as EngineHost
 from penstock.task import Task
 from penstock.values import parse
 from penstock.values.function_identity import both_written, qualified_name, same
 from penstock.values.ids import checked_id
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import encode
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
     from penstock.pipelines.run import Run
     from penstock.pipelines.run_control import Following
-    from penstock.schedules.schedule import Schedule
     from penstock.step_calls import StepValue
     from penstock.values.option_types import FlowKeywords, PipelineKeywords
 else:
@@ -49,9 +48,9 @@ class Pipelines:
     tasks: dict[str, Any]
 
     @property
-    def _host(self) -> PipelineServices:
+    def _host(self) -> AppServices:
         """The whole app, of which this is a part."""
-        return cast("PipelineServices", self)
+        return cast("AppServices", self)
 
     def _open_pipelines(self) -> None:
         self.pipelines: dict[str, Pipeline] = {}
@@ -213,23 +212,3 @@ class PipelineDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, Any], /) -> GraphPipeline[P, Any]: ...
-
-
-# What pipelines and their runs need of the app that they belong to.
-
-
-class PipelineServices(EngineHost, Protocol):
-    """An app, seen from a pipeline or a run."""
-
-    @property
-    def engine(self) -> Engine: ...
-
-    def declare_pipeline(self, pipeline: Pipeline) -> None: ...
-
-    def find_pipeline(self, name: str) -> Pipeline | None: ...
-
-    def as_pipeline(self, target: Any) -> Pipeline: ...
-
-    def run(self, id: str) -> Run: ...
-
-    def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule: ...

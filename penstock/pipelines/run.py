@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from typing_extensions import TypeVar
 
+from penstock.app_services import AppServices
 from penstock.context import running
 from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, attempt_of, instant
@@ -38,7 +39,6 @@ from penstock.values.typed_json.json_text import decode, encode
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
-    from penstock.pipelines.registry import PipelineServices
 
 
 # A step of a run, as users see it.
@@ -105,7 +105,7 @@ class _Look(NamedTuple):
 class Run(RunControl, RunDefinition, Generic[R]):
     """A handle: it holds an id and asks the database."""
 
-    def __init__(self, host: PipelineServices, id: str, made: RunHeader | None = None) -> None:
+    def __init__(self, host: AppServices, id: str, made: RunHeader | None = None) -> None:
         self._host = host
         self.id = id
         self._made_at = -JUST_NOW if made is None else time.monotonic()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.app_services import AppServices
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, PenstockError, ReviveError
@@ -24,7 +25,6 @@ from penstock.values.parse import NAME_LENGTH, checked, read_labels
 from penstock.values.typed_json.json_text import decode
 
 if TYPE_CHECKING:
-    from penstock.pipelines.registry import PipelineServices
     from penstock.pipelines.run import Run
 
 
@@ -35,7 +35,7 @@ class RunDefinition:
     """The part of `Run` that compares and changes its definition."""
 
     id: str
-    _host: PipelineServices
+    _host: AppServices
 
     @property
     def definition(self) -> str:
@@ -88,7 +88,7 @@ class RunOrigin:
     """The part of `Run` that tells how it began."""
 
     id: str
-    _host: PipelineServices
+    _host: AppServices
 
     @property
     def args(self) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _call(name: str, args: object) -> tuple[Sequence[Any], Mapping[str, Any]]:
 class Following:
     """Runs that follow others; `then` goes on from all of them."""
 
-    def __init__(self, host: PipelineServices, runs: Sequence[Any]) -> None:
+    def __init__(self, host: AppServices, runs: Sequence[Any]) -> None:
         self._host = host
         self.runs = list(runs)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from penstock.async_bridge import AsyncBridge
+from penstock.app_services import AppServices
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.database.user.statements import Statements
 from penstock.errors import DefinitionError
-from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.statements import change_rows
 from penstock.reconcile.table import Key, Target, in_order, recognize
@@ -20,15 +19,7 @@ from penstock.reconcile.wakeup_subjects import stirred
 log = logging.getLogger("penstock")
 
 
-class HintServices(Protocol):
-    """The services of the app that a hint needs."""
-
-    database: Database
-    wakeups: Wakeups
-    bridge: AsyncBridge
-
-
-def hint(host: HintServices, model: Any, ids: Sequence[Any]) -> None:
+def hint(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
     """Tell everybody that there is something to look at. What is no table is said, not raised: it is only a hint."""
     try:
         target = recognize(model)
@@ -41,7 +32,7 @@ def hint(host: HintServices, model: Any, ids: Sequence[Any]) -> None:
     host.wakeups.notify(stirred(target.name))
 
 
-async def hint_async(host: HintServices, model: Any, ids: Sequence[Any]) -> None:
+async def hint_async(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
     """For async callers. Without ids nothing is written and nothing waited for: that needs no thread."""
     if ids:
         await host.bridge.run(hint, host, model, ids)

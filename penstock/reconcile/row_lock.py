@@ -13,17 +13,16 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select, update
 from sqlalchemy.exc import DBAPIError
 
+from penstock.app_services import AppServices
 from penstock.async_bridge import AsyncConnection
 from penstock.database import error_advice
-from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import LockTimeout, RowNotFound
-from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.table import Target
 from penstock.reconcile.wakeup_subjects import awaited, stirred
@@ -36,19 +35,10 @@ EXTRA = timedelta(seconds=1)
 STATE = ("lock_expires_at", "lock_token", "lock_wanted_by", "lock_wanted_until", "next_process_at")
 
 
-class LockServices(Protocol):
-    """The parts of an app that a lock uses."""
-
-    database: Database
-    wakeups: Wakeups
-
-    def prepare(self) -> None: ...
-
-
 class RowLock:
     """`with app.lock(Volume, id) as connection:` or `async with`."""
 
-    def __init__(self, host: LockServices, target: Target, id: Any, timeout: float) -> None:
+    def __init__(self, host: AppServices, target: Target, id: Any, timeout: float) -> None:
         self.host = host
         self.target = target
         self.key = target.key_given(id)

@@ -39,7 +39,7 @@ from penstock.runtime.shutdown import Shutdown
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 
 # The options of one worker.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.queue import audit
@@ -15,7 +16,6 @@ from penstock.schedules.declare import account_paused, create, due_at, redefine
 from penstock.schedules.definition import PIPELINE, ScheduleDefinition, changed
 from penstock.schedules.launch import Launch
 from penstock.schedules.rows import ScheduleRow
-from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import count, instant_of, next_tick
 from penstock.values.actor import actor
 from penstock.values.ids import new_id
@@ -24,7 +24,7 @@ FORGET = 1000
 """So many ticks go in one statement when their schedule is deleted."""
 
 
-def write(tx: Transaction, host: ScheduleServices, defined: ScheduleDefinition, paused: bool) -> None:
+def write(tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool) -> None:
     """Make a schedule, or give the one of that name another definition."""
     tx.stage("create_schedule")
     row = rows.named(tx, defined.name, locked=True)
@@ -76,7 +76,7 @@ def resume(tx: Transaction, name: str) -> bool:
     return True
 
 
-def trigger(tx: Transaction, host: ScheduleServices, name: str, made: list[str]) -> tuple[str, str]:
+def trigger(tx: Transaction, host: AppServices, name: str, made: list[str]) -> tuple[str, str]:
     """Start one now, whatever the clock and the policies say: its kind and its id. `made`: of an earlier try."""
     tx.stage("trigger_schedule")
     row = locked(tx, name)
@@ -121,7 +121,7 @@ def backfill(tx: Transaction, name: str, id: str, start: int, end: int, overlap:
     return number
 
 
-def update(tx: Transaction, host: ScheduleServices, name: str, given: Mapping[str, object]) -> None:
+def update(tx: Transaction, host: AppServices, name: str, given: Mapping[str, object]) -> None:
     """Say some of it anew."""
     tx.stage("update_schedule")
     row = locked(tx, name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.app_services import AppServices
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
@@ -19,7 +20,6 @@ from penstock.schedules.decide import TickOutcome, skipped
 from penstock.schedules.definition import PIPELINE, ScheduleDefinition
 from penstock.schedules.fire import Firing
 from penstock.schedules.rows import ScheduleRow
-from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, next_tick
 from penstock.telemetry.events import ScheduleFailed
 from penstock.values.ids import new_id
@@ -36,7 +36,7 @@ STORE = "SELECT 1 FROM {definitions} WHERE hash = :hash"
 
 
 def declare_all(
-    host: ScheduleServices, declared: Iterable[ScheduleDefinition], paused: frozenset[str] = frozenset()
+    host: AppServices, declared: Iterable[ScheduleDefinition], paused: frozenset[str] = frozenset()
 ) -> None:
     """Bring the rows up to date: one look, and a transaction for each that differs."""
     wanted = {each.name: each for each in declared}
@@ -54,7 +54,7 @@ def declare_all(
         host.database.in_transaction(_stamp, same)
 
 
-def _declare_apart(host: ScheduleServices, defined: ScheduleDefinition, paused: bool) -> None:
+def _declare_apart(host: AppServices, defined: ScheduleDefinition, paused: bool) -> None:
     """One that cannot be declared is told of, and keeps no worker from starting."""
     try:
         host.database.in_transaction(declare, host, defined, paused)
@@ -73,9 +73,7 @@ def _stamp(tx: Transaction, ids: list[str]) -> None:
     tx.run(STAMP, ids=sorted(ids))
 
 
-def declare(
-    tx: Transaction, host: ScheduleServices, defined: ScheduleDefinition, paused: bool = False
-) -> None:
+def declare(tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool = False) -> None:
     """One schedule as the code has it, unless newer code has said otherwise meanwhile."""
     tx.stage("declare")
     row = rows.named(tx, defined.name, locked=True)
@@ -92,9 +90,7 @@ def declare(
     tx.run(STAMP, ids=[row.id])
 
 
-def create(
-    tx: Transaction, host: ScheduleServices, defined: ScheduleDefinition, source: str, paused: bool
-) -> str:
+def create(tx: Transaction, host: AppServices, defined: ScheduleDefinition, source: str, paused: bool) -> str:
     """A row for a schedule that has none; its id. If there is one by now, that is left."""
     id, now = new_id(), rows.clock(tx)
     first = next_tick(defined.spec(now), now)
@@ -118,7 +114,7 @@ def create(
 
 
 def redefine(
-    tx: Transaction, host: ScheduleServices, row: ScheduleRow, defined: ScheduleDefinition, source: str
+    tx: Transaction, host: AppServices, row: ScheduleRow, defined: ScheduleDefinition, source: str
 ) -> None:
     """Another definition for a row that is locked. What is due by the old one is decided first."""
     if row.due_at is not None and row.due_at <= row.now and row.orphaned_at is None:
@@ -156,7 +152,7 @@ def due_at(row: ScheduleRow) -> int | None:
     return row.next_at if row.paused_at is None else None
 
 
-def stored_definition(tx: Transaction, host: ScheduleServices, defined: ScheduleDefinition) -> str | None:
+def stored_definition(tx: Transaction, host: AppServices, defined: ScheduleDefinition) -> str | None:
     """Of a pipeline: its definition is stored, so that also a worker that does not know it can start a run."""
     if defined.kind != PIPELINE:
         return None

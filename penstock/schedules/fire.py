@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.schedules import backfill, rows
 from penstock.schedules.decide import Decision, Overlap, TickOutcome, decide
 from penstock.schedules.definition import PIPELINE
 from penstock.schedules.launch import Launch
 from penstock.schedules.rows import ScheduleRow
-from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, Spec
 from penstock.telemetry.events import ScheduleFailed, TicksDecided
 
@@ -44,7 +44,7 @@ class Told(NamedTuple):
 class Firing:
     """The ticks of one app."""
 
-    def __init__(self, host: ScheduleServices) -> None:
+    def __init__(self, host: AppServices) -> None:
         self.host = host
 
     def turn(self, *, waiting: bool = False) -> bool:
@@ -122,7 +122,7 @@ _UNLOCKED = rows.SELECT + "WHERE due_at <= {now} ORDER BY due_at, id LIMIT :limi
 class Batch:
     """The schedules of one transaction."""
 
-    def __init__(self, host: ScheduleServices, tx: Transaction, found: Sequence[ScheduleRow]) -> None:
+    def __init__(self, host: AppServices, tx: Transaction, found: Sequence[ScheduleRow]) -> None:
         self.host = host
         self.tx = tx
         self.launch = Launch(host, tx)

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import CancelConflict, DefinitionError
-from penstock.lazy_import import Lazy
 from penstock.queue import control
 from penstock.queue.enqueue import enqueue
 from penstock.queue.jobs import SCHEDULE_HEADER, NewJob, lanes_of, with_headers
 from penstock.queue.wakeups import ready
 from penstock.schedules.definition import PIPELINE
 from penstock.schedules.rows import ScheduleRow
-from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, instant_of
 from penstock.values.ids import new_id
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import KEY_LENGTH
 from penstock.values.typed_json.json_text import dumps, loads
 
@@ -43,7 +43,7 @@ Written = Callable[[str], None]
 class Launch:
     """Collects the jobs and runs to be written with the ticks of one transaction."""
 
-    def __init__(self, host: ScheduleServices, tx: Transaction) -> None:
+    def __init__(self, host: AppServices, tx: Transaction) -> None:
         self.host = host
         self.tx = tx
         self.jobs: list[tuple[NewJob, Written]] = []

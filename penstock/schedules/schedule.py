@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ActionRefused, ConfigurationError, DefinitionError
-from penstock.lazy_import import Lazy
 from penstock.middleware import Publication, publishing
 from penstock.schedules import acts, rows
 from penstock.schedules.decide import Overlap, TickOutcome, skipped
 from penstock.schedules.declare import declare
 from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined, with_headers
 from penstock.schedules.rows import ScheduleRow, TickRow
-from penstock.schedules.services import ScheduleServices
 from penstock.schedules.times import SECOND, first_ticks, instant_of
 from penstock.values import parse
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import loads
 
@@ -63,7 +63,7 @@ class Tick:
 class Schedule:
     """A schedule: what it is, what became of it, and what can be done to it."""
 
-    def __init__(self, host: ScheduleServices, name: str, row: ScheduleRow | None = None) -> None:
+    def __init__(self, host: AppServices, name: str, row: ScheduleRow | None = None) -> None:
         self._host = host
         self.name = checked("name", name, lambda given: parse.text(given, NAME_LENGTH, without="\0\t\n"))
         self._row = row
@@ -374,7 +374,7 @@ def _passed(row: ScheduleRow) -> list[TickRow]:
 class Schedules:
     """An app's schedules: `app.schedules(prefix="tenant:")`, `app.schedules.create(...)`."""
 
-    def __init__(self, host: ScheduleServices) -> None:
+    def __init__(self, host: AppServices) -> None:
         self._host = host
 
     def __call__(self, prefix: str = "", limit: int = 100) -> list[Schedule]:
@@ -448,7 +448,7 @@ class Schedules:
 
 
 def declared(
-    host: ScheduleServices, target: Any, cron: str | None, given: dict[str, Any]
+    host: AppServices, target: Any, cron: str | None, given: dict[str, Any]
 ) -> tuple[ScheduleDefinition, bool]:
     """The definition that `task.schedule(...)` declares, checked at once."""
     if given.get("connection") is not None:

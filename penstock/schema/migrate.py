@@ -22,7 +22,6 @@ from sqlalchemy.schema import CreateTable
 from penstock.database import error_advice
 from penstock.database.database import Database
 from penstock.errors import ConfigurationError, DatabaseUnavailable
-from penstock.lazy_import import Lazy
 from penstock.schema.migrations import (
     v0001,
     v0002,
@@ -39,6 +38,7 @@ from penstock.schema.migrations import (
 )
 from penstock.schema.migrations.names import Names
 from penstock.schema.version import LATEST
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from alembic import migration

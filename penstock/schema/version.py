@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import SchemaOutdated, SchemaTooNew
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.schema import migrate

@@ -1,7 +1,7 @@
 """The keyword arguments of the public API by name and type, so that a type checker finds a wrong one.
 
 For type checkers only: no module imports it when it runs. What is given is checked by name and value where it is read.
-`tests/pure/test_option_types.py` compares the names with those that are read.
+`tests/pure/values/test_option_types.py` compares the names with those that are read.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ MODULES = [module for module in modules() if MIGRATIONS not in module.path.paren
 NAMES = {module.name for module in modules()}
 
 PURE = ("penstock.values", "penstock.pipelines.model", "penstock.pipelines.plan")
-BELOW_PURE = ("penstock.errors", "penstock.lazy_import", *PURE)
+BELOW_PURE = ("penstock.errors", *PURE)
 WITHOUT_DATABASE = ("penstock.pipelines.define", *PURE)
 DATABASE = ("penstock.database", "penstock.queue", "penstock.schema", "sqlalchemy")
 
@@ -52,3 +52,16 @@ def test_what_is_pure_imports_only_what_is_pure(module: Module) -> None:
 @pytest.mark.parametrize("module", [m for m in MODULES if m.is_in(*WITHOUT_DATABASE)], ids=str)
 def test_describing_knows_no_database(module: Module) -> None:
     assert not [name for name in module.imported if name.startswith(DATABASE)]
+
+
+def test_one_protocol_describes_the_app() -> None:
+    """A second one would say again what the layers below may ask of the app."""
+    parts = {"settings", "database", "events", "wakeups", "middlewares", "find_task"}
+    described = [
+        node.name
+        for module in MODULES
+        for node in module.tree.body
+        if isinstance(node, ast.ClassDef) and "Protocol" in {ast.unparse(base) for base in node.bases}
+        if parts & {getattr(item, "name", ast.unparse(getattr(item, "target", item))) for item in node.body}
+    ]
+    assert described == ["AppServices"]

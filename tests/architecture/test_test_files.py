@@ -1,8 +1,10 @@
 """Every test file says in its first line what it is about, and the tests of a module can be found by its name."""
 
 import ast
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from scripts import tests_of as finder
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 FEWEST_WORDS = 4
+MOST_IN_A_FOLDER = 25
+NO_ACTORS = re.compile(r"def (test_\w*(?:whoever|nobody|somebody)\w*)")
 
 
 def test_every_file_begins_with_a_sentence() -> None:
@@ -23,12 +27,22 @@ def test_every_file_begins_with_a_sentence() -> None:
     assert not silent, "\n".join(silent)
 
 
+def test_a_folder_can_be_looked_through() -> None:
+    files = Counter(str(path.parent.relative_to(ROOT)) for path in FILES)
+    assert not {folder: count for folder, count in files.items() if count > MOST_IN_A_FOLDER}
+
+
+def test_the_names_of_tests_name_the_actor() -> None:
+    """*The worker, the caller, the run*: see `tests/architecture/test_words.py`."""
+    assert [name for path in FILES for name in NO_ACTORS.findall(path.read_text())] == []
+
+
 @pytest.mark.parametrize(
     ("module", "wanted"),
     [
         ("penstock/queue/settle.py", "tests/conformance/operate/test_family.py"),
         ("penstock.cli.table", "tests/pure/test_table.py"),
-        ("penstock/testing/drain_rows.py", "tests/conformance/tasks/test_first_steps.py"),
+        ("penstock/testing/drain_rows.py", "tests/conformance/enqueue/test_first_steps.py"),
     ],
 )
 def test_the_tests_of_a_module_are_found(module: str, wanted: str) -> None:

@@ -16,7 +16,7 @@ from penstock import Penstock
 from penstock.cli import exit_codes
 from penstock.testing import drain
 from tests.commands import call
-from tests.pure.test_secrets import FORMS, SECRET
+from tests.pure.database.test_secrets import FORMS, SECRET
 
 CASES = 40
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -15,7 +15,7 @@ from sqlalchemy import insert, select
 
 from penstock.runtime.worker import Worker
 from penstock.telemetry.events import PlaceFreed
-from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.embedded import beside_a_worker
 from tests.fuzz.drawing import drawn
 from tests.fuzz.hostile import KNOWN, Case
 from tests.waiting import eventually

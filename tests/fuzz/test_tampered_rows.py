@@ -16,7 +16,7 @@ from penstock import Penstock
 from penstock.operate.diagnosis import damage
 from penstock.operate.doctor import CheckContext, examine
 from penstock.runtime.worker import Worker
-from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.embedded import beside_a_worker
 from tests.fuzz.innocents import Crowd
 from tests.fuzz.tampering import Tampering, clear, tamper, tamperings
 

@@ -16,7 +16,7 @@ import penstock
 from penstock import Penstock, Retry, Snooze
 from penstock.telemetry import fault_points, logs
 from penstock.values.status import JobStatus
-from tests.conformance.tasks.faults import disconnected, failing_at
+from tests.conformance.faults import disconnected, failing_at
 from tests.forkserver import live_at
 from tests.process import ledger, run_plays
 from tests.process.freezing import between_writes

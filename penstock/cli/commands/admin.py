@@ -10,10 +10,10 @@ from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import find_app, load_app, names_app
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import COLOURS, progress, show_json
-from penstock.lazy_import import Lazy
 from penstock.operate import actions
 from penstock.schema import version
 from penstock.values import parse
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import parse_seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from penstock.cli.exit_codes import out
 from penstock.cli.options import DatabaseUrl, opened
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.dashboard import local_server

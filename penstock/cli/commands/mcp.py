@@ -11,7 +11,7 @@ import typer
 from penstock.cli.exit_codes import UsageError
 from penstock.cli.load_app import find_app
 from penstock.cli.options import DatabaseUrl
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock import assistant

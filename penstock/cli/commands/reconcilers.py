@@ -9,7 +9,7 @@ import typer
 from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, show_table, span, when
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.operate import reconcilers as operating

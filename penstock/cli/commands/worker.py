@@ -14,7 +14,6 @@ from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, span
 from penstock.context import running
-from penstock.lazy_import import Lazy
 from penstock.operate.processes import list_processes
 from penstock.runtime import os_signals
 from penstock.runtime.liveness.host_identity import host_name
@@ -24,6 +23,7 @@ from penstock.runtime.worker import WorkerOptions, details
 from penstock.settings import Settings
 from penstock.telemetry import logs
 from penstock.telemetry.events import MetricsServed, ProcessStarted, WorkerAnnounced
+from penstock.values.lazy_import import Lazy
 from penstock.values.parse import nearest
 
 if TYPE_CHECKING:

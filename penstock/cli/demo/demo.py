@@ -24,8 +24,8 @@ import typer
 
 from penstock.cli.demo.display import Display
 from penstock.cli.exit_codes import BAD, err
-from penstock.lazy_import import Lazy
 from penstock.operate.processes import ProcessRow, list_processes
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.dashboard import local_server

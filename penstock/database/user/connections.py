@@ -19,7 +19,7 @@ from penstock.database.transaction import Transaction
 from penstock.database.user import cursors, other_database
 from penstock.database.user.charsets import Charset
 from penstock.errors import ConfigurationError
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from psycopg import pq

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     import sqlite3

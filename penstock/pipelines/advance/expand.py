@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
-from penstock.lazy_import import Lazy
 from penstock.pipelines.advance import run_rows, step_rows
 from penstock.pipelines.advance.run_rows import RunView
 from penstock.pipelines.advance.state import EngineState
@@ -30,6 +29,7 @@ from penstock.pipelines.plan.inputs import asked_value, inputs_of
 from penstock.pipelines.plan.plan import elements
 from penstock.queue.jobs import tier_of
 from penstock.values.ids import new_id, new_ids
+from penstock.values.lazy_import import Lazy
 from penstock.values.status import JobStatus
 from penstock.values.typed_json.json_text import dumps
 from penstock.values.typed_json.tags import raw_elements

@@ -13,18 +13,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
-from penstock.database.database import Database
+from penstock.app_services import AppServices
 from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
-from penstock.lazy_import import Lazy
-from penstock.middleware import EnqueueMiddleware
 from penstock.queue.jobs import EndedStep, Offer
-from penstock.queue.wakeups import RUN_ENDED, Wakeups, ready
-from penstock.settings import Settings
+from penstock.queue.wakeups import RUN_ENDED, ready
 from penstock.task_options import TaskOptions
-from penstock.telemetry.events import Stream
 from penstock.values.fork_safety import forget_after_fork
+from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
@@ -88,29 +85,6 @@ USUAL = TaskOptions()
 MOST_RUNS = 5000
 LONGEST_ARGS = 4096
 STORED_OPTIONS = ("timeout", "executor", "retries")
-
-
-class EngineServices(Protocol):
-    """An app, seen from the storage of pipelines."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def wakeups(self) -> Wakeups: ...
-
-    @property
-    def events(self) -> Stream: ...
-
-    @property
-    def enqueue_middlewares(self) -> tuple[EnqueueMiddleware, ...]: ...
-
-    def find_task(self, name: str) -> Any: ...
-
-    def find_pipeline(self, name: str) -> Any: ...
 
 
 class RunFeatures(Protocol):
@@ -206,7 +180,7 @@ class TransactionState:
 class EngineState:
     """The app's pipelines at work: its host, its memory, and the trace of the transaction under way."""
 
-    def __init__(self, host: EngineServices, features: RunFeatures) -> None:
+    def __init__(self, host: AppServices, features: RunFeatures) -> None:
         self.host = host
         self.features = features
         self.wirings: dict[str, Wiring] = {}

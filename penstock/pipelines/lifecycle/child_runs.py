@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, DefinitionError, PenstockError, ReviveError
@@ -35,6 +35,9 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 from penstock.values.typed_json.json_text import dumps, encode, limited, loads
 from penstock.values.typed_json.parameters import KEYWORDS, REST
+
+if TYPE_CHECKING:
+    from penstock.pipelines.pipeline import Pipeline
 
 # Arguments for a run that keeps a definition which is not the app's of now, such as a revived one.
 #
@@ -198,8 +201,16 @@ def _full(tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]
     return {run for run, count in above.items() if int(count) >= DEEPEST - 1}
 
 
-def _new(engine_state: EngineState, claim: Claim) -> NewRun:
+def _pipeline(engine_state: EngineState, claim: Claim) -> Pipeline:
+    """The pipeline of a claimed step: a process claims only what it knows."""
     pipeline = engine_state.host.find_pipeline(claim.task)
+    if pipeline is None:
+        raise DefinitionError(f"this process knows no pipeline named {claim.task!r}")
+    return pipeline
+
+
+def _new(engine_state: EngineState, claim: Claim) -> NewRun:
+    pipeline = _pipeline(engine_state, claim)
     args, kwargs = claim.call or ((), {})
     return NewRun(new_id(), pipeline.ending, pipeline.encode_raw(args, kwargs))
 
@@ -239,7 +250,7 @@ def _elsewhere(child: ChildRun, run: str) -> ReviveError:
 
 def _same_again(engine_state: EngineState, tx: Transaction, claim: Claim, old: ChildRun) -> NewRun:
     """With the definition it had, and what it is given now under the names that this has for it."""
-    pipeline = engine_state.host.find_pipeline(claim.task)
+    pipeline = _pipeline(engine_state, claim)
     kept = wiring_for(engine_state, tx, old.definition).definition
     if kept.params == pipeline.definition.params:
         return _new(engine_state, claim)._replace(definition=kept)

@@ -10,15 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pydantic_core import from_json
 
+from penstock.app_services import AppServices
 from penstock.database.boundary import Boundary, do_all
-from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed, PenstockError
-from penstock.lazy_import import Lazy
 from penstock.pipelines.advance import timers
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.maintenance import repair as stuck
@@ -28,9 +27,10 @@ from penstock.queue import audit, processes, unknown_tasks
 from penstock.queue.jobs import EndedStep
 from penstock.queue.retention import prune_ticks
 from penstock.queue.wakeups import ENDED, READY
-from penstock.telemetry.events import AttemptSettled, RunRepaired, Stream
+from penstock.telemetry.events import AttemptSettled, RunRepaired
 from penstock.values.fork_safety import cached_property
 from penstock.values.ids import FIRST_ID, new_id
+from penstock.values.lazy_import import Lazy
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 if TYPE_CHECKING:
@@ -59,20 +59,10 @@ ROUNDS = 60.0
 BATCH = 100
 
 
-class ChoreServices(Protocol):
-    """The parts of an app that the chores use."""
-
-    @property
-    def database(self) -> Database: ...
-
-    @property
-    def events(self) -> Stream: ...
-
-
 class Chores:
     """One turn looks at every kind of work once."""
 
-    def __init__(self, engine_state: EngineState, host: ChoreServices) -> None:
+    def __init__(self, engine_state: EngineState, host: AppServices) -> None:
         self.engine_state = engine_state
         self.host = host
         self.name = new_id()

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.database.transaction import Transaction
-from penstock.lazy_import import Lazy
 from penstock.pipelines.advance.state import EngineState
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.pipelines.advance import advance, finish, run_rows

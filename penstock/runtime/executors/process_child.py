@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
-from penstock.lazy_import import Lazy
 from penstock.middleware import Middleware, checked_middleware
 from penstock.queue.jobs import Claim
 from penstock.runtime import os_signals
@@ -26,6 +25,7 @@ from penstock.runtime.executors.call import call_sync
 from penstock.runtime.executors.work import Work
 from penstock.settings import Settings
 from penstock.task import Task
+from penstock.values.lazy_import import Lazy
 from penstock.values.outcome import raised
 
 if TYPE_CHECKING:

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
-from penstock.lazy_import import Lazy
 from penstock.runtime.executors import Done, event_for
 from penstock.runtime.executors.process_child import AppRecipe, FunctionAddress, Message, serve
 from penstock.runtime.executors.start_pause import Hindrance
 from penstock.runtime.executors.work import Died, Interruption, Key, Work
 from penstock.values.failure import Failure
 from penstock.values.fork_safety import cached_property
+from penstock.values.lazy_import import Lazy
 from penstock.values.outcome import Event, Rejected, TimedOut, raised
 
 if TYPE_CHECKING:

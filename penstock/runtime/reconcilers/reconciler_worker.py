@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from penstock.database.database import Database
+from penstock.app_services import AppServices
 from penstock.database.listeners import NoListener, ear_for
-from penstock.lazy_import import Lazy
-from penstock.queue.wakeups import Wakeups
 from penstock.reconcile.wakeup_subjects import ROWS
 from penstock.runtime.service import Service
-from penstock.settings import Settings
-from penstock.telemetry.events import Stream
+from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.reconcile.reconciler import Reconciler
@@ -28,21 +25,11 @@ else:
     )
 
 
-class RowServices(Protocol):
-    """The part of the app that reconcilers need."""
-
-    settings: Settings
-    database: Database
-    events: Stream
-    wakeups: Wakeups
-    reconcilers: dict[str, Reconciler]
-
-
 class RowWork:
     """Everything about rows in one process."""
 
     def __init__(
-        self, host: RowServices, process: Callable[[], str], only: Sequence[str] | None = None
+        self, host: AppServices, process: Callable[[], str], only: Sequence[str] | None = None
     ) -> None:
         self.host = host
         self.process = process

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from penstock.app_services import AppServices
 from penstock.database.connections import ConnectionHandle
 from penstock.database.listeners import NoListener
 from penstock.reconcile.outcome import VisitKind, VisitOutcome
@@ -14,14 +13,11 @@ from penstock.runtime.pump.waker import Waker
 from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
 from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RowPump
 
-if TYPE_CHECKING:
-    from penstock.runtime.reconcilers.reconciler_worker import RowServices
-
 
 class Runner:
     """One reconciler at work: source, dispatcher and pump."""
 
-    def __init__(self, host: RowServices, reconciler: Reconciler) -> None:
+    def __init__(self, host: AppServices, reconciler: Reconciler) -> None:
         self.reconciler = reconciler
         self.dispatcher = RowDispatcher(reconciler, self._finished, host.events)
         self.source = RowSource(

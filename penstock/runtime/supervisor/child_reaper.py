@@ -41,7 +41,7 @@ from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 LOOK_INTERVAL = 2.0
 """Seconds between two looks while something is wrong: a child is silent, or has no row."""

@@ -40,7 +40,7 @@ from penstock.telemetry.events import (
 )
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 log = logging.getLogger("penstock")
 

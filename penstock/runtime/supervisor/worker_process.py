@@ -24,7 +24,7 @@ from penstock.telemetry import fault_points
 from penstock.telemetry.events import StopRequested, WorkReleased
 
 if TYPE_CHECKING:
-    from penstock.runtime.services import AppServices
+    from penstock.app_services import AppServices
 
 
 # The event loop of a worker process, which is also the handlers': none of them ends it for the others.

@@ -22,7 +22,7 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, ValidationError, to_jsonable_python
 
 from penstock.errors import SerializationError
-from penstock.lazy_import import Lazy
+from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.annotations import describe, is_open, modern, stream_of, with_holes
 from penstock.values.typed_json.tags import Other, Unwritable

@@ -11,8 +11,8 @@ from penstock import Concurrency, Penstock, Rate, Snooze
 from penstock.errors import JobFailed
 from penstock.queue.limits import upkeep
 from penstock.testing import drain, inline, travel
-from tests.conformance.limits.crowd import held_slots, parked, together
-from tests.conformance.tasks.looking import count, rows, state
+from tests.conformance.concurrent_workers import held_slots, parked, together
+from tests.conformance.rows import count, rows, state
 from tests.waiting import until
 
 
@@ -385,7 +385,7 @@ def test_a_line_whose_key_was_lost_is_found_again(app: Penstock) -> None:
         assert drain(app) == 1
 
 
-def test_whoever_has_no_limits_pays_nothing(app: Penstock) -> None:
+def test_a_job_without_limits_pays_nothing(app: Penstock) -> None:
     statements: list[str] = []
 
     @app.task

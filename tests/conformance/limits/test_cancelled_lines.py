@@ -9,7 +9,7 @@ from penstock.queue import control
 from penstock.queue.limits import waiting_line
 from penstock.runtime.liveness.housekeeping import LimitKeeper
 from penstock.testing import drain, travel
-from tests.conformance.limits.crowd import parked
+from tests.conformance.concurrent_workers import parked
 
 MOST = 10
 
@@ -52,7 +52,7 @@ def test_it_is_gone_through_at_once_and_in_large_pieces(app: Penstock, looks: li
         assert drain(app) == 1
 
 
-def test_whoever_looks_after_lines_goes_on_without_a_pause(app: Penstock, looks: list[int]) -> None:
+def test_the_housekeeping_of_lines_goes_on_without_a_pause(app: Penstock, looks: list[int]) -> None:
     @app.task(limits=[Concurrency(2)])
     def note() -> None: ...
 
@@ -86,7 +86,7 @@ def test_who_is_alive_behind_them_keeps_the_place_in_line(app: Penstock, looks: 
     assert parked(app) == []
 
 
-def test_nobody_sorts_a_whole_line_to_find_its_head(
+def test_no_statement_sorts_a_whole_line_to_find_its_head(
     app: Penstock, database_kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @app.task(limits=[Concurrency(2)])

@@ -12,8 +12,8 @@ from penstock import Concurrency, Penstock, Rate
 from penstock.database.transaction import Transaction
 from penstock.queue.limits import waiting_line
 from penstock.testing import drain
-from tests.conformance.limits.crowd import parked
-from tests.conformance.tasks.looking import rows
+from tests.conformance.concurrent_workers import parked
+from tests.conformance.rows import rows
 from tests.waiting import until
 
 MakeApp = Callable[..., Penstock]

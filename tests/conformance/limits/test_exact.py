@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from penstock import Concurrency, Penstock, Rate
 from penstock.telemetry.events import TroubleBegan
-from tests.conformance.limits.crowd import Turnstile, all_ended, held_slots, parked, together
-from tests.conformance.tasks.looking import count, rows
+from tests.conformance.concurrent_workers import Turnstile, all_ended, held_slots, parked, together
+from tests.conformance.rows import count, rows
 
 MakeApp = Callable[..., Penstock]
 WORKERS = 4

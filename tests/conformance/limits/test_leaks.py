@@ -16,8 +16,8 @@ from penstock.queue.limits import slots, upkeep
 from penstock.runtime.pump.job_source import JobSource
 from penstock.telemetry import fault_points
 from penstock.testing import crash_at, drain, travel
-from tests.conformance.limits.crowd import held_slots, parked, together
-from tests.conformance.tasks.looking import count, rows
+from tests.conformance.concurrent_workers import held_slots, parked, together
+from tests.conformance.rows import count, rows
 from tests.waiting import eventually, until
 from tests.workers import Workers
 
@@ -81,7 +81,7 @@ def test_36_a_worker_may_die_anywhere_and_no_slot_is_lost(app: Penstock) -> None
     assert len(set(ran)) == finished
 
 
-def test_a_slot_whose_claim_is_over_does_not_count_whoever_ended_it(app: Penstock) -> None:
+def test_a_slot_whose_claim_is_over_does_not_count_however_it_ended(app: Penstock) -> None:
     """Even if it were left behind: the count asks the job's state, and the tidying finds it."""
     ran: list[int] = []
     work = declare(app, ran)

@@ -98,7 +98,7 @@ def test_show_tells_a_jobs_story(app: Penstock, penstock: Run) -> None:
     assert told["attempts"][0]["error"] == "number 7"
 
 
-def test_show_says_why_nobody_takes_what_is_ready(app: Penstock, penstock: Run) -> None:
+def test_show_says_why_no_worker_takes_what_is_ready(app: Penstock, penstock: Run) -> None:
     job = enqueue(app, "quick", 1)
     assert "waits for   a worker: no worker is running" in penstock("show", job.id).text
     register(app, details=json.dumps({KNOWS: marks(["fail"])}))

@@ -13,7 +13,7 @@ from penstock.values.ids import new_id
 from tests.commands import call
 from tests.conformance.operate.helpers import enqueue, register, take
 from tests.conformance.operate.test_doctor import bad
-from tests.conformance.tasks.looking import count
+from tests.conformance.rows import count
 
 GREATEST = 2**63 - 1
 
@@ -153,7 +153,7 @@ def test_a_timer_of_a_run_that_is_gone_goes_too(app: Penstock) -> None:
     assert (found(app), count(app, "timers")) == ([], 0)
 
 
-def test_whoever_looks_sees_an_unknown_value_as_it_is(app: Penstock, database_url: str) -> None:
+def test_a_reader_sees_an_unknown_value_as_it_is(app: Penstock, database_url: str) -> None:
     @app.pipeline(name="once")
     def once(number: int) -> object:
         return app.tasks["quick"](number)

@@ -55,7 +55,7 @@ def test_silent_processes_and_orphaned_claims_are_found(app: Penstock) -> None:
         assert "1 claims" in bad(app)["claims"].message
 
 
-def test_due_work_that_nobody_promotes_is_found(app: Penstock) -> None:
+def test_due_work_that_no_process_promotes_is_found(app: Penstock) -> None:
     enqueue(app, "quick", 1, delay=10)
     with travel(app, 100):
         assert bad(app)["scheduled"].level is Level.PROBLEM

@@ -17,7 +17,7 @@ from penstock.operate.diagnosis.explain import Explanation
 from penstock.testing import drain, travel
 from penstock.values.ids import new_id
 from tests.conformance.operate.helpers import enqueue, register, take
-from tests.conformance.tasks.looking import count
+from tests.conformance.rows import count
 
 
 def test_jobs_are_listed_by_everything_that_they_have(app: Penstock, monkeypatch: pytest.MonkeyPatch) -> None:

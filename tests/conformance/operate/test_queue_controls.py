@@ -14,8 +14,8 @@ from penstock.runtime.liveness.host_identity import host_name
 from penstock.runtime.worker import Worker
 from penstock.testing import drain
 from tests.commands import call
+from tests.conformance.embedded import beside_a_worker
 from tests.conformance.operate.helpers import enqueue, look
-from tests.conformance.tasks.embedded import beside_a_worker
 from tests.waiting import until
 
 

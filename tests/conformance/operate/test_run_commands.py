@@ -182,7 +182,7 @@ def test_run_wait_tells_of_the_run_when_the_database_stays_away(
     assert f"the run goes on: penstock watch {run.id}" in answer.text
 
 
-def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
+def test_run_wait_says_that_there_is_no_worker(cli: Cli) -> None:
     nobody = "no worker is running"
     assert nobody in cli.run("pack", "[1]", "--wait", "--timeout", "0").text
     register(cli.app, "advancer")
@@ -200,7 +200,7 @@ def test_run_wait_says_that_nobody_works(cli: Cli) -> None:
         ("mail", ["box", "ship"], ["no live worker takes from queue 'default'"]),
     ],
 )
-def test_run_wait_says_what_nobody_would_take(
+def test_run_wait_says_what_no_worker_would_take(
     cli: Cli, queues: str, known: list[str], obstacles: list[str]
 ) -> None:
     register(cli.app, "worker", details=json.dumps({"queues": queues, KNOWS: marks(known)}))

@@ -14,8 +14,8 @@ from penstock.runtime.reconcilers.row_services import LeaseKeeper
 from penstock.testing import travel
 from penstock.testing.drain_rows import ManualReconciler
 from tests.commands import call
+from tests.conformance.reconcile.claim.test_failing import broken
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
-from tests.conformance.reconcile.test_failing import broken
 
 Hands = Callable[..., ManualReconciler]
 Run = Callable[..., tuple[int, str]]

@@ -13,8 +13,8 @@ from examples.cloud.models import Base, Fleet, Instance, Volume
 from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
 from penstock.runtime.worker import Worker
-from tests.conformance.reconcile.test_apply import heard
-from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.embedded import beside_a_worker
+from tests.conformance.reconcile.apply.test_apply import heard
 from tests.waiting import until
 
 

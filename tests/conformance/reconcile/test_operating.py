@@ -15,8 +15,8 @@ from penstock.reconcile import counts
 from penstock.reconcile.columns import NAMES, reconcilable_columns
 from penstock.testing import travel
 from penstock.testing.drain_rows import ManualReconciler, reconcile
+from tests.conformance.reconcile.claim.test_failing import broken
 from tests.conformance.reconcile.cloud import Cloud, Fleet, Instance, Volume, declare
-from tests.conformance.reconcile.test_failing import broken
 
 Hands = Callable[..., ManualReconciler]
 

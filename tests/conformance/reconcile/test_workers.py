@@ -17,9 +17,9 @@ from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RE
 from penstock.runtime.worker import Worker
 from penstock.telemetry import fault_points
 from penstock.testing.drain_rows import ManualReconciler
+from tests.conformance.embedded import beside_a_worker
+from tests.conformance.reconcile.apply.test_apply import heard
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare
-from tests.conformance.reconcile.test_apply import heard
-from tests.conformance.tasks.embedded import beside_a_worker
 from tests.waiting import until
 
 

@@ -112,7 +112,7 @@ def test_a_worker_may_die_in_a_backfill(scene: Scene) -> None:
     assert {"backfill.1", "backfill.commit", "fire.commit"} <= set(found)
 
 
-def test_whoever_declares_may_die(scene: Scene) -> None:
+def test_the_process_that_declares_may_die(scene: Scene) -> None:
     number = 0
 
     def declare() -> None:

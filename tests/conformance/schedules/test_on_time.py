@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock import Penstock
 from penstock.runtime.worker import Worker
-from tests.conformance.tasks.embedded import beside_a_worker
+from tests.conformance.embedded import beside_a_worker
 from tests.waiting import until
 
 ROUNDS = {"housekeeping_interval": 3600, "poll_interval": 0.05}

@@ -56,7 +56,7 @@ def in_the_way(old: tuple[Definition, StoredState], function: Any) -> list[str]:
 # by hand
 
 
-def test_what_nobody_has_reached_may_change() -> None:
+def test_what_was_not_reached_may_change() -> None:
     old = after(lambda p: C(B(A(p))), "a")
     assert in_the_way(old, lambda p: D(B(A(p)), 7)) == []
     assert in_the_way(old, lambda p: D(C(B(A(p))))) == []

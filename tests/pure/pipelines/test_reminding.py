@@ -57,7 +57,7 @@ def test_both_spellings_say_the_same(app: Penstock) -> None:
     assert '"queue":"mail"' in graph.text
 
 
-def test_a_wait_that_reminds_nobody_is_stored_as_before(app: Penstock) -> None:
+def test_a_wait_without_reminders_is_stored_as_before(app: Penstock) -> None:
     assert Wait(60.0, '"no"').to_json() == [60.0, '"no"']
     assert '"wait":[60.0,"\\"no\\""]' in definition(app, timeout=60, default="no").text
     assert not definition(app, remind=app.tasks["nudge"], remind_every=1).signs

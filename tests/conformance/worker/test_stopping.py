@@ -1,0 +1,162 @@
+"""A graceful stop of the embedded worker: running work may finish, the rest goes back, and no budget is spent."""
+
+import asyncio
+import threading
+
+from penstock import Penstock
+from penstock.telemetry.events import TroubleBegan
+from tests.conformance.faults import failing_at, out_of_disk
+from tests.conformance.rows import count, counts, state
+from tests.refused import no_threads
+from tests.waiting import until
+
+
+def test_a_graceful_stop_gives_back_what_it_must_and_spends_nothing(app: Penstock) -> None:
+    begun = threading.Event()
+
+    @app.task(retries=0, max_crashes=0)
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def main() -> list[str]:
+        worker = app.worker(concurrency=1)
+        await worker.start()
+        jobs = await hang.enqueue_many_async([()] * 3)
+        await until(begun.is_set)
+        await worker.stop(timeout=0.05)
+        return [job.id for job in jobs]
+
+    ids = asyncio.run(main())
+    for job_id in ids:
+        left = state(app, job_id)
+        assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
+    assert counts(app) | {"executions": 0} == {
+        "jobs": 3,
+        "job_states": 3,
+        "availabilities": 3,
+        "scheduled": 0,
+        "claims": 0,
+        "executions": 0,
+        "job_keys": 0,
+        "processes": 0,
+    }
+    outcomes = {str(attempt.outcome) for job_id in ids for attempt in app.job(job_id).attempts()}
+    assert outcomes <= {"released"}
+
+
+def test_a_graceful_stop_lets_running_work_finish(app: Penstock) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    @app.task
+    async def work() -> str:
+        begun.set()
+        await asyncio.to_thread(let_go.wait, 20)
+        return "finished"
+
+    async def main() -> str:
+        worker = app.worker()
+        await worker.start()
+        job = await work.enqueue_async()
+        await until(begun.is_set)
+        stopping = asyncio.create_task(worker.stop())
+        await until(worker.stopping.is_set)
+        let_go.set()
+        await stopping
+        return job.result(timeout=0)
+
+    assert asyncio.run(main()) == "finished"
+
+
+def test_who_stops_a_worker_that_is_stopping_waits_until_it_has_stopped(app: Penstock) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    @app.task
+    async def work() -> None:
+        begun.set()
+        await asyncio.to_thread(let_go.wait, 20)
+
+    async def main() -> int:
+        worker = app.worker()
+        await worker.start()
+        await work.enqueue_async()
+        await until(begun.is_set)
+        stopping = asyncio.create_task(worker.stop())
+        await until(worker.stopping.is_set)
+        let_go.set()
+        await worker.stop()
+        left = counts(app)["processes"]
+        await stopping
+        return left
+
+    assert asyncio.run(main()) == 0
+
+
+def test_a_handler_that_breaks_while_it_is_stopped_spends_nothing(app: Penstock) -> None:
+    begun = threading.Event()
+
+    @app.task(retries=0, max_crashes=0)
+    async def clumsy() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ConnectionError("the tidying up failed")
+
+    async def main() -> str:
+        worker = app.worker()
+        await worker.start()
+        job = await clumsy.enqueue_async()
+        await until(begun.is_set)
+        await worker.stop(timeout=0.05)
+        return job.id
+
+    left = state(app, asyncio.run(main()))
+    assert (left["status"], left["retry_count"], left["crash_count"]) == ("available", 0, 0)
+
+
+def test_a_worker_whose_database_cannot_be_written_leaves_as_soon_as_it_can(app: Penstock) -> None:
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        with failing_at("leave.1", out_of_disk(app), times=2) as struck:
+            await worker.stop()
+        assert len(struck) == 2
+
+    asyncio.run(main())
+    assert counts(app)["processes"] == 0
+
+
+def test_a_worker_that_must_stop_at_once_does_not_wait_for_the_database(app: Penstock) -> None:
+    said: list[TroubleBegan] = []
+    app.events.on(TroubleBegan, said.append)
+
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        worker.hurry()
+        with failing_at("leave.1", out_of_disk(app), times=100) as struck:
+            await worker.stop()
+        assert len(struck) == 1
+
+    asyncio.run(main())
+    assert "Others will find this process dead" in said[0].error
+
+
+def test_a_worker_for_whose_leave_there_is_no_thread_takes_it_all_the_same(app: Penstock) -> None:
+    @app.task
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        worker = app.worker()
+        await worker.start()
+        job = await hang.enqueue_async()
+        await until(lambda: job.status == "running")
+        with no_threads("penstock-leave", times=1) as refused:
+            await worker.stop(timeout=0.05)
+        assert refused
+        assert job.status == "available"
+
+    asyncio.run(main())
+    assert (count(app, "processes"), count(app, "claims")) == (0, 0)
