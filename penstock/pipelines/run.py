@@ -351,7 +351,7 @@ def _seconds(expires: float | str) -> float:
     return found
 
 
-def signalling(host: PipelineServices, run: str, name: str) -> AbstractContextManager[Publication]:
+def signalling(host: AppServices, run: str, name: str) -> AbstractContextManager[Publication]:
     """Give a signal inside the block: the middlewares around enqueues have had their say before it."""
     publication = Publication("signal", name, 1)
     if not host.enqueue_middlewares:

@@ -4,10 +4,10 @@ A run has a row in `run_places` from the moment it is due; its number is its pla
 down: a run counts if its row says that it was admitted and the run has not ended, whatever ends it.
 
 One transaction decides, `admit`, under the lock on the pipeline's row in `run_lines`; on a cluster with several
-writers, which does not replicate locks, that row is written as well. It is a timer's, never a caller's: a caller that keeps its
-transaction open holds up no other. It starts no run itself, but sets a timer for each that it lets in, so that one that
-cannot be started is in no other's way. Every run that joins the line, and every end of one, sets a timer to admit, in
-the transaction in which that happens; now and then all lines are looked at (see `chores`).
+writers, which does not replicate locks, that row is written as well. It is a timer's, never a caller's: a caller that
+keeps its transaction open holds up no other. It starts no run itself, but sets a timer for each that it lets in: one
+that cannot be started is in no other's way. Every run that joins the line, and every end of one, sets a timer to
+admit, in the transaction in which that happens; now and then all lines are looked at (see `chores`).
 
 Child runs do not count, and never wait here: the parent that waits for one may be of the same pipeline.
 """

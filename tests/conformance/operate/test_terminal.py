@@ -219,5 +219,5 @@ def test_a_run_in_line_says_why_it_waits_and_where(cli: Cli) -> None:
     runs = [limited.trigger(n) for n in range(3)]
     drain(cli.app)
     told = "waits in line, 1 before it: max_running of in_line is 1; 1 run is under way"
-    assert told in " ".join(cli("show", runs[2].id).text.split())
-    assert told in " ".join(cli("explain", runs[2].id).text.split())
+    assert told in " ".join(cli.on("show", runs[2].id).text.split())
+    assert told in " ".join(cli.on("explain", runs[2].id).text.split())

@@ -12,7 +12,7 @@ from penstock import Penstock, wait_for
 from penstock.errors import ActionRefused, DefinitionError
 from penstock.pipelines.lifecycle import run_line
 from penstock.testing import crash_at, drain, travel
-from tests.conformance.tasks.looking import rows
+from tests.conformance.rows import rows
 
 Make = Callable[..., Penstock]
 
