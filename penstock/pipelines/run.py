@@ -308,9 +308,11 @@ class Run(RunControl, RunDefinition, Generic[R]):
         if standing.mode == RunMode.STOPPED:
             return decode(standing.result or "null")
         engine_state = self._host.engine.engine_state
-        tx.dialect.go_by_index(tx)
+        known = early() if early is not None else None
+        if known is None:
+            tx.dialect.go_by_index(tx)
         run = view or self._view(tx, RunHeader(standing.pipeline, standing.definition, standing.args))
-        return values.natural_result(engine_state, tx, run, early and early())
+        return values.natural_result(engine_state, tx, run, known)
 
     def _steps(self, tx: Transaction) -> list[Step]:
         attempts: dict[str, list[Sequence[Any]]] = {}

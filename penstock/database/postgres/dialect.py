@@ -69,7 +69,9 @@ BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "jit"), "off")
 BY_INDEX["plan_cache_mode"] = "force_generic_plan"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
 SNAPSHOT = "SELECT CAST(pg_current_snapshot() AS text)"
-GO_BY_INDEX = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+GO_BY_INDEX = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', true)" for name, value in BY_INDEX.items()
+)
 LOOK_UP_EACH = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), " + ", ".join(
     f"set_config('enable_{way}', 'off', true)"
     for way in ("seqscan", "bitmapscan", "mergejoin", "hashjoin", "material")

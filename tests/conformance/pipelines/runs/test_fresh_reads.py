@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from penstock.database.postgres.pipeline import Wire
 from penstock.errors import ResultTimeout, RunFailed
 from penstock.testing import drain
 
@@ -45,3 +46,32 @@ def test_a_result_that_is_an_error_leaves_nothing_open(app: Penstock, make_app: 
     assert see(rest=2) == [2, 2, 2]
     assert app.run(elsewhere.id).status == "running"
     assert kept.value.run_id == run.id
+
+
+def test_the_result_of_a_run_is_one_round_trip(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch, database_kind: str
+) -> None:
+    if database_kind != "postgres":
+        pytest.skip("only PostgreSQL is sent several statements at a time")
+
+    @app.task(name="double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    @app.pipeline(name="twice")
+    def twice(number: int) -> Any:
+        return double(double(number))
+
+    twice.trigger(1)
+    run = twice.trigger(3)
+    drain(app)
+    waits: list[int] = []
+    answered = Wire._answered
+
+    def count(wire: Wire, expected: int | None) -> None:
+        waits.append(len(wire._expected))
+        answered(wire, expected)
+
+    monkeypatch.setattr(Wire, "_answered", count)
+    assert run.result(5) == 12
+    assert len(waits) == 1
