@@ -34,7 +34,7 @@ from penstock.schema.migrations import (
     v0009,
     v0010,
     v0011,
-    v0012,
+    v0013,
 )
 from penstock.schema.migrations.names import Names
 from penstock.schema.version import LATEST
@@ -91,7 +91,7 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0009.upgrade,
     v0010.upgrade,
     v0011.upgrade,
-    v0012.upgrade,
+    v0013.upgrade,
 )
 
 MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))

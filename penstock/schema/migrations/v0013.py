@@ -1,4 +1,4 @@
-"""Version 12: the lines of pipelines with a limit on their runs, headers of signals. Frozen, like every version."""
+"""Version 13: the lines of pipelines with a limit on their runs, headers of signals. Frozen, like every version."""
 
 from __future__ import annotations
 
