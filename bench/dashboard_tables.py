@@ -12,11 +12,15 @@ from typing import Any
 
 from penstock import Penstock
 from penstock.database.transaction import Transaction
+from penstock.queue.tallies import RollupSpan
 from penstock.testing import drain
 
 CHUNK = 500_000
 WEEK = 7 * 86_400 * 1_000_000
 TASKS = 40
+ROLLED_TASKS = 100
+QUEUES = 20
+"""Of the roll-ups."""
 COLUMNS = (
     "SELECT column_name FROM information_schema.columns"
     " WHERE table_name = :table AND table_schema = current_schema() AND is_identity = 'NO' ORDER BY ordinal_position"
@@ -56,6 +60,7 @@ def load(app: Penstock, size: Size) -> Loaded:
     _pending(app, multiply, done, size.pending)
     _runs(multiply, small, size.runs)
     _elements(multiply, fan, size.elements)
+    app.database.in_transaction(fill_rollups)
     return Loaded(done, small, fan)
 
 
@@ -194,6 +199,29 @@ def _elements(multiply: _Multiplied, fan: str, count: int) -> None:
             "UPDATE {joins} SET width = :count WHERE run_id = :run AND width = 1", count=count + 1, run=fan
         )
     )
+
+
+def fill_rollups(tx: Transaction) -> None:
+    """All roll-ups that are kept, as a busy installation has them: a row for each task and outcome of each moment."""
+    for table in ("rollups", "queue_samples"):
+        tx.run(f"DELETE FROM {{{table}}}")
+    for span in RollupSpan:
+        moments = f"generate_series(0, {int(span.kept * 1_000_000 / span.micros) - 1}) AS m"
+        begins = f"CAST({{now}} - {{now}} % {span.micros} - CAST({span.micros} AS bigint) * m AS bigint)"
+        tx.run(
+            "INSERT INTO {rollups} (span, begins_at, task, queue, outcome, attempts, failed, run_micros, longest)"
+            f" SELECT :span, {begins}, 'shop.task-' || t, 'queue-' || t % {QUEUES}, o,"
+            "  50 + m * t % 97, CASE WHEN o = 'errored' THEN 1 ELSE 0 END, 900000, 60000"
+            f" FROM {moments}, generate_series(0, {ROLLED_TASKS - 1}) AS t,"
+            "  unnest(ARRAY['succeeded', 'errored', 'retried']) AS o",
+            span=span.value,
+        )
+        tx.run(
+            "INSERT INTO {queue_samples} (span, begins_at, queue, available, lag)"
+            f" SELECT :span, {begins}, 'queue-' || q, 100 * q, 1000000 * q"
+            f" FROM {moments}, generate_series(0, {QUEUES - 1}) AS q",
+            span=span.value,
+        )
 
 
 def _own(table: str, id: str, made: str) -> dict[str, str]:

@@ -99,6 +99,8 @@ class Penstock(Pipelines, Operating):
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
         self.worker_loops: list[asyncio.AbstractEventLoop] = []
         """The event loops on which workers of this app run now."""
+        self.closers: list[Callable[[], None]] = []
+        """Called first when the app is closed."""
         self._prepared = False
         self._lock = threading.Lock()
         self._relay: Relay | None = None
@@ -374,6 +376,8 @@ class Penstock(Pipelines, Operating):
 
     def close(self) -> None:
         """Close all connections. What is under way ends first; who waits hears of it; the next call opens it again."""
+        for end in self.closers:
+            end()
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.end()

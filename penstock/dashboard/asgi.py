@@ -22,7 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 STREAM_SECONDS = 3.0
 """A server that is told to stop waits for open responses: so long at most. Browsers ask for the next one at once."""
-LOOK_EVERY = 1.0
+LOOK_EVERY = 0.5
 EVENTS = "/events"
 
 

@@ -1,34 +1,55 @@
 """Answers a page that is asked for again and again without building it, as long as nothing was committed.
 
-The database has a cheap stamp that changes with every commit (`Dialect.commit_stamp`). A page that was built at this
-very stamp, not long ago, is as it was. Where there is no stamp, pages are built and compared by their content.
+The database has a cheap stamp that changes with every commit (`Dialect.commit_stamp`), which is looked up once a second
+at most. A page that was built at the latest stamp is good for every viewer with the same rights: ten who watch a busy
+installation cost one page a second. Where there is no stamp, each look counts as a change.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-LOOK_EVERY = 0.5
+from penstock.dashboard.views import Page
+
+LOOK_EVERY = 1.0
 """Seconds between two looks at the stamp, shared by all viewers of the process."""
 TRUSTED = 10.0
 """Seconds after which a page is built in any case: it shows ages and lags, which grow without a commit."""
 MOST_PAGES = 1000
+MOST_CONTENTS = 10
+MOST_NAMES = 20
 
 
-class BuiltPage(NamedTuple):
-    """A page that was sent: its tag, and the stamp and the time at which it was built."""
+@dataclass(slots=True)
+class Content:
+    """A page with its data, and its HTML for some viewers, by their names."""
 
-    tag: str
+    page: Page
+    data: object
+    html: dict[str, bytes] = field(default_factory=dict)
+
+    def keep(self, name: str, html: bytes) -> None:
+        if len(self.html) < MOST_NAMES:
+            self.html[name] = html
+
+
+@dataclass(slots=True)
+class BuiltPage:
+    """A page that was built: a digest of its data, and the stamp and the time from before it was read."""
+
+    digest: str
     stamp: str
     at: float
+    content: Content | None
+    """Of the latest pages only."""
 
 
 class Pulse:
-    """The stamp of the database, and what pages were like at which stamp."""
+    """The stamp of the database, and the pages that were built at it."""
 
     def __init__(self, look: Callable[[], str | None]) -> None:
         self._look = look
@@ -36,6 +57,8 @@ class Pulse:
         self._stamp = ""
         self._looked_at = float("-inf")
         self._built: OrderedDict[Hashable, BuiltPage] = OrderedDict()
+        self._recent: deque[BuiltPage] = deque()
+        self._building: dict[Hashable, threading.Lock] = {}
 
     def stamp(self) -> str:
         """The latest stamp; without one, a text that is new at every look."""
@@ -47,22 +70,45 @@ class Pulse:
                 self._stamp, self._looked_at = found or f"at {now}", now
         return self._stamp
 
+    @property
+    def fresh_stamp(self) -> str | None:
+        """The stamp, if it was looked up not long ago."""
+        return self._stamp if time.monotonic() - self._looked_at < LOOK_EVERY else None
+
     def look_again(self) -> None:
         """After an act: its viewer wants to see it at once."""
         self._looked_at = float("-inf")
 
-    def is_unchanged(self, key: Hashable, tag: str) -> bool:
-        """True if the caller has this page as it is now, so far as the stamp can tell."""
+    def find(self, key: Hashable) -> BuiltPage | None:
+        """The page as it is now, so far as the stamp can tell."""
         with self._lock:
             built = self._built.get(key)
-        if built is None or built.tag != tag:
-            return False
-        return time.monotonic() - built.at < TRUSTED and built.stamp == self.stamp()
+        if built is None or time.monotonic() - built.at >= TRUSTED:
+            return None
+        return built if built.stamp == self.stamp() else None
 
-    def remember(self, key: Hashable, tag: str, stamp: str) -> None:
-        """Keep what was built. The stamp is one from before the page was read."""
+    def shared(self, key: Hashable, build: Callable[[], BuiltPage]) -> BuiltPage:
+        """The page as it is now, with its content; of several callers one builds it, and the others wait a moment."""
         with self._lock:
-            self._built[key] = BuiltPage(tag, stamp, time.monotonic())
+            turn = self._building.setdefault(key, threading.Lock())
+        mine = turn.acquire(timeout=LOOK_EVERY)
+        try:
+            found = self.find(key)
+            return found if found is not None and found.content is not None else self.keep(key, build())
+        finally:
+            if mine:
+                turn.release()
+                with self._lock:
+                    self._building.pop(key, None)
+
+    def keep(self, key: Hashable, built: BuiltPage) -> BuiltPage:
+        """Remember a page; the contents of the latest ones only."""
+        with self._lock:
+            self._built[key] = built
             self._built.move_to_end(key)
+            self._recent.append(built)
             while len(self._built) > MOST_PAGES:
                 self._built.popitem(last=False)
+            while len(self._recent) > MOST_CONTENTS:
+                self._recent.popleft().content = None
+        return built

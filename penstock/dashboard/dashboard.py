@@ -12,13 +12,14 @@ import hashlib
 import inspect
 import json
 import logging
+import time
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.dashboard import asgi, assets, wsgi
 from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Viewer, refuses_as_cross_site
 from penstock.dashboard.acts import ACTS, Done, WrongForm
-from penstock.dashboard.conditional import Pulse
+from penstock.dashboard.conditional import BuiltPage, Content, Pulse
 from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
 from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
@@ -27,9 +28,10 @@ from penstock.dashboard.render import render
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.troubles import Troubles
-from penstock.dashboard.views import NotAllowed, NotFound, Page, Redact, View
+from penstock.dashboard.views import NotAllowed, NotFound, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
+from penstock.operate.pages.charts import SegmentMemory
 from penstock.values.plain import plain
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class Dashboard:
         self._failures = FailureLimit()
         self._pulse = Pulse(self._commit_stamp)
         self._troubles = Troubles(app)
+        self._charts = SegmentMemory()
         self._acts = {act.name: act for act in EVERY_ACT}
 
     # the doors
@@ -123,10 +126,11 @@ class Dashboard:
 
     async def latest_stamp(self) -> str:
         """A text that changes when anything may have changed."""
-        return await self.app.bridge.run(self.stamp)
+        fresh = self._pulse.fresh_stamp
+        return await self.app.bridge.run(self.stamp) if fresh is None else fresh
 
     def stamp(self) -> str:
-        """Of the database's commits. Looked up at most twice a second, however many pages are open."""
+        """Of the database's commits. Looked up at most once a second, however many pages are open."""
         return self._pulse.stamp()
 
     def _commit_stamp(self) -> str | None:
@@ -236,20 +240,25 @@ class Dashboard:
         route, args = find(request.path.removesuffix(".json"))
         view = self._view(request, viewer, args)
         self.app.prepare()
-        tag = request.headers.get("if-none-match", "")
-        if not request.cookie(NOTICE) and self._pulse.is_unchanged(_key(view), tag):
+        tag, key = request.headers.get("if-none-match", ""), _key(view)
+        if not tag or request.cookie(NOTICE):
+            return self._page(view, route, self._pulse.keep(key, self._build(view, route)))
+        found = self._pulse.find(key)
+        if found is not None and tag == self._tag(view, found):
             return self._unchanged(tag)
-        stamp = self.stamp()
+        return self._page(view, route, self._pulse.shared(key, lambda: self._build(view, route)))
+
+    def _build(self, view: View, route: Route) -> BuiltPage:
+        at, stamp = time.monotonic(), self.stamp()
         page = route.page(view)
-        if page.to is not None and not request.wants_json:
-            return redirect(view.request.prefix + page.to).with_headers(("Cache-Control", "no-store"))
-        return self._page(view, route, page, stamp)
+        data = plain(page.data)
+        digest = hashlib.sha256(json.dumps(data, default=str).encode()).hexdigest()
+        return BuiltPage(digest, stamp, at, Content(page, data))
 
     def _view(self, request: Request, viewer: Viewer, args: dict[str, str] | None = None) -> View:
         seconds = self.app.settings.dashboard_timeout
-        return View(
-            self.app, self._mounted(request), viewer, args or {}, self._redact, seconds, self._troubles
-        )
+        shared = (self._troubles, self._charts)
+        return View(self.app, self._mounted(request), viewer, args or {}, self._redact, seconds, *shared)
 
     def _mount(self, request: Request) -> str:
         return request.prefix if self._prefix is None else self._prefix
@@ -262,27 +271,34 @@ class Dashboard:
 
     # pages
 
-    def _page(self, view: View, route: Route, page: Page, stamp: str) -> Response:
-        data = plain(page.data)
+    def _page(self, view: View, route: Route, built: BuiltPage) -> Response:
+        content = built.content or self._build(view, route).content
+        assert content is not None
+        page, data = content.page, content.data
+        if page.to is not None and not view.request.wants_json:
+            return redirect(view.request.prefix + page.to).with_headers(("Cache-Control", "no-store"))
         notice = view.request.cookie(NOTICE)
-        tag = self._tag(view, data)
-        self._pulse.remember(_key(view), tag, stamp)
+        tag = self._tag(view, built)
         if view.request.headers.get("if-none-match") == tag and not notice:
             return self._unchanged(tag)
         headers = (("ETag", tag), *CONDITIONAL)
         if view.request.wants_json:
             return as_json(data, page.status).with_headers(*headers, *SECURITY)
-        values = self._values(view, page.title, page.section or route.section)
-        html = render(page.template, values | {"page": data, "notice": _read_notice(notice)})
+        html = None if notice else content.html.get(view.viewer.name)
+        if html is None:
+            values = self._values(view, page.title, page.section or route.section)
+            html = render(page.template, values | {"page": data, "notice": _read_notice(notice)})
+        if not notice:
+            content.keep(view.viewer.name, html)
         ending = [_notice_cookie("", self._mount(view.request))] if notice else []
         return Response(page.status, html, headers=(*headers, *SECURITY, *ending))
 
     def _unchanged(self, tag: str) -> Response:
         return Response(304, headers=(("ETag", tag), *CONDITIONAL))
 
-    def _tag(self, view: View, data: object) -> str:
+    def _tag(self, view: View, built: BuiltPage) -> str:
         seen: list[object] = [self.title, assets.version(), view.viewer.name, sorted(view.viewer.rights)]
-        seen += [view.request.wants_json, view.request.prefix, data]
+        seen += [view.request.wants_json, view.request.prefix, built.digest]
         written = json.dumps(seen, default=str).encode()
         return f'"{hashlib.sha256(written).hexdigest()[:20]}"'
 
@@ -356,7 +372,8 @@ class Dashboard:
 def _key(view: View) -> Hashable:
     request = view.request
     fields = tuple((name, *values) for name, values in sorted(request.query.items()))
-    return request.path, request.wants_json, fields, view.viewer.name, frozenset(view.viewer.rights)
+    place = (request.path, request.prefix, request.wants_json, view.streams)
+    return *place, fields, frozenset(view.viewer.rights)
 
 
 def plain_mapping(data: object) -> dict[str, object]:

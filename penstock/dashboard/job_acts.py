@@ -1,4 +1,4 @@
-"""Acts on jobs by the thousand, new jobs, and the acts of operators: queues, reconcilers, the doctor."""
+"""Acts on jobs by the thousand, new jobs, and the acts of operators: queues, reconcilers, processes, the doctor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.dashboard.http import address
 from penstock.dashboard.pages.jobs import FILTERS, search_of
 from penstock.dashboard.views import NotFound, View
 from penstock.errors import ActionRefused
-from penstock.operate import actions
+from penstock.operate import actions, processes
 from penstock.operate.jobs import JobRow
 from penstock.operate.pages.job import payload_of
 from penstock.operate.pages.job_search import search
@@ -138,6 +138,12 @@ def hint_reconciler(view: View, form: Form) -> Done:
     return Done(f"{name} looks at {reconciler.target.name if key is None else f'row {key}'} now")
 
 
+def ask_stacks(view: View, form: Form) -> Done:
+    """Ask a process for the stacks of its threads."""
+    processes.ask_for_stacks(view.app, id_of(form, "process"))
+    return Done("The process was asked for its stacks.")
+
+
 def examine(view: View, _form: Form) -> Done:
     """Make every check of the doctor now."""
     assert view.doctor is not None
@@ -157,5 +163,6 @@ JOB_ACTS: tuple[DashboardAct, ...] = (
     DashboardAct("pause-queue", Right.OPERATE, pause_queue),
     DashboardAct("resume-queue", Right.OPERATE, resume_queue),
     DashboardAct("hint-reconciler", Right.OPERATE, hint_reconciler),
+    DashboardAct("ask-stacks", Right.OPERATE, ask_stacks),
     DashboardAct("examine", Right.OPERATE, examine),
 )

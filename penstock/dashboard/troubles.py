@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from penstock.operate import doctor
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock")
 
 EVERY = 30.0
+LAST_CHECK = 10.0
+"""Seconds for which the close of an app waits for a check."""
 THOROUGH = frozenset({doctor.damaged_rows, doctor.reconciled_tables, doctor.clock})
 QUICK: tuple[Check, ...] = tuple(check for check in doctor.CHECKS if check not in THOROUGH)
 ONLY_ASKED = frozenset({"rows", "reconcilers", "clock", "schema"})
@@ -65,22 +68,31 @@ class Troubles:
         self._due_at = 0.0
         self.forget()
         forget_after_fork(self)
+        app.closers.append(self.end)
 
     def forget(self) -> None:
         """In a forked child: the thread that examines is the parent's."""
         self._lock = threading.Lock()
-        self._busy = False
+        self._examining: threading.Thread | None = None
+        self._is_closing = False
 
     def latest(self) -> list[Trouble] | None:
         """Findings that are not ok, the worst first; None: the first examination is under way."""
         with self._lock:
-            begin = not self._busy and time.monotonic() >= self._due_at
-            self._busy = self._busy or begin
-        if begin:
-            threading.Thread(target=self._examine, name="penstock-doctor", daemon=True).start()
+            if self._examining is None and time.monotonic() >= self._due_at:
+                self._is_closing = False
+                self._examining = threading.Thread(target=self._examine, name="penstock-doctor", daemon=True)
+                self._examining.start()
         return None if self._found is None else [*self._found, *self._thorough]
 
-    def examine(self, checks: Sequence[Check] | None = None) -> list[Trouble]:
+    def end(self) -> None:
+        """When the app is closed: make no further check, and wait for the one that is under way."""
+        self._is_closing = True
+        examining = self._examining
+        if examining is not None:
+            examining.join(LAST_CHECK)
+
+    def examine(self, checks: Iterable[Check] | None = None) -> list[Trouble]:
         """Make checks here and now; all of them, if none are given."""
         app = self._app
         names = frozenset(app.task_names)
@@ -95,14 +107,16 @@ class Troubles:
 
     def _examine(self) -> None:
         try:
-            found = [one for one in self.examine(QUICK) if one.level is not Level.OK]
-            self._found = sorted(found, key=lambda one: one.level is not Level.PROBLEM)
+            checks = takewhile(lambda _: not self._is_closing, QUICK)
+            found = [one for one in self.examine(checks) if one.level is not Level.OK]
+            if not self._is_closing:
+                self._found = sorted(found, key=lambda one: one.level is not Level.PROBLEM)
         except Exception:
             log.exception("the dashboard could not examine the installation")
         finally:
             with self._lock:
                 self._due_at = time.monotonic() + EVERY
-                self._busy = False
+                self._examining = None
 
 
 def _trouble(finding: Finding) -> Trouble:

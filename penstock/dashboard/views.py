@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.app import Penstock
     from penstock.dashboard.troubles import Trouble, Troubles
     from penstock.database.transaction import Transaction
+    from penstock.operate.pages.charts import SegmentMemory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +61,7 @@ class View:
     seconds: float = 5.0
     """Longest time for one statement."""
     doctor: Troubles | None = None
+    charts: SegmentMemory | None = None
 
     def read(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function of `operate` that only reads."""

@@ -183,7 +183,8 @@ def claims(patient: CheckContext) -> Iterable[Finding]:
 
 def waiting(patient: CheckContext) -> Iterable[Finding]:
     """Jobs that are ready or due, and for how long no worker has taken them."""
-    lags = patient.database.read(lambda tx: tallies.lag_by_queue(tx, claim.discover(tx, None)))
+    found = patient.database.read(tallies.queue_lengths, 1)
+    lags = {queue: lag for queue, (_, lag) in found.items() if lag is not None}
     alone = patient.database.read(unattended, sorted(lags), patient.database.settings.reap_after)
     paused = {pause.name: pause for pause in patient.database.read(queue_controls.listed)}
     for queue, pause in sorted(paused.items()):

@@ -7,15 +7,15 @@ nothing here walks over finished jobs.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.database.transaction import Transaction
-from penstock.queue import claim
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.reclaim import DEAD_AT
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControl
-from penstock.queue.tallies import READY, lag_by_queue
+from penstock.queue.tallies import queue_lengths
 from penstock.telemetry.prometheus_text import Family, expose, labelled
 
 COUNT_LIMIT = 100_000
@@ -77,19 +77,29 @@ class Overview:
 
     @property
     def workers(self) -> int:
-        return sum(count for role, count in self.processes.items() if role != "supervisor")
+        return workers_among(self.processes)
+
+
+def workers_among(processes: Mapping[str, int]) -> int:
+    """How many of them do work: all but supervisors."""
+    return sum(count for role, count in processes.items() if role != "supervisor")
 
 
 def overview(tx: Transaction, reap_after: float, limit: int = COUNT_LIMIT) -> Overview:
     """Count what waits, runs and has failed, up to `limit` each."""
-    silence = int(reap_after * 1_000_000)
     return Overview(
         queue_counts(tx, limit),
-        {role: int(count) for role, count in tx.rows(PROCESSES, silence=silence)},
+        live_processes(tx, reap_after),
         {status: int(count) for status, count in tx.rows(NEWEST, limit=RECENT)},
         limit,
         limited_by_name(tx, limit),
     )
+
+
+def live_processes(tx: Transaction, reap_after: float) -> dict[str, int]:
+    """How many processes are alive, by role."""
+    rows = tx.rows(PROCESSES, silence=int(reap_after * 1_000_000))
+    return {role: int(count) for role, count in rows}
 
 
 def limited_by_name(tx: Transaction, limit: int = COUNT_LIMIT) -> dict[str, int]:
@@ -102,10 +112,10 @@ def limited_by_name(tx: Transaction, limit: int = COUNT_LIMIT) -> dict[str, int]
 
 def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]:
     """Every queue that has something in it or is paused."""
-    lanes = claim.discover(tx, None)
+    lengths = queue_lengths(tx, limit)
     counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for queue in {queue for queue, _ in lanes}:
-        counts[queue]["available"] = int(_one(tx, READY, queue=queue, limit=limit))
+    for queue, (length, _) in lengths.items():
+        counts[queue]["available"] = length
     for name, found in (
         ("scheduled", tx.rows(SCHEDULED, limit=limit)),
         ("limited", tx.rows(LIMITED, limit=limit)),
@@ -114,7 +124,7 @@ def queue_counts(tx: Transaction, limit: int = COUNT_LIMIT) -> list[QueueCounts]
     ):
         for queue, count in found:
             counts[queue][name] = int(count)
-    lags = lag_by_queue(tx, lanes)
+    lags = {queue: lag for queue, (_, lag) in lengths.items()}
     pauses = {pause.name: pause for pause in queue_controls.listed(tx)}
     return [
         _row(queue, counts[queue], lags.get(queue), pauses.get(queue)) for queue in sorted({*counts, *pauses})
@@ -149,11 +159,6 @@ def running(tx: Transaction) -> Counter[str]:
 def claimed_ids(tx: Transaction) -> list[str]:
     """The jobs of all claims, newest first. Some of them may have ended: a receipt goes with its last job."""
     return sorted({id for (ids,) in tx.rows(CLAIMED) for id in jobs_of_receipt(ids) or ()}, reverse=True)
-
-
-def _one(tx: Transaction, template: str, **parameters: object) -> int:
-    row = tx.row(template, **parameters)
-    return int(row[0]) if row else 0
 
 
 # The state of all queues as metrics, for a collector that asks one place.

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
-from penstock.operate.jobs import COLUMNS, ORDER, THESE, JobRow, job_of
-from penstock.queue import processes, unknown_tasks
+from penstock.errors import ActionRefused
+from penstock.operate.jobs import COLUMNS, ORDER, THESE, JobRow, UnknownId, job_of
+from penstock.queue import processes, stack_dumps, unknown_tasks
 from penstock.queue.jobs import jobs_of_receipt
 from penstock.queue.unknown_tasks import KNOWS
+from penstock.queue.wakeups import CONTROLS
 from penstock.values.parse import parse_queues
 
 # Who is alive: processes, how long ago they were heard of, and what they hold.
@@ -23,6 +26,8 @@ FROM {processes} ORDER BY started_at, id
 CLAIMS = "SELECT process_id, job_ids FROM {claims}"
 CLAIMS_OF = "SELECT job_ids FROM {claims} WHERE process_id = :process"
 OF_PROCESS = " AND s.status = 'running' AND s.process_id = :process"
+ROLE = "SELECT role FROM {processes} WHERE id = :id"
+SUPERVISOR = "supervisor"
 MOST_HELD = 200
 HELD = """
 SELECT process_id, COUNT(*) FROM {job_states} WHERE job_id {among:ids:uuid} AND status = 'running'
@@ -91,6 +96,21 @@ def held_jobs(tx: Transaction, process: str, limit: int = MOST_HELD) -> list[Job
         return []
     rows = tx.rows(COLUMNS + THESE + OF_PROCESS + ORDER, ids=sorted(ids), process=process, limit=limit)
     return [job_of(row) for row in rows]
+
+
+def ask_for_stacks(host: AppServices, process: str) -> None:
+    """Ask a process for its stacks; it answers within moments, if it can."""
+    host.database.in_transaction(_ask, process)
+    host.wakeups.notify(CONTROLS)
+
+
+def _ask(tx: Transaction, process: str) -> None:
+    role = tx.row(ROLE, id=process)
+    if role is None:
+        raise UnknownId(f"there is no process {process}: it has ended, or never was")
+    if role[0] == SUPERVISOR:
+        raise ActionRefused("a supervisor does not answer: on its host, kill -USR1 shows its stacks")
+    stack_dumps.ask(tx, process)
 
 
 def unattended(tx: Transaction, queues: Iterable[str], reap_after: float) -> list[str]:

@@ -30,6 +30,8 @@ class Subject(StrEnum):
     JOB = "job"
     SCHEDULE = "schedule"
     QUEUE = "queue"
+    PROCESS = "process"
+    RECONCILER = "reconciler"
     ALL = "installation"
 
 
@@ -60,6 +62,16 @@ def of_schedule(
 def of_queue(tx: Transaction, act: str, why: str | None = None, **detail: object) -> None:
     """Something was done to a queue, or to the queues of workers: they have names, and no ids."""
     _write(tx, act, Subject.QUEUE, [(None, None)], detail, why)
+
+
+def of_process(tx: Transaction, act: str, process: str) -> None:
+    """Something was wanted of a process."""
+    _write(tx, act, Subject.PROCESS, [(process, None)], {})
+
+
+def of_reconcilers(tx: Transaction, act: str, table: str, **detail: object) -> None:
+    """Something was wanted of the reconcilers of a table: they have names, and no ids."""
+    _write(tx, act, Subject.RECONCILER, [(None, None)], {"table": table, **detail})
 
 
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:

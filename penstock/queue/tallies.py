@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import NamedTuple, Protocol
 
 from penstock.database.transaction import Transaction
@@ -43,11 +44,24 @@ UPDATE {queue_samples} SET available = CASE WHEN available < :available THEN :av
 WHERE span = :span AND begins_at = :begins_at AND queue = :queue
 """
 NOW = "SELECT {now}"
-READY = "SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue LIMIT :limit) counted"
+# From each queue a look at the index for the next one, in one statement.
+QUEUES = """
+WITH RECURSIVE q(queue) AS (SELECT MIN(queue) FROM {availabilities} UNION ALL
+  SELECT (SELECT MIN(a.queue) FROM {availabilities} a WHERE a.queue > q.queue) FROM q WHERE q.queue IS NOT NULL)
+SELECT queue FROM q WHERE queue IS NOT NULL
+"""
+OF_QUEUE = """
+SELECT %d, (SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :queue%d LIMIT :limit) counted),
+  (SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue%d),
+  (SELECT MAX(tier) FROM {availabilities} WHERE queue = :queue%d),
+  (SELECT job_id FROM {availabilities} WHERE queue = :queue%d ORDER BY tier, seq LIMIT 1)
+"""
+TOGETHER = 20
+"""So many queues are looked at by one statement."""
 HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
 WAITING_SINCE = """
-SELECT {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
-FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id = :id
+SELECT j.id, {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
+FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.id {among:ids:uuid}
 """
 OLD = "DELETE FROM {rollups} WHERE span = :span AND begins_at < {now} - :age"
 OLD_SAMPLES = "DELETE FROM {queue_samples} WHERE span = :span AND begins_at < {now} - :age"
@@ -184,26 +198,54 @@ def sample(tx: Transaction, samples: Sequence[QueueSample]) -> None:
 
 def measure(tx: Transaction) -> list[QueueSample]:
     """The queues as they are now, each counted up to a limit."""
-    lanes = claim.discover(tx, None)
-    lags = lag_by_queue(tx, lanes)
-    found = []
-    for queue in sorted({queue for queue, _ in lanes}):
-        row = tx.row(READY, queue=queue, limit=MOST_COUNTED)
-        found.append(QueueSample(queue, int(row[0]) if row else 0, int(lags.get(queue, 0.0) * 1_000_000)))
+    found = queue_lengths(tx, MOST_COUNTED)
+    return [
+        QueueSample(queue, length, int((lag or 0.0) * 1_000_000))
+        for queue, (length, lag) in sorted(found.items())
+    ]
+
+
+def queue_lengths(tx: Transaction, limit: int) -> dict[str, tuple[int, float | None]]:
+    """Of every queue with something ready: how many, counted up to a limit, and for how long its first have waited.
+
+    Index probes in a few statements, however many queues there are; `None`: its first was taken meanwhile.
+    """
+    queues = [str(queue) for (queue,) in tx.rows(QUEUES)]
+    lengths: dict[str, int] = {}
+    heads: dict[str, list[str]] = {}
+    for start in range(0, len(queues), TOGETHER):
+        some = queues[start : start + TOGETHER]
+        named = {f"queue{place}": queue for place, queue in enumerate(some)}
+        for place, length, first, last, head in tx.rows(_of_queues(len(some)), limit=limit, **named):
+            queue = some[int(place)]
+            lengths[queue] = int(length)
+            heads[queue] = [] if head is None else [str(head), *_other_heads(tx, queue, first, last)]
+    waited = _waited(tx, [head for some in heads.values() for head in some])
+    lags = {queue: [waited[head] for head in some if head in waited] for queue, some in heads.items()}
+    return {queue: (length, max(lags[queue], default=None)) for queue, length in lengths.items()}
+
+
+@cache
+def _of_queues(count: int) -> str:
+    return " UNION ALL ".join(OF_QUEUE % ((place,) * 5) for place in range(count))
+
+
+def _other_heads(tx: Transaction, queue: str, first: int, last: int) -> list[str]:
+    """The heads of all tiers but the first: most queues have one tier only."""
+    if first == last:
+        return []
+    lanes = claim.discover(tx, [queue], (queue, first))
+    found = [tx.row(HEAD, queue=queue, tier=tier) for _, tier in lanes]
+    return [str(row[0]) for row in found if row is not None]
+
+
+def _waited(tx: Transaction, ids: Sequence[str]) -> dict[str, float]:
+    """For how many seconds jobs have been ready: since they were enqueued, were due, or last ran."""
+    found: dict[str, float] = {}
+    for start in range(0, len(ids), BATCH):
+        for id, now, *moments in tx.rows(WAITING_SINCE, ids=ids[start : start + BATCH]):
+            found[str(id)] = (now - max(moment or 0 for moment in moments)) / 1_000_000
     return found
-
-
-def lag_by_queue(tx: Transaction, lanes: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """For how long the head of each queue has waited."""
-    lags: dict[str, float] = {}
-    for queue, tier in lanes:
-        head = tx.row(HEAD, queue=queue, tier=tier)
-        since = tx.row(WAITING_SINCE, id=head[0]) if head else None
-        if since:
-            now, *moments = since
-            waited = (now - max(moment or 0 for moment in moments)) / 1_000_000
-            lags[queue] = max(lags.get(queue, 0.0), waited)
-    return lags
 
 
 def prune(tx: Transaction) -> None:

@@ -11,10 +11,15 @@ from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.database.user.statements import Statements
 from penstock.errors import DefinitionError
+from penstock.queue import audit
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.statements import change_rows
 from penstock.reconcile.table import Key, Target, in_order, recognize
 from penstock.reconcile.wakeup_subjects import stirred
+from penstock.values.actor import said
+
+MOST_NAMED = 20
+"""Rows of a hint that the audit trail names."""
 
 log = logging.getLogger("penstock")
 
@@ -26,23 +31,31 @@ def hint(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
     except DefinitionError as error:
         log.warning("a hint leads nowhere: %s", error)
         return
-    if ids:
+    if ids or said() is not None:
         keys = [target.key_given(id) for id in ids]
         host.database.in_transaction(request, host.database, target, keys)
     host.wakeups.notify(stirred(target.name))
 
 
 async def hint_async(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
-    """For async callers. Without ids nothing is written and nothing waited for: that needs no thread."""
-    if ids:
+    """For async callers. Without ids, and not in a person's name, nothing is written: that needs no thread."""
+    if ids or said() is not None:
         await host.bridge.run(hint, host, model, ids)
     else:
         hint(host, model, ids)
 
 
 def request(tx: Transaction, database: Database, target: Target, keys: Sequence[Key]) -> None:
-    """Ask for a visit of these rows. A worker that has them right now visits them once more afterwards."""
+    """Ask for a visit of these rows. A worker that has them right now visits them once more afterwards.
+
+    Programs give hints all the time: only those in a person's name are in the audit trail.
+    """
     tx.stage("request_visits")
+    if said() is not None:
+        rows = [str(value) for key in keys[:MOST_NAMED] for value in key] or None
+        audit.of_reconcilers(tx, "hint", target.name, rows=rows)
+    if not keys:
+        return
     statements = Statements(database, tx)
     now = from_micros(statements.now())
     statements.run(*change_rows(target, in_order(keys), {"next_process_at": now}))

@@ -12,10 +12,11 @@ import io
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
+
+from penstock.runtime.stacks import of_tasks
 
 Handler = Callable[[int], None]
 
@@ -24,7 +25,6 @@ HURRY = signal.SIGQUIT
 """From a supervisor to its children: stop at once. SIGTERM may reach a child twice without meaning that."""
 ECHO = 0.1
 """A stop that comes again so soon is the same one, passed on by a process that was told to stop as well."""
-MOST_TASKS = 200
 NO_FILE = (io.UnsupportedOperation, AttributeError, ValueError, RuntimeError)
 """Errors that are raised where stderr is no file."""
 
@@ -91,16 +91,6 @@ def name_of(number: int) -> str:
         return f"signal {number}"
 
 
-def _frames(task: asyncio.Task[object]) -> list[traceback.FrameSummary]:
-    """Where a task stands, along everything it awaits."""
-    found: list[traceback.FrameSummary] = []
-    waiting: object = task.get_coro()
-    while (frame := getattr(waiting, "cr_frame", None)) is not None:
-        found += traceback.extract_stack(frame, limit=1)
-        waiting = getattr(waiting, "cr_await", None)
-    return found
-
-
 def _called(handler: Handler) -> Callable[[int, FrameType | None], None]:
     return lambda number, _frame: handler(number)
 
@@ -119,10 +109,5 @@ def _write_tasks() -> None:
         tasks = asyncio.all_tasks(asyncio.get_running_loop())
     except RuntimeError:
         tasks = set()
-    out = io.StringIO()
-    out.write(f"penstock: process {os.getpid()} has {len(tasks)} asyncio tasks\n")
-    for task in list(tasks)[:MOST_TASKS]:
-        out.write(f"{task.get_name()} (most recent call last):\n")
-        out.writelines(traceback.format_list(_frames(task)))
-    sys.stderr.write(out.getvalue())
+    sys.stderr.write(f"penstock: process {os.getpid()} has {len(tasks)} asyncio tasks\n{of_tasks(tasks)}")
     sys.stderr.flush()

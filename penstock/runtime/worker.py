@@ -15,6 +15,7 @@ from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
 from penstock.pipelines.maintenance.idle_check import IdleQuery, IdleReport
+from penstock.queue import stack_dumps
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControls
@@ -36,6 +37,7 @@ from penstock.runtime.pump.waker import Waker
 from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
 from penstock.runtime.shutdown import Shutdown
+from penstock.runtime.stacks import all_stacks
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
@@ -250,13 +252,22 @@ class Worker:
             self.housekeeping.call()
 
     def _follow_controls(self, controls: QueueControls) -> None:
-        """Take from the queues that operators want, and say so in the process row."""
+        """Take from the queues that operators want, and say so in the process row; show stacks, if they are wanted."""
+        if controls.stacks != self.controls.stacks:
+            self._show_stacks()
+        self.controls = controls
         lanes, queues = self.source.lanes, self._queues_by(controls)
         if queues != lanes.queues:
             self.identity.tell(self._details_of(queues))
         if (queues, controls.paused) != (lanes.queues, lanes.paused):
             lanes.control(queues, controls.paused)
             self.waker.wake(READY)
+
+    def _show_stacks(self) -> None:
+        """Also if the event loop stands still: the housekeeping, which calls this, has a thread of its own."""
+        database, id = self.app.database, self.identity.id
+        if database.read(stack_dumps.is_wanted, id):
+            database.in_transaction(stack_dumps.answer, id, all_stacks(self.loop))
 
     def _queues_by(self, controls: QueueControls) -> Sequence[QueueLimit] | None:
         return controls.queues_for(host_name(), self.options.queues or self.settings.queues)

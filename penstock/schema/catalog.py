@@ -30,6 +30,7 @@ progress: job_id uuid, fraction float, message text, updated_at bigint
 processes: id uuid, host text, pid integer, role text, supervisor_id uuid, details text, started_at bigint,
   heartbeat_at bigint, reap_after bigint
 cancellations: process_id uuid, job_id uuid
+stack_dumps: process_id uuid, asked_at bigint, asked_by text, answered_at bigint, stacks text
 leases: name text, holder uuid, expires_at bigint
 definitions: hash text, name text, text text, created_at bigint
 runs: id uuid, pipeline text, definition text, run_key text, args text, status text, mode text, failed

@@ -34,6 +34,7 @@ from penstock.schema.migrations import (
     v0009,
     v0010,
     v0011,
+    v0012,
     v0013,
 )
 from penstock.schema.migrations.names import Names
@@ -91,6 +92,7 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0009.upgrade,
     v0010.upgrade,
     v0011.upgrade,
+    v0012.upgrade,
     v0013.upgrade,
 )
 

@@ -380,6 +380,15 @@ def _processes(metadata: MetaData, prefix: str) -> None:
         Column("job_id", identifier(), primary_key=True),
     )
     Table(
+        f"{prefix}stack_dumps",
+        metadata,
+        Column("process_id", identifier(), primary_key=True),
+        Column("asked_at", micros(), nullable=False),
+        Column("asked_by", name(), nullable=False),
+        Column("answered_at", micros()),
+        Column("stacks", text()),
+    )
+    Table(
         f"{prefix}leases",
         metadata,
         Column("name", name(), primary_key=True),

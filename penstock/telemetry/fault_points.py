@@ -23,7 +23,9 @@ STAGES = frozenset(
     {
         "admit",
         "advance",
+        "answer_stacks",
         "apply_rows",
+        "ask_stacks",
         "backfill",
         "beat",
         "bring_back",
@@ -81,6 +83,7 @@ STAGES = frozenset(
         "prune_audits",
         "prune_rollups",
         "prune_runs",
+        "prune_stacks",
         "prune_ticks",
         "put_off",
         "put_off_schedule",

@@ -55,6 +55,18 @@ def _all_that_match(page: Page, words: str) -> None:
     say_yes(page)
 
 
+def test_a_process_shows_its_stacks(look: Pages, shop: Shop) -> None:
+    """The answer comes onto the page by itself."""
+    page = look(f"/processes/{shop.process}")
+    page.get_by_role("button", name="Ask for its stacks").click()
+    told(page, "was asked for its stacks")
+    stacks = page.get_by_role("region", name="Stacks")
+    expect(stacks.locator("pre")).to_contain_text("penstock-heartbeat")
+    expect(stacks.get_by_role("button", name="Ask again")).to_be_visible()
+    done_by_ann(shop, shop.process, "ask_stacks")
+    assert look(f"/processes/{shop.process}", rights="look").get_by_role("button", name="Ask").count() == 0
+
+
 def test_queues_reconcilers_and_the_doctor(look: Pages, shop: Shop) -> None:
     job = apart(shop.module.render.options(queue="stopped").enqueue, "eu")
     page = look("/")
@@ -79,6 +91,7 @@ def test_queues_reconcilers_and_the_doctor(look: Pages, shop: Shop) -> None:
     assert apart(_next_visit, shop, key) < FAR
     page.get_by_role("button", name="Look now").first.click()
     told(page, "looks at volumes now")
+    done_by_ann(shop, None, "hint")
 
     page.goto(f"{look.site}/doctor")
     page.get_by_role("button", name="Examine everything").click()

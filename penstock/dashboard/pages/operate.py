@@ -6,8 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
+from penstock.dashboard.access import Right
 from penstock.dashboard.http import address
-from penstock.dashboard.views import NotFound, Page, View
+from penstock.dashboard.views import NotFound, Page, Shown, View
 from penstock.database.transaction import Transaction
 from penstock.operate import reconcilers
 from penstock.operate.audit import Act, AuditFilter, page_of_acts
@@ -15,7 +16,9 @@ from penstock.operate.pages import limits as limit_pages
 from penstock.operate.pages.failures import FailureGroup
 from penstock.operate.pages.failures import failures as group_failures
 from penstock.operate.pages.search import SearchHit, look_up
-from penstock.operate.processes import ProcessRow, held_jobs, list_processes
+from penstock.operate.processes import SUPERVISOR, ProcessRow, held_jobs, list_processes
+from penstock.queue import stack_dumps
+from penstock.queue.stack_dumps import StackDump
 from penstock.schema import version
 from penstock.settings import Settings
 
@@ -23,6 +26,8 @@ MOST_NAMES = 20
 ACTS_PAGE = 50
 MOST_FAILING = 100
 BRIEF = 500
+ANSWER_WITHIN = 15.0
+"""Seconds: a process that has not shown its stacks by then is said not to answer."""
 WHOLE_ID = 36
 """Characters of an id that is not shortened."""
 
@@ -115,6 +120,8 @@ def process(view: View) -> Page:
         return {
             "process": _process(row, view.app.settings.reap_after),
             "jobs": held_jobs(tx, row.id),
+            "offers_stacks": row.role != SUPERVISOR,
+            "stacks": _stacks(view, stack_dumps.find(tx, row.id)),
         }
 
     data = view.read(read)
@@ -123,6 +130,21 @@ def process(view: View) -> Page:
     if len(wanted) < WHOLE_ID:
         raise NotFound(f"there is no process whose id begins with {wanted}: it has ended, or never was")
     return Page("process_ended.html", "Process", {"process": None, "id": wanted}, section="processes")
+
+
+def _stacks(view: View, found: StackDump | None) -> dict[str, object] | None:
+    """The request for the stacks of a process, with the answer once it is there."""
+    if found is None:
+        return None
+    text = found.stacks
+    shown = None if text is None else Shown(text if view.may(Right.PAYLOADS) else None, size=len(text))
+    return {
+        "asked_at": found.asked_at,
+        "asked_by": found.asked_by,
+        "answered_at": found.answered_at,
+        "late": text is None and found.age > ANSWER_WITHIN,
+        "text": shown,
+    }
 
 
 def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:

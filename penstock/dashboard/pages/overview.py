@@ -17,19 +17,20 @@ def overview(view: View) -> Page:
     period = Period(given) if given in list(Period) else Period.HOUR
 
     def read(tx: Transaction) -> dict[str, object]:
-        seen = queries.overview(tx, view.app.settings.reap_after, COUNT_LIMIT)
-        drawn = chart(tx, period, queue=view.text("queue"))
+        queues = queries.queue_counts(tx, COUNT_LIMIT)
+        processes = queries.live_processes(tx, view.app.settings.reap_after)
+        drawn = chart(tx, period, queue=view.text("queue"), memory=view.charts)
         return {
             "period": period,
             "periods": list(Period),
             "queue": view.text("queue"),
             "chart": drawn,
-            "sums": _sums(drawn, [queue.lag or 0.0 for queue in seen.queues]),
-            "queues": seen.queues,
-            "processes": seen.processes,
-            "workers": seen.workers,
-            "count_limit": seen.count_limit,
-            "tasks": top_tasks(tx, period, TOP_TASKS),
+            "sums": _sums(drawn, [queue.lag or 0.0 for queue in queues]),
+            "queues": queues,
+            "processes": processes,
+            "workers": queries.workers_among(processes),
+            "count_limit": COUNT_LIMIT,
+            "tasks": top_tasks(tx, period, TOP_TASKS, view.charts),
         }
 
     data = view.read(read)

@@ -129,7 +129,7 @@
 
   // ---------------------------------------------------------------- live: conditional polling
 
-  const QUICK = 2000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
+  const QUICK = 1000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
   const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false, streams: false, leaving: false };
   const pageIsLive = () => document.body.dataset.live !== "off";
 

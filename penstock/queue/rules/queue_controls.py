@@ -1,5 +1,7 @@
 """Controls of queues: which are paused, and which queues workers take from. Durable rows that workers read.
 
+One more row has a value that is new whenever a process was asked for its stacks: all workers hear of it this way.
+
 A row stays when its control is lifted, and each change adds one to its revision. So the sum of all revisions differs
 after every change: a worker that reads the sum with what it reads anyway knows whether to read the rows.
 """
@@ -12,12 +14,15 @@ from dataclasses import dataclass, field
 from penstock.database.transaction import Transaction
 from penstock.queue import audit
 from penstock.values.actor import actor
+from penstock.values.ids import new_id
 from penstock.values.parse import QueueLimit, parse_queues
 
 PAUSE = "pause"
 """Of a queue: no worker claims from it."""
 WORKERS = "workers"
 """Of a host, or of all of them: the queues that its workers take from."""
+STACKS = "stacks"
+"""Of all workers: some process is asked for its stacks (`queue/stack_dumps.py`)."""
 EVERYWHERE = "*"
 """In place of a host."""
 PAUSED = "paused"
@@ -45,6 +50,8 @@ class QueueControls:
     paused: frozenset[str] = frozenset()
     assigned: Mapping[str, str] = field(default_factory=dict)
     """By host, the queues of its workers."""
+    stacks: str = ""
+    """The latest request for stacks."""
 
     def queues_for(self, host: str, started_with: Sequence[QueueLimit] | None) -> Sequence[QueueLimit] | None:
         """The queues for a worker of this host, which was started with others. None: all queues."""
@@ -73,7 +80,8 @@ def read(tx: Transaction) -> QueueControls:
         return QueueControls(int(found[0]) if found is not None else 0)
     paused = frozenset(str(name) for kind, name, *_ in rows if kind == PAUSE)
     assigned = {str(name): str(value) for kind, name, value, _ in rows if kind == WORKERS}
-    return QueueControls(int(rows[0][3]), paused, assigned)
+    stacks = [str(value) for kind, _, value, _ in rows if kind == STACKS]
+    return QueueControls(int(rows[0][3]), paused, assigned, "".join(stacks))
 
 
 def listed(tx: Transaction, kind: str = PAUSE) -> list[QueueControl]:
@@ -96,15 +104,24 @@ def assign(tx: Transaction, host: str | None, queues: str | None, why: str | Non
     return _change(tx, "set_queues", WORKERS, host or EVERYWHERE, queues or LIFTED, why)
 
 
+def call_for_stacks(tx: Transaction) -> None:
+    """Have every worker look whether its stacks are wanted."""
+    _set(tx, STACKS, EVERYWHERE, new_id(), None)
+
+
 def _change(tx: Transaction, act: str, kind: str, name: str, value: str, why: str | None) -> bool:
+    changed = _set(tx, kind, name, value, why)
+    if changed:
+        subject = {"queue": name} if kind == PAUSE else {"host": name, "queues": value or None}
+        audit.of_queue(tx, act, why, **subject)
+    return changed
+
+
+def _set(tx: Transaction, kind: str, name: str, value: str, why: str | None) -> bool:
     tx.stage("control")
     by, told = actor()
     if value != LIFTED:
         row = {"kind": kind, "name": name, "value": LIFTED, "revision": 0, "changed_by": by, "why": ""}
         tx.insert("queue_controls", [row], ignore_duplicates=True, changed_at="{now}")
     given = {"kind": kind, "name": name, "value": value}
-    changed = tx.count(CHANGE, **given, by=by, why=told or why or "") > 0
-    if changed:
-        subject = {"queue": name} if kind == PAUSE else {"host": name, "queues": value or None}
-        audit.of_queue(tx, act, why, **subject)
-    return changed
+    return tx.count(CHANGE, **given, by=by, why=told or why or "") > 0

@@ -263,8 +263,8 @@ class Housekeeping(Service):
 
     def control(self, controls: QueueControls) -> None:
         """Follow these controls of queues."""
-        self._controls = controls.revision
         self.follow_controls(controls)
+        self._controls = controls.revision
 
     def _promote_due(self, left: list[str]) -> bool:
         if self.next_due is None or self.next_due > 0:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from penstock.database.database import Database
-from penstock.queue import processes, tallies
+from penstock.queue import processes, stack_dumps, tallies
 
 FOLD_INTERVAL = 5.0
 MEASURE_INTERVAL = 15.0
@@ -43,6 +43,7 @@ class TallyKeeper:
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_INTERVAL
             self.database.in_transaction(tallies.prune)
+            self.database.in_transaction(stack_dumps.prune)
         more = self.database.in_transaction(tallies.fold)
         if more:
             self._fold_at = 0.0

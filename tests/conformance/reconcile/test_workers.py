@@ -103,6 +103,22 @@ def test_a_hint_is_heard_at_once_in_the_same_process(app: Penstock, cloud: Cloud
     beside_a_worker(app, live, role="reconciler")
 
 
+def test_a_hint_in_a_persons_name_is_in_the_audit_trail(app: Penstock, cloud: Cloud) -> None:
+    cloud.volumes(2)
+    declare(app, Volume)
+    app.hint(Volume, 1)
+    app.hint(Volume)
+    assert app.audit() == [], "programs give hints all the time"
+    with app.acting(by="ann", why="ticket 12"):
+        app.hint(Volume, 1, 2)
+        asyncio.run(app.hint_async(Volume))
+    table = Volume.__tablename__
+    assert [(act.act, act.kind, act.by, act.detail) for act in app.audit()] == [
+        ("hint", "reconciler", "ann", {"table": table}),
+        ("hint", "reconciler", "ann", {"table": table, "rows": ["1", "2"]}),
+    ]
+
+
 def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: Cloud) -> None:
     async def provision(item: Any) -> dict[str, Any]:
         return {"status": "active"}
