@@ -214,20 +214,12 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
         def record(tx: Transaction) -> bool:
             signal_rows.check_place(self._host.engine.engine_state, tx, self.id, name, where)
-            return signals.record(tx, self.id, name, text, where)
+            return signals.record(tx, self.id, name, text, where, publication.headers)
 
-        with self._signalling(name):
+        with signalling(self._host, self.id, name) as publication:
             given = self._database.in_transaction(record)
             self.delivered(name, where)
         return given
-
-    def _signalling(self, name: str) -> AbstractContextManager[object]:
-        around = self._host.enqueue_middlewares
-        if not around:
-            return nullcontext()
-        publication = Publication("signal", name, 1)
-        publication.run_id, publication.run_headers = self.id, self._host.engine.run_headers.read(self.id)
-        return publishing(around, publication)
 
     async def signal_async(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
         return await self._host.bridge.run(self.signal, name, value, path)
@@ -354,3 +346,12 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
 def _seconds(expires: float | str) -> float:
     return checked("expires", expires, lambda given: parse.duration(given, 0.001))
+
+
+def signalling(host: AppServices, run: str, name: str) -> AbstractContextManager[Publication]:
+    """Give a signal inside the block: the middlewares around enqueues have had their say before it."""
+    publication = Publication("signal", name, 1)
+    if not host.enqueue_middlewares:
+        return nullcontext(publication)
+    publication.run_id, publication.run_headers = run, host.engine.run_headers.read(run)
+    return publishing(host.enqueue_middlewares, publication)

@@ -40,7 +40,9 @@ class Retry:
         checked("max", self.max, lambda value: parse.whole(value, 0), WHERE)
         delay = checked("delay", self.delay, lambda value: parse.seconds(value, most=parse.LARGEST), WHERE)
         given: object = self.delay
-        if isinstance(given, timedelta):  # a number stays as it was written: it is part of a definition's hash
+        if isinstance(
+            given, timedelta
+        ):  # a number stays as it was written: it is part of a definition's hash
             object.__setattr__(self, "delay", delay)
         checked("factor", self.factor, lambda value: parse.number(value, 1.0), WHERE)
         checked("jitter", self.jitter, lambda value: parse.number(value, 0.0, 1.0), WHERE)

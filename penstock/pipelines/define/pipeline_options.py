@@ -45,6 +45,7 @@ class PipelineSettings:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    max_running: int | None = None
     description: str | None = None
     """For those who look at its runs. No part of the definition: new words make no new pipeline."""
 
@@ -75,6 +76,7 @@ def _description(value: object) -> str:
 READERS: Mapping[str, Callable[[object], Any]] = {
     "max_fanout": from_zero,
     "max_steps": lambda value: parse.whole(value, 1),
+    "max_running": lambda value: parse.whole(value, 1),
     "deadline": parse.seconds,
     "halt_running": lambda value: Running(parse.one_of(value, Running)),
     "description": _description,
@@ -118,6 +120,7 @@ def finish(
         callbacks=settings.callbacks,
         max_steps=settings.max_steps,
         halt_running=settings.halt_running,
+        max_running=settings.max_running,
     )
     check(definition)
     _check_callbacks(builder, settings)
