@@ -49,6 +49,7 @@ class HandlerCall:
         "job",
         "queue",
         "run_id",
+        "signal_headers",
         "task",
     )
 
@@ -62,6 +63,7 @@ class HandlerCall:
         queue: str | None = None,
         run_id: str | None = None,
         headers: Mapping[str, str] | None = None,
+        signal_headers: Sequence[Mapping[str, str]] = (),
         job: CurrentJob | None = None,
         item: Any = None,
     ) -> None:
@@ -80,6 +82,8 @@ class HandlerCall:
         """The run that a step belongs to."""
         self.headers: Mapping[str, str] = headers or {}
         """Texts that were stored with the job, or with its run, when it was enqueued."""
+        self.signal_headers = signal_headers
+        """Of a step right after waits: the texts that were stored with the signals that ended them."""
         self.job = job
         """`penstock.current()`; None for a row."""
         self.item = item
@@ -134,13 +138,14 @@ class Publication:
         self.in_transaction = in_transaction
         """True if they are written on the caller's connection, and are there once that commits."""
         self.headers: dict[str, str] = {}
-        """Texts to be stored with all of them; a middleware adds its own before the `yield`."""
+        """Texts to be stored with all of them; a middleware adds its own before the `yield`. Those of a signal are
+        for the steps right after the wait (`call.signal_headers`)."""
         self.ids: Sequence[str] = ()
         """After the `yield`: the ids under which they exist."""
         self.run_id: str | None = None
         """The run that a signal is given to."""
         self.run_headers: Mapping[str, str] = {}
-        """The headers of that run. A signal stores none of its own."""
+        """The headers of that run."""
 
     def __repr__(self) -> str:
         return f"<{self.count} of {self.kind} {self.name}>"

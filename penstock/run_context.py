@@ -124,7 +124,7 @@ class RunContext:
 
     def increment(self, key: str, by: int | float = 1) -> Any:
         """Add to a number; the sum. A retried step adds again: increment last, or in `once()`."""
-        amount = checked("by", by, _amount)
+        amount = checked("by", by, parse.number)
         return decode(self._database.in_transaction(increment, self._run, _checked(key), amount))
 
     async def increment_async(self, key: str, by: int | float = 1) -> Any:
@@ -167,16 +167,6 @@ class RunContext:
 
     def __contains__(self, key: str) -> bool:
         return self.get(key, _MISSING) is not _MISSING
-
-
-def _amount(by: object) -> int | float:
-    if (
-        isinstance(by, bool)
-        or not isinstance(by, int | float)
-        or (isinstance(by, float) and not isfinite(by))
-    ):
-        raise ValueError("give a number")
-    return by
 
 
 def _checked(key: object) -> str:

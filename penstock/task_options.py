@@ -17,7 +17,7 @@ from penstock.queue.rules.second_look import EXPIRES_AT, EXPIRES_IN
 from penstock.queue.rules.unique_keys import REPLACEABLE
 from penstock.values import parse
 from penstock.values.limits import Limit, read_limits
-from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit, nearest, read_labels
+from penstock.values.parse import KEY_LENGTH, NAME_LENGTH, QueueLimit
 from penstock.values.retry import Retry
 
 EXECUTORS = ("async", "thread", "process")
@@ -135,22 +135,11 @@ def read_options(task: str, given: Mapping[str, object]) -> dict[str, object]:
         if name in STEP_ONLY and not (name == ON_FAILURE and (value is None or _are_tasks(value))):
             continue
         if name not in KNOWN:
-            raise ConfigurationError(
-                f"{task}: there is no option {name!r}{nearest(name, KNOWN | set(STEP_ONLY))}"
-            )
-        try:
-            read[name] = read_labels(task, value) if name == "labels" else READERS.get(name, _as_it_is)(value)
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"{task}: {name}={value!r}: {error}") from None
+            raise ConfigurationError(f"{task}: {parse.no_option(name, KNOWN | set(STEP_ONLY))}")
+        read[name] = parse.checked(name, value, READERS.get(name, _as_it_is), task)
     if read.get("delay") and read.get("at") is not None:
         raise ConfigurationError(f"{task}: give delay= or at=, not both")
     return read
-
-
-def _one_of(value: object, words: Sequence[str]) -> str | None:
-    if value is not None and value not in words:
-        raise ValueError(f"use one of {', '.join(words)}{nearest(str(value), words)}")
-    return None if value is None else str(value)
 
 
 def _are_tasks(value: object) -> bool:
@@ -200,19 +189,6 @@ def _name(value: object, longest: int) -> str:
     return parse.text(value, longest, without="\0\t")
 
 
-def _aliases(value: object) -> tuple[str, ...]:
-    several = [value] if isinstance(value, str) else value
-    if not isinstance(several, list | tuple | set | frozenset):
-        raise ValueError("give a list of names, such as ['shop.old_name']")
-    return tuple(_name(each, NAME_LENGTH) for each in several)
-
-
-def _executor(value: object) -> object:
-    if value is not None and value not in EXECUTORS:
-        raise ValueError(f"use one of {', '.join(EXECUTORS)}")
-    return value
-
-
 def _as_it_is(value: object) -> object:
     return value
 
@@ -231,12 +207,13 @@ READERS: Mapping[str, Callable[[object], object]] = {
     "at": _or_none(parse.instant),
     "limits": read_limits,
     "middleware": read_middleware,
-    "aliases": _aliases,
+    "aliases": lambda value: parse.texts(value, NAME_LENGTH, "shop.old_name", without="\0\t"),
+    "labels": parse.labels,
     "retries": Retry.of,
     "max_crashes": _or_none(lambda value: parse.whole(value, 0)),
-    "executor": _executor,
-    "unique": lambda value: _one_of(value, list(Uniqueness)),
-    "on_conflict": lambda value: _one_of(value, (RETURN, REPLACE)),
+    "executor": _or_none(lambda value: parse.one_of(value, EXECUTORS)),
+    "unique": _or_none(lambda value: parse.one_of(value, Uniqueness)),
+    "on_conflict": _or_none(lambda value: parse.one_of(value, (RETURN, REPLACE))),
     "unique_for": _or_none(lambda value: parse.seconds(value, 0.001)),
     "on_success": _callbacks,
     "on_failure": _callbacks,

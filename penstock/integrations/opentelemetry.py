@@ -8,7 +8,8 @@ Spans and metrics go by OpenTelemetry's conventions for messaging. An enqueue is
 `trigger <pipeline>`, whose context is stored with the jobs; a batch has one span and one context. Each attempt is a
 consumer's span, `process <task>`, current inside the handler, wherever that runs. It links to the producer's span, or
 with `nested=True` it is a child of it. Steps of a run are always children of the span that triggered the run, so that a
-run is one tree. A visit of a reconciler's row is a span `reconcile <name>`.
+run is one tree; the steps right after a wait also link to the span of the signal that ended it. A visit of a
+reconciler's row is a span `reconcile <name>`.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ class Instrumentation:
         producer = trace.get_current_span(sent).get_span_context()
         nested = producer.is_valid and (self.nested or call.run_id is not None)
         links = [Link(producer)] if producer.is_valid and not nested else []
+        links += [link for headers in call.signal_headers for link in _links_to(headers)]
         kind = SpanKind.CONSUMER if call.item is None else SpanKind.INTERNAL
         with self.tracer.start_as_current_span(
             f"{'process' if call.item is None else 'reconcile'} {call.task}",

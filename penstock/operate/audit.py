@@ -11,7 +11,6 @@ from penstock.database.transaction import Transaction
 from penstock.errors import ConfigurationError
 from penstock.job import instant
 from penstock.values import parse
-from penstock.values.parse import parse_seconds
 from penstock.values.typed_json.json_text import loads
 
 LIST = "SELECT id, acted_at, actor, why, act, subject_kind, subject_id, run_id, detail FROM {audits}"
@@ -96,7 +95,7 @@ def since_when(given: Since) -> dict[str, int]:
     if isinstance(given, datetime):
         return {"at": _micros(given)}
     try:
-        return {"age": int(parse.seconds(parse_seconds(given)) * 1_000_000)}
+        return {"age": int(parse.duration(given) * 1_000_000)}
     except (ValueError, TypeError) as error:
         try:
             return {"at": _micros(datetime.fromisoformat(str(given)))}

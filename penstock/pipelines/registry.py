@@ -167,9 +167,11 @@ class Pipelines:
         text = encode(value, limit=host.settings.payload_limit, name="the value given to resume()")
         use = reminders.Use(self.engine.engine_state, token, text)
         host.prepare()
-        host.database.in_transaction(use)
         resumed = run.Run(host, use.ticket.run)
-        resumed.delivered(use.ticket.signal, use.ticket.path)
+        with run.signalling(host, resumed.id, use.ticket.signal) as publication:
+            use.headers = publication.headers
+            host.database.in_transaction(use)
+            resumed.delivered(use.ticket.signal, use.ticket.path)
         return resumed
 
     async def resume_async(self, token: str, value: object = None) -> Run:

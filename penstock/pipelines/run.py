@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from penstock.app_services import AppServices
 from penstock.context import running
-from penstock.errors import ConfigurationError, PenstockError, ResultTimeout, RunFailed
+from penstock.errors import PenstockError, ResultTimeout, RunFailed
 from penstock.job import AttemptRecord, attempt_of, instant
 from penstock.middleware import Publication, publishing
 from penstock.pipelines.advance import read as reading
@@ -33,7 +33,8 @@ from penstock.queue.wakeups import RUN_ENDED
 from penstock.result_wait import ResultWaiter
 from penstock.run_context import RunContext
 from penstock.updates import RunUpdate, UpdateStream
-from penstock.values.parse import LONGEST, parse_seconds
+from penstock.values import parse
+from penstock.values.parse import checked
 from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 from penstock.values.typed_json.json_text import decode, encode
 
@@ -213,20 +214,12 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
         def record(tx: Transaction) -> bool:
             signal_rows.check_place(self._host.engine.engine_state, tx, self.id, name, where)
-            return signals.record(tx, self.id, name, text, where)
+            return signals.record(tx, self.id, name, text, where, publication.headers)
 
-        with self._signalling(name):
+        with signalling(self._host, self.id, name) as publication:
             given = self._database.in_transaction(record)
             self.delivered(name, where)
         return given
-
-    def _signalling(self, name: str) -> AbstractContextManager[object]:
-        around = self._host.enqueue_middlewares
-        if not around:
-            return nullcontext()
-        publication = Publication("signal", name, 1)
-        publication.run_id, publication.run_headers = self.id, self._host.engine.run_headers.read(self.id)
-        return publishing(around, publication)
 
     async def signal_async(self, name: str, value: object = None, path: Sequence[int] | None = None) -> bool:
         return await self._host.bridge.run(self.signal, name, value, path)
@@ -352,10 +345,13 @@ class Run(RunControl, RunDefinition, Generic[R]):
 
 
 def _seconds(expires: float | str) -> float:
-    try:
-        found = parse_seconds(expires)
-    except (ValueError, TypeError, AttributeError):
-        found = 0.0
-    if not 0 < found <= LONGEST:
-        raise ConfigurationError(f"expires={expires!r}: give a number of seconds, or a text such as '2d'")
-    return found
+    return checked("expires", expires, lambda given: parse.duration(given, 0.001))
+
+
+def signalling(host: AppServices, run: str, name: str) -> AbstractContextManager[Publication]:
+    """Give a signal inside the block: the middlewares around enqueues have had their say before it."""
+    publication = Publication("signal", name, 1)
+    if not host.enqueue_middlewares:
+        return nullcontext(publication)
+    publication.run_id, publication.run_headers = run, host.engine.run_headers.read(run)
+    return publishing(host.enqueue_middlewares, publication)

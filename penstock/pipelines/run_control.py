@@ -21,7 +21,7 @@ from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.diff import Difference, compare, current
 from penstock.values import parse
 from penstock.values.ids import new_id
-from penstock.values.parse import NAME_LENGTH, checked, read_labels
+from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import decode
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Following:
                 f"{pipeline.name}: a run that follows others starts when they have succeeded, and takes no option "
                 f"{refused[0]!r}; only labels"
             )
-        labels = read_labels(pipeline.name, pipeline.overrides.get("labels"))
+        labels = checked("labels", pipeline.overrides.get("labels"), parse.labels, pipeline.name)
         return NewRun(new_id(), pipeline.runnable, pipeline.encode(args, kwargs), labels=labels, waits=True)
 
     def __iter__(self) -> Any:

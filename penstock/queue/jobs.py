@@ -185,6 +185,8 @@ class Claim(NamedTuple):
     """Why it cannot be run, although it is held: that is the error of this attempt."""
     scheduled_for: int | None = None
     """Of a step: the nominal time of the tick that started its run."""
+    signal_headers: tuple[str, ...] = ()
+    """Of a step: the headers of the signals that were waited for right before it, as they are stored."""
 
 
 class Attempt(NamedTuple):

@@ -17,8 +17,9 @@ from sqlalchemy import ColumnElement
 from penstock.errors import DefinitionError
 from penstock.reconcile import columns
 from penstock.reconcile.conditions import condition
-from penstock.reconcile.options import at_least
+from penstock.reconcile.options import option
 from penstock.reconcile.table import Entity, Target, target_of
+from penstock.values import parse
 
 PATIENCE = 120.0
 
@@ -38,7 +39,7 @@ class Related:
         condition(f"{self.said}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
         if self.when is not None and not callable(self.when):
             raise DefinitionError(f"{self.said}: when={self.when!r} must be a function of the row")
-        object.__setattr__(self, "patience", at_least("patience", self.patience))
+        object.__setattr__(self, "patience", option("patience", self.patience, parse.duration))
 
     @property
     def said(self) -> str:

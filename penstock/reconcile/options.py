@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.errors import DefinitionError
-from penstock.values.parse import parse_seconds
+from penstock.values import parse
+from penstock.values.parse import LONGEST, parse_seconds
 from penstock.values.retry import Retry
 
+R = TypeVar("R")
 Seconds = float | int | str | timedelta
 Every = Seconds | Mapping[Any, Seconds] | Callable[[Any], Seconds]
 Exhausted = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 LONGEST_BACKOFF = 3600.0
-LONGEST = 100 * 365 * 86_400.0
-"""Further away there may be no time that could be written down."""
 BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
 STATE_NAMES = ("status", "state")
 OTHERS = frozenset({"name", "where", "locks", "on_lost", "index", "middleware"})
@@ -52,18 +50,22 @@ class Policy:
     """Columns that an apply may overwrite although other code has written them meanwhile."""
 
     def __post_init__(self) -> None:
-        _whole("workers", self.workers, 1)
+        option("workers", self.workers, lambda value: parse.whole(value, 1))
         object.__setattr__(self, "every", _intervals(self.every))
-        object.__setattr__(self, "lease", at_least("lease", self.lease, least=0.1))
+        object.__setattr__(
+            self, "lease", option("lease", self.lease, lambda value: parse.duration(value, 0.1))
+        )
         if self.timeout is not None:
-            object.__setattr__(self, "timeout", at_least("timeout", self.timeout, least=0.001))
+            object.__setattr__(
+                self, "timeout", option("timeout", self.timeout, lambda value: parse.duration(value, 0.001))
+            )
         if not isinstance(self.backoff, Retry):
             raise DefinitionError(f"backoff={self.backoff!r}: give a Retry(delay=5, factor=2)")
         object.__setattr__(self, "overwrite", _names("overwrite", self.overwrite))
         if self.max_attempts is not None:
-            _whole("max_attempts", self.max_attempts, 1)
+            option("max_attempts", self.max_attempts, lambda value: parse.whole(value, 1))
         if self.max_crashes is not None:
-            _whole("max_crashes", self.max_crashes, 0)
+            option("max_crashes", self.max_crashes, lambda value: parse.whole(value, 0))
         never = self.max_attempts is None and self.max_crashes is None
         if never if self.on_exhausted is not None else self.max_attempts is not None:
             raise DefinitionError(
@@ -77,17 +79,14 @@ class Policy:
                 f"on_exhausted={self.on_exhausted!r}: give a dict, or a function of the item"
             )
         if self.prefetch is not None:
-            _whole("prefetch", self.prefetch, 0)
+            option("prefetch", self.prefetch, lambda value: parse.whole(value, 0))
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Policy:
         known = {field.name for field in fields(cls)}
         for name in options:
             if name not in known:
-                every = sorted(known | OTHERS)
-                near = difflib.get_close_matches(name, every, 1)
-                advice = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(every)}"
-                raise DefinitionError(f"app.reconciler has no option {name!r}. {advice}")
+                raise DefinitionError(f"app.reconciler(...): {parse.no_option(name, known | OTHERS)}")
         return cls(**options)
 
     @property
@@ -107,7 +106,7 @@ class Policy:
         every = self.every
         if isinstance(every, Mapping):
             return parse_seconds(every.get(self._state(values), every.get(None, 15.0)))
-        return at_least("every", every(row)) if callable(every) else parse_seconds(every)
+        return option("every", every(row), parse.duration) if callable(every) else parse_seconds(every)
 
     def _state(self, values: Mapping[str, Any]) -> Any:
         names = (self.by,) if self.by is not None else STATE_NAMES
@@ -122,29 +121,19 @@ class Policy:
         return self.overwrite if isinstance(self.overwrite, bool) else name in self.overwrite
 
 
-def at_least(name: str, value: Any, least: float = 0.0) -> float:
-    """Seconds, as people write them."""
-    try:
-        seconds = parse_seconds(value)
-    except (TypeError, AttributeError):
-        raise DefinitionError(f"{name}={value!r}: give a number of seconds") from None
-    except ValueError as error:
-        raise DefinitionError(f"{name}={value!r}: {error}") from None
-    if not math.isfinite(seconds) or seconds < least:
-        raise DefinitionError(f"{name}={value!r}: give at least {least:g} seconds")
-    if seconds > LONGEST:
-        raise DefinitionError(f"{name}={value!r}: give at most a hundred years")
-    return seconds
+def option(name: str, value: Any, read: Callable[[object], R]) -> R:
+    """An option as its reader has it."""
+    return parse.checked(name, value, read, error=DefinitionError)
 
 
 def _intervals(every: Any) -> Every:
     if callable(every):
         return every  # type: ignore[no-any-return]  # what it gives is seen when it is called
     if not isinstance(every, Mapping):
-        return at_least("every", every)
+        return option("every", every, parse.duration)
     if not every:
         raise DefinitionError('every={}: give seconds by state, such as {"active": 300, None: 15}')
-    return {state: at_least(f"every[{state!r}]", seconds) for state, seconds in every.items()}
+    return {state: option(f"every[{state!r}]", seconds, parse.duration) for state, seconds in every.items()}
 
 
 def _names(option: str, given: Any) -> bool | tuple[str, ...]:
@@ -154,8 +143,3 @@ def _names(option: str, given: Any) -> bool | tuple[str, ...]:
     if not isinstance(names, tuple | list | set | frozenset):
         raise DefinitionError(f"{option}={given!r}: give names of columns, or True for all")
     return tuple(names)
-
-
-def _whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise DefinitionError(f"{name}={value!r}: give a whole number, at least {least}")

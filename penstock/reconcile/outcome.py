@@ -14,10 +14,11 @@ from sqlalchemy import ClauseElement
 from penstock.errors import DefinitionError
 from penstock.reconcile.columns import OURS, Now
 from penstock.reconcile.item import Item
-from penstock.reconcile.options import LONGEST, LONGEST_BACKOFF, Policy
+from penstock.reconcile.options import LONGEST_BACKOFF, Policy
 from penstock.reconcile.table import attributes_set, is_plain
 from penstock.values.failure import Failure
 from penstock.values.outcome import SHORTEST_SNOOZE, Snooze, decide_crash
+from penstock.values.parse import LONGEST
 from penstock.values.status import JobStatus
 
 KEPT_BY_US = OURS - {"next_process_at"}

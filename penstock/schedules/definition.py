@@ -15,7 +15,7 @@ from penstock.schedules.decide import Missed, Overlap, TickPolicy
 from penstock.schedules.times import SECOND, Spec, span, zone_of
 from penstock.task_options import KNOWN
 from penstock.values import parse
-from penstock.values.parse import NAME_LENGTH, nearest
+from penstock.values.parse import NAME_LENGTH
 from penstock.values.typed_json.json_text import dumps, loads
 
 TASK, PIPELINE = "task", "pipeline"
@@ -96,10 +96,7 @@ def read_timing(target: str, given: Mapping[str, object]) -> dict[str, object]:
     for name, reader in READERS.items():
         if given.get(name) is None:
             continue
-        try:
-            read[FIELDS.get(name, name)] = reader(given[name])
-        except (TypeError, ValueError) as error:
-            raise ConfigurationError(f"{target}.schedule(...): {name}={given[name]!r}: {error}") from None
+        read[FIELDS.get(name, name)] = parse.checked(name, given[name], reader, f"{target}.schedule(...)")
     start, end = read.get("start"), read.get("end")
     if start is not None and end is not None and start > end:  # type: ignore[operator]
         raise ConfigurationError(
@@ -117,9 +114,7 @@ def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True)
     for name in options:
         if name not in OPTIONS:
             known = OPTIONS | TIMING | set(ARGUMENTS)
-            raise ConfigurationError(
-                f"{target.name}.schedule(...): there is no option {name!r}{nearest(name, known)}"
-            )
+            raise ConfigurationError(f"{target.name}.schedule(...): {parse.no_option(name, known)}")
     changed = target.options(**options) if options else target
     new = changed.drafted(_arguments(target.name, given) if with_call else None)
     if isinstance(new, NewJob):
@@ -233,24 +228,14 @@ def _micros(least: float = 0.0) -> Callable[[object], int]:
     return lambda value: round(parse.seconds(value, least) * SECOND)
 
 
-def _one_of(kind: type[Missed] | type[Overlap]) -> Callable[[object], str]:
-    def read(value: object) -> str:
-        known = [each.value for each in kind]
-        if value not in known:
-            raise ValueError(f"use one of {', '.join(known)}{nearest(str(value), known)}")
-        return str(value)
-
-    return read
-
-
 READERS: dict[str, Callable[[object], object]] = {
     "cron": _cron,
     "every": _micros(SHORTEST),
     "tz": _zone,
-    "missed": _one_of(Missed),
+    "missed": lambda value: parse.one_of(value, Missed),
     "window": _micros(),
     "limit": lambda value: parse.whole(value, 1, MOST_MISSED),
-    "overlap": _one_of(Overlap),
+    "overlap": lambda value: parse.one_of(value, Overlap),
     "jitter": _micros(),
     "start": parse.instant,
     "end": parse.instant,

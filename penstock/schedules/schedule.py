@@ -285,9 +285,8 @@ class Schedule:
         low, high = checked("start", start, parse.instant), checked("end", end, parse.instant)
         if low > high:
             raise ConfigurationError(f"backfill({start}, {end}): it ends before it starts: exchange the two")
-        if overlap not in list(Overlap):
-            raise ConfigurationError(f"overlap={overlap!r}: use one of {', '.join(Overlap)}")
-        return self._act(acts.backfill, self.name, acts.new_backfill(), low, high, str(overlap))
+        policy = checked("overlap", overlap, lambda given: parse.one_of(given, Overlap))
+        return self._act(acts.backfill, self.name, acts.new_backfill(), low, high, policy)
 
     async def backfill_async(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
         return await self._host.bridge.run(self.backfill, start, end, overlap)
@@ -383,8 +382,7 @@ class Schedules:
 
     def list(self, prefix: str = "", limit: int = 100) -> list[Schedule]:
         """Those whose name begins so, by name."""
-        if not isinstance(prefix, str):
-            raise ConfigurationError(f"prefix={prefix!r}: give a text")
+        parse.words(prefix=prefix or None)
         checked("limit", limit, lambda given: parse.whole(given, 0))
         self._host.prepare()
         found = self._host.database.read(rows.listed, prefix, limit)

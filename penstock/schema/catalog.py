@@ -45,9 +45,11 @@ joins: run_id uuid, node text, path text, still_open integer, blocked integer, p
 advancements: id uuid, run_id uuid, node text, path text, width integer, phase text, next_index integer,
   problem text, created_at bigint, updated_at bigint
 timers: due_at bigint, id uuid, kind text, run_id uuid, job_id uuid, data text
-signals: run_id uuid, name text, value text, signalled_at bigint
-element_signals: run_id uuid, name text, path text, value text, signalled_at bigint
+signals: run_id uuid, name text, value text, signalled_at bigint, headers text
+element_signals: run_id uuid, name text, path text, value text, signalled_at bigint, headers text
 tuples: run_id uuid, tuple_key text, value text, setter uuid, set_at bigint
+run_lines: pipeline text, most integer, lock_count bigint
+run_places: seq bigint, run_id uuid, pipeline text, most integer, admitted boolean
 chains: downstream_id uuid, upstream_id uuid, created_at bigint
 row_failures: reconciler text, row_key text, attempts integer, error_type text, error text, traceback text,
   failed_at bigint

@@ -35,6 +35,7 @@ from penstock.schema.migrations import (
     v0010,
     v0011,
     v0012,
+    v0013,
 )
 from penstock.schema.migrations.names import Names
 from penstock.schema.version import LATEST
@@ -92,6 +93,7 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0010.upgrade,
     v0011.upgrade,
     v0012.upgrade,
+    v0013.upgrade,
 )
 
 MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))

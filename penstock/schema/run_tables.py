@@ -6,14 +6,14 @@ succeeds. A sequential run has no rows here beside its own.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, Table
+from sqlalchemy import BigInteger, Boolean, Column, Identity, Index, Integer, MetaData, Table
 from sqlalchemy import text as sql
 
-from penstock.schema.types import identifier, micros, name, path, text, word
+from penstock.schema.types import identifier, micros, name, path, sequence, text, word
 from penstock.values.parse import KEY_LENGTH
 
 
-def define(metadata: MetaData, prefix: str) -> None:
+def define(metadata: MetaData, prefix: str, dialect: str) -> None:
     """Add the tables of pipelines."""
     _definitions(metadata, prefix)
     _runs(metadata, prefix)
@@ -22,6 +22,7 @@ def define(metadata: MetaData, prefix: str) -> None:
     _advancements(metadata, prefix)
     _timers(metadata, prefix)
     _notes(metadata, prefix)
+    _lines(metadata, prefix, dialect)
 
 
 def _definitions(metadata: MetaData, prefix: str) -> None:
@@ -144,6 +145,7 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("name", name(), primary_key=True),
         Column("value", text(), nullable=False),
         Column("signalled_at", micros(), nullable=False),
+        Column("headers", text()),
     )
     Table(
         f"{prefix}element_signals",
@@ -153,6 +155,7 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("path", path(), primary_key=True),
         Column("value", text(), nullable=False),
         Column("signalled_at", micros(), nullable=False),
+        Column("headers", text()),
     )
     Table(
         f"{prefix}tuples",
@@ -171,3 +174,26 @@ def _notes(metadata: MetaData, prefix: str) -> None:
         Column("created_at", micros(), nullable=False),
     )
     Index(f"{prefix}chains_upstream", chains.c.upstream_id)
+
+
+def _lines(metadata: MetaData, prefix: str, dialect: str) -> None:
+    Table(
+        f"{prefix}run_lines",
+        metadata,
+        Column("pipeline", name(), primary_key=True),
+        Column("most", Integer, nullable=False),
+        Column("lock_count", BigInteger),
+    )
+    identity = [Identity()] if dialect == "postgresql" else []
+    places = Table(
+        f"{prefix}run_places",
+        metadata,
+        Column("seq", sequence(), *identity, primary_key=True, autoincrement=True),
+        Column("run_id", identifier(), nullable=False),
+        Column("pipeline", name(), nullable=False),
+        Column("most", Integer, nullable=False),
+        Column("admitted", Boolean(create_constraint=False), nullable=False),
+        sqlite_autoincrement=True,
+    )
+    Index(f"{prefix}run_places_run", places.c.run_id, unique=True)
+    Index(f"{prefix}run_places_order", places.c.pipeline, places.c.admitted, places.c.seq)

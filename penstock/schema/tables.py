@@ -191,7 +191,7 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _notes(metadata, prefix)
     _processes(metadata, prefix)
     job_tables.define(metadata, prefix)
-    run_tables.define(metadata, prefix)
+    run_tables.define(metadata, prefix, dialect)
     define_reconcilers(metadata, prefix)
     define_audit(metadata, prefix)
     schedule_tables.define(metadata, prefix)

@@ -21,6 +21,7 @@ Watcher = Callable[[str], None]
 # In the order of the alphabet, one line for each: a test compares them with what the code says.
 STAGES = frozenset(
     {
+        "admit",
         "advance",
         "answer_stacks",
         "apply_rows",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock.errors import ConfigurationError
-from penstock.values.parse import LONGEST
+from penstock.values import parse
+from penstock.values.parse import LONGEST, checked
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -46,7 +46,5 @@ def travel(app: Penstock, seconds: float | timedelta) -> Travel:
     As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other
     apps and other processes on the same database keep their time.
     """
-    given: object = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-    if isinstance(given, bool) or not isinstance(given, int | float) or not -LONGEST <= given <= LONGEST:
-        raise ConfigurationError(f"travel(app, {seconds!r}): give seconds, or a timedelta")
+    given = checked("seconds", seconds, lambda value: parse.seconds(value, -LONGEST), "travel(app, ...)")
     return Travel(app, given).go()

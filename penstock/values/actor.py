@@ -14,8 +14,7 @@ from contextvars import ContextVar, Token
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from penstock.errors import ConfigurationError
-from penstock.values.parse import is_storable
+from penstock.values import parse
 
 LONGEST_BY = 200
 LONGEST_WHY = 2000
@@ -97,8 +96,9 @@ def _nobody_said() -> str:
 
 
 def _checked(name: str, given: object, longest: int) -> str:
-    if not isinstance(given, str) or len(given) > longest or (name == "by" and not given.strip()):
-        raise ConfigurationError(f"acting({name}={given!r}): give a text of at most {longest} characters")
-    if "\0" in given or not is_storable(given):
-        raise ConfigurationError(f"acting({name}={given!r}): it holds characters that cannot be stored")
-    return given
+    def read(value: object) -> str:
+        if name == "by" and isinstance(value, str) and not value.strip():
+            raise ValueError("give a text")
+        return "" if value == "" else parse.text(value, longest)
+
+    return parse.checked(name, given, read, "acting(...)")

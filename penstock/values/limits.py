@@ -11,12 +11,12 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, NamedTuple
 
-from penstock.errors import ConfigurationError, DefinitionError
+from penstock.errors import DefinitionError
+from penstock.values import parse
 from penstock.values.failure import Failure
-from penstock.values.parse import nearest
+from penstock.values.parse import checked, nearest
 from penstock.values.typed_json import tags
 from penstock.values.typed_json.json_text import loads
 from penstock.values.typed_json.signature import Signature
@@ -65,14 +65,13 @@ class Rate:
     name: str | None = None
 
     def __post_init__(self) -> None:
-        per: object = self.per
-        if isinstance(per, timedelta):
-            per = per.total_seconds()
-        if isinstance(per, bool) or not isinstance(per, int | float) or not 0.001 <= per <= LONGEST_WINDOW:
-            raise ConfigurationError(
-                f"Rate({self.most!r}, per={self.per!r}): give seconds (or a timedelta), more than 0, at most a year"
-            )
-        object.__setattr__(self, "per", float(per))
+        read = checked(
+            "per",
+            self.per,
+            lambda value: parse.seconds(value, 0.001, LONGEST_WINDOW),
+            f"Rate({self.most!r}, ...)",
+        )
+        object.__setattr__(self, "per", read)
         _check(self)
 
     @property
@@ -207,21 +206,24 @@ def fitting(key: str) -> str:
 
 
 def _check(limit: Limit) -> None:
-    most: object = limit.most
-    name: object = limit.name
-    key: object = limit.key
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
-        raise ConfigurationError(f"{_spelled(limit)}: give a whole number from 1 to {MOST:,}")
-    if name is not None and (
-        not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= LONGEST_NAME
-    ):
-        raise ConfigurationError(
-            f"{_spelled(limit)}: name={name!r}: give a text of at most {LONGEST_NAME} characters"
-        )
-    if key is not None and not isinstance(key, str) and not callable(key):
-        raise ConfigurationError(
-            f"{_spelled(limit)}: key={key!r}: give the name of a parameter, or a function of the arguments"
-        )
+    where = _spelled(limit)
+    checked("most", limit.most, lambda value: parse.whole(value, 1, MOST), where)
+    if limit.name is not None:
+        checked("name", limit.name, _shared_name, where)
+    if limit.key is not None:
+        checked("key", limit.key, _key, where)
+
+
+def _shared_name(value: object) -> str:
+    if not parse.text(value, LONGEST_NAME).isprintable():
+        raise ValueError("give a text that can be printed")
+    return str(value)
+
+
+def _key(value: object) -> object:
+    if not isinstance(value, str) and not callable(value):
+        raise ValueError("give the name of a parameter, or a function of the arguments")
+    return value
 
 
 def _spelled(limit: Limit) -> str:

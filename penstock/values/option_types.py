@@ -97,6 +97,7 @@ class FlowKeywords(TypedDict, total=False):
     on_halt: Any
     max_fanout: int | None
     max_steps: int | None
+    max_running: int | None
     deadline: Seconds | None
     halt_running: Literal["finish", "cancel"] | None
     description: str | None

@@ -7,14 +7,15 @@ an outage of the database and a cancellation spend nothing; crashes have a budge
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
-from penstock.errors import AdvancementFailed, ConfigurationError, PayloadTooLarge, PenstockError
+from penstock.errors import AdvancementFailed, PayloadTooLarge, PenstockError
+from penstock.values import parse
 from penstock.values.failure import Failure
+from penstock.values.parse import checked
 from penstock.values.retry import Retry, crash_delay
 from penstock.values.status import JobStatus, OutcomeKind, Reason
 
@@ -26,13 +27,9 @@ class Snooze:
     seconds: float
 
     def __init__(self, seconds: float | timedelta) -> None:
-        given = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-        if isinstance(given, bool) or not isinstance(given, (int, float)):
-            raise ConfigurationError(f"Snooze({given!r}): give a number of seconds, or a timedelta")
-        if not given >= 0:
-            raise ConfigurationError(f"Snooze({given!r}): give 0 or more seconds")
-        if given > sys.float_info.max:
-            raise ConfigurationError("Snooze(...): so many seconds are more than there will be")
+        given = checked(
+            "seconds", seconds, lambda value: parse.seconds(value, most=parse.LARGEST), "Snooze(...)"
+        )
         object.__setattr__(self, "seconds", given)
 
 

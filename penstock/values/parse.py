@@ -1,6 +1,7 @@
 """Reads plain values that callers give: numbers, durations, instants, names. Checked before anything is done with them.
 
-A reader raises ValueError with what it expects; `checked` says for which argument.
+The one home of readers, for arguments, options and settings. A reader raises ValueError with what it expects, as "give
+..."; `checked` says whose, and which argument: "shop.pack: delay=-1: give seconds ...".
 """
 
 from __future__ import annotations
@@ -8,18 +9,20 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import sys
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, PenstockError
 
 R = TypeVar("R")
 V = TypeVar("V")
 LONGEST = 100 * 366 * 86_400.0
 """Seconds. Whatever is longer does not fit the clock of every database."""
 MOST = 2**30
+LARGEST = sys.float_info.max
 MICROS = 1_000_000
 LONGEST_WORD = 1000
 """No name, key or label is as long."""
@@ -27,12 +30,24 @@ MOST_LABELS = 50
 """So many labels may a job or a run have."""
 
 
-def checked(name: str, value: V, read: Callable[[V], R]) -> R:
-    """An argument as its reader has it; what is wrong with it is told under its name."""
+def checked(
+    name: str,
+    value: V,
+    read: Callable[[V], R],
+    where: str = "",
+    error: type[PenstockError] = ConfigurationError,
+) -> R:
+    """An argument as its reader has it; what is wrong with it is told under its name, and where it was given."""
     try:
         return read(value)
-    except ValueError as error:
-        raise ConfigurationError(f"{name}={value!r}: {error}") from None
+    except (TypeError, ValueError) as wrong:
+        raise error(f"{where}{': ' if where else ''}{name}={value!r}: {wrong}") from None
+
+
+def no_option(name: str, known: Iterable[str]) -> str:
+    """The sentence about an option that does not exist."""
+    known = sorted(known)
+    return f"there is no option {name!r}{nearest(name, known) or '; there are ' + ', '.join(known)}"
 
 
 def text(value: object, longest: int, without: str = "\0") -> str:
@@ -53,23 +68,22 @@ def words(**given: object) -> None:
         checked(name, value, lambda value: None if value is None else text(value, LONGEST_WORD))
 
 
-def read_labels(owner: str, given: object) -> tuple[str, ...]:
+def labels(given: object) -> tuple[str, ...]:
     """Labels of a job or a run as a caller gives them: a text, or several."""
     if given is None:
         return ()
+    several = texts(given, NAME_LENGTH, "tenant:7")
+    if len(several) > MOST_LABELS:
+        raise ValueError(f"give at most {MOST_LABELS} labels; these are {len(several)}")
+    return tuple(sorted(set(several)))
+
+
+def texts(given: object, longest: int, example: str, without: str = "\0") -> tuple[str, ...]:
+    """A text, or several."""
     several = [given] if isinstance(given, str) else given
     if not isinstance(several, list | tuple | set | frozenset):
-        raise ConfigurationError(f"{owner}: labels={given!r}: give texts, such as labels=['tenant:7']")
-    for label in several:
-        try:
-            text(label, NAME_LENGTH)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"{owner}: the label {label!r} must be a text of 1 to {NAME_LENGTH} characters: {error}"
-            ) from None
-    if len(several) > MOST_LABELS:
-        raise ConfigurationError(f"{owner}: {len(several)} labels; there may be {MOST_LABELS}")
-    return tuple(sorted(set(several)))
+        raise ValueError(f"give texts, such as [{example!r}]")
+    return tuple([text(each, longest, without) for each in several])
 
 
 def is_storable(value: str) -> bool:
@@ -77,21 +91,37 @@ def is_storable(value: str) -> bool:
     return value.isascii() or value.encode("utf-8", "replace").decode() == value
 
 
-def whole(value: object, least: int, most: int = MOST) -> int:
+def whole(value: object, least: int, most: float = MOST) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ValueError(f"give a whole number from {least} to {most}")
+        raise ValueError(f"give a whole number {_bounds(least, most)}")
     return value
 
 
-def seconds(value: object, least: float = 0.0) -> float:
+def number(value: object, least: float = -LARGEST, most: float = LARGEST) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"give a number {_bounds(least, most)}".rstrip())
+    return value
+
+
+def seconds(value: object, least: float = 0.0, most: float = LONGEST) -> float:
     """A duration that ends."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= LONGEST:
-        raise ValueError(
-            f"give seconds (or a timedelta), at least {least:g} and no more than a hundred years"
-        )
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ValueError(f"give seconds (or a timedelta) {_bounds(least, most)}")
     return float(value)
+
+
+def duration(value: object, least: float = 0.0, most: float = LONGEST) -> float:
+    """Seconds, which may also be written as a text: "500ms", "5m", "14d"."""
+    return seconds(parse_seconds(value) if isinstance(value, str) else value, least, most)
+
+
+def one_of(value: object, allowed: Iterable[str]) -> str:
+    known = [str(each) for each in allowed]
+    if not isinstance(value, str) or str(value) not in known:
+        raise ValueError(f"give one of {', '.join(known)}{nearest(str(value), known)}")
+    return str(value)
 
 
 def patience(value: object) -> float | None:
@@ -265,23 +295,13 @@ def read_whole(least: int, most: float = math.inf) -> Reader:
     def read(value: object) -> int:
         if isinstance(value, str) and re.fullmatch(r"\s*-?\d[\d_]*\s*", value):
             value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
-            return value
-        raise ValueError(f"give a whole number {_bounds(least, most)}")
+        return whole(value, least, most)
 
     return read
 
 
 def read_seconds(least: float, most: float = LONGEST) -> Reader:
-    def read(value: object) -> float:
-        if not isinstance(value, (str, int, float, timedelta)):
-            raise ValueError("give a number of seconds")
-        number = parse_seconds(value)
-        if least <= number <= most:
-            return number
-        raise ValueError(f"give a number of seconds {_bounds(least, most)}")
-
-    return read
+    return lambda value: duration(value, least, most)
 
 
 def size(least: int) -> Reader:
@@ -296,12 +316,7 @@ def size(least: int) -> Reader:
 
 
 def choice(*allowed: str) -> Reader:
-    def read(value: object) -> str:
-        if isinstance(value, str) and value.lower() in allowed:
-            return value.lower()
-        raise ValueError(f"give one of {', '.join(allowed)}{nearest(str(value), allowed)}")
-
-    return read
+    return lambda value: one_of(value.lower() if isinstance(value, str) else value, allowed)
 
 
 def optional(reader: Reader) -> Reader:
@@ -360,8 +375,10 @@ def nearest(wrong: str, valid: Iterable[str], spell: Callable[[str], str] = str)
 
 def _bounds(least: float, most: float) -> str:
     if most == LONGEST:
-        return f"of at least {least:g}, and no more than a hundred years"
-    return f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+        return f"of at least {least:.12g}, and no more than a hundred years"
+    if most not in (math.inf, LARGEST, MOST):
+        return f"from {least:.12g} to {most:.12g}"
+    return "" if least in (-LARGEST, -MOST) else f"of at least {least:.12g}"
 
 
 # How long names may be: of a task, a queue, a label; of a key; of a place in nested expands.

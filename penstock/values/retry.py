@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import Self, TypeGuard
+from typing import Self
 
 from penstock.errors import ConfigurationError
-from penstock.values.parse import MOST
+from penstock.values import parse
+from penstock.values.parse import checked
 
+WHERE = "Retry(...)"
 LONGEST_GROWN_DELAY = 24 * 60 * 60.0
 _FREE_CRASHES = 3
 _CRASH_STEP = 10.0
@@ -37,15 +37,15 @@ class Retry:
     never: tuple[ErrorKind, ...] = ()
 
     def __post_init__(self) -> None:
-        delay: object = self.delay
-        if isinstance(delay, timedelta):
-            object.__setattr__(self, "delay", delay.total_seconds())
-        _require_number("max", self.max, least=0, most=MOST)
-        if type(self.max) is not int:
-            raise ConfigurationError(f"Retry(max={self.max!r}): give a whole number of retries, 0 for none")
-        _require_number("delay", self.delay, least=0.0)
-        _require_number("factor", self.factor, least=1.0)
-        _require_number("jitter", self.jitter, least=0.0, most=1.0)
+        checked("max", self.max, lambda value: parse.whole(value, 0), WHERE)
+        delay = checked("delay", self.delay, lambda value: parse.seconds(value, most=parse.LARGEST), WHERE)
+        given: object = self.delay
+        if isinstance(
+            given, timedelta
+        ):  # a number stays as it was written: it is part of a definition's hash
+            object.__setattr__(self, "delay", delay)
+        checked("factor", self.factor, lambda value: parse.number(value, 1.0), WHERE)
+        checked("jitter", self.jitter, lambda value: parse.number(value, 0.0, 1.0), WHERE)
         object.__setattr__(self, "on", _error_kinds("on", self.on))
         object.__setattr__(self, "never", _error_kinds("never", self.never))
 
@@ -116,17 +116,6 @@ def crash_delay(crash_count: int) -> float:
 
 def _name(kind: ErrorKind) -> str:
     return kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _require_number(name: str, value: object, least: float, most: float = math.inf) -> None:
-    if _is_number(value) and least <= value <= min(most, sys.float_info.max):
-        return
-    bounds = f"at least {least:g}" if most == math.inf else f"from {least:g} to {most:,}"
-    raise ConfigurationError(f"Retry({name}={value!r}): give a number {bounds}")
 
 
 def _error_kinds(name: str, kinds: object) -> tuple[ErrorKind, ...]:

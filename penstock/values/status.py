@@ -41,7 +41,7 @@ _TERMINAL_JOBS = frozenset({JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CAN
 
 
 class RunStatus(Vocabulary):
-    """Where a run stands. `pending`: not due yet, or waiting for the run it follows."""
+    """Where a run stands. `pending`: not due yet, waiting for the run it follows, or in line (`max_running`)."""
 
     PENDING = "pending"
     RUNNING = "running"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -234,6 +235,65 @@ def test_a_run_is_one_tree_with_child_runs_and_callbacks_and_after_a_signal(app:
     assert len(nested) == 2
     (callback,) = watched.spans("process ended")
     assert [link.context.span_id for link in callback.links] == [root.context.span_id]
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_steps_right_after_a_wait_link_to_the_signal(
+    make_app: Callable[..., Penstock], early: bool
+) -> None:
+    app = make_app(secret="a secret of more than thirty-two letters")
+    watched = Watched(app)
+
+    @app.task(name="before")
+    def before() -> list[int]:
+        return [0, 1]
+
+    @app.task(name="after")
+    def after(answer: str) -> str:
+        return answer
+
+    @app.task(name="same")
+    def same(number: int) -> int:
+        return number
+
+    @app.task(name="each")
+    def each(number: int, answer: str) -> int:
+        return number
+
+    @app.pipeline(name="asked")
+    def asked() -> Any:
+        numbers = before()
+        said = after(wait_for("general", after=[numbers]))
+        number = same.map(numbers)
+        return [said, each(number, wait_for("own", after=[number])).collect()]
+
+    def answer() -> None:
+        with watched.tracer.start_as_current_span("click"):
+            run.signal("general", "yes")
+            run.signal("own", "a", path=(0,))
+            app.resume(run.token("own", path=(1,)), "b")
+
+    with watched.tracer.start_as_current_span("request"):
+        run = asked.trigger()
+    if early:
+        answer()
+    drain(app)
+    if not early:
+        answer()
+        drain(app)
+    assert run.status == "succeeded", run.steps()
+    (root,) = watched.spans("trigger asked")
+    given = [*watched.spans("signal general"), *watched.spans("signal own")]
+    signals = {span.context.span_id: span.name for span in given}
+    assert sorted(signals.values()) == ["signal general", "signal own", "signal own"]
+    (said,) = watched.spans("process after")
+    assert [signals.get(link.context.span_id) for link in said.links] == ["signal general"]
+    assert said.parent is not None
+    assert said.parent.span_id == root.context.span_id
+    linked = [span for span in watched.spans("process each") if span.links]
+    assert len({link.context.span_id for span in linked for link in span.links}) == 2
+    assert {signals[link.context.span_id] for span in linked for link in span.links} == {"signal own"}
+    assert not watched.spans("process before")[0].links
 
 
 def test_each_tick_and_each_row_begins_a_trace_of_its_own(app: Penstock) -> None:

@@ -135,6 +135,11 @@ def waiting(app: Penstock, queue: str) -> Pipeline:
     return waiting
 
 
+def one_at_a_time(app: Penstock, queue: str) -> Pipeline:
+    """Of its runs one is under way."""
+    return app.flow(f"line-{queue}", max_running=1).start(app.tasks["double_async"].options(queue=queue))
+
+
 def sequel(app: Penstock, queue: str) -> Pipeline:
     return app.flow(f"{queue}-sequel").start(app.tasks["double"].options(queue=LATER))
 

@@ -14,7 +14,6 @@ from penstock.operate import actions
 from penstock.schema import version
 from penstock.values import parse
 from penstock.values.lazy_import import Lazy
-from penstock.values.parse import parse_seconds
 
 if TYPE_CHECKING:
     from penstock.operate import check as checking
@@ -106,7 +105,7 @@ def prune(
 ) -> None:
     """Remove finished work older than an age, in batches."""
     try:
-        age = parse.seconds(parse_seconds(older_than))
+        age = parse.duration(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}") from None
     with steered(app, database, by, why) as found, progress("pruned") as advance:

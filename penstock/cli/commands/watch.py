@@ -18,6 +18,7 @@ from penstock.cli.exit_codes import BAD, UsageError, err, one_line, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, show_json, when
 from penstock.errors import DatabaseUnavailable
+from penstock.operate.diagnosis.explain import why_pending
 from penstock.operate.jobs import Story, story
 from penstock.operate.runs import OpenWait, find_run_or_job, open_waits
 from penstock.pipelines.model.graph_view import Graph, GraphNode
@@ -185,8 +186,10 @@ def _standing(told: Story) -> str:
 
 
 def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
-    """Lines about the signals that steps of a run wait for; and about a run that is paused."""
+    """Lines about the signals that steps of a run wait for; about a run that is paused, or has not begun."""
     lines = []
+    if graph.status is RunStatus.PENDING:
+        lines += [cause.text for cause in app.database.read(why_pending, run.id)]
     if graph.status is RunStatus.PAUSED:
         lines.append(f"paused; go on with: penstock resume {named(run.id)}")
     if any(node.counts.get(JobStatus.WAITING) for node in graph.nodes):

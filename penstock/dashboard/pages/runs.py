@@ -12,6 +12,7 @@ from penstock.dashboard.views import NotFound, Page, Shown, View
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate import audit
+from penstock.operate.diagnosis.explain import why_pending
 from penstock.operate.pages import run_search, run_steps
 from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
@@ -121,6 +122,7 @@ class _Run:
 
     def _head(self) -> dict[str, object]:
         detail, view = self.detail, self.view
+        is_pending = detail.status == RunStatus.PENDING
         pipeline = view.app.find_pipeline(detail.pipeline)
         reasons = loads(detail.reasons)
         assert isinstance(reasons, list)
@@ -144,6 +146,7 @@ class _Run:
             else None,
             "args": view.shown(detail.pipeline, "arguments", detail.args),
             "result": self._result(),
+            "pending": [cause.text for cause in self.read(why_pending, detail.id)] if is_pending else [],
         }
 
     def _result(self) -> Shown | None:
@@ -172,7 +175,7 @@ class _Run:
         revivable = status in REVIVABLE
         failed = [node for node, counts in known.counts.items() if counts.get("failed")]
         return {
-            "pause": status in (RunStatus.RUNNING, RunStatus.PENDING),
+            "pause": status == RunStatus.RUNNING,
             "resume": status == RunStatus.PAUSED,
             "cancel": not self.over and status != RunStatus.CANCELLING,
             "revive": revivable,

@@ -17,6 +17,7 @@ from penstock.operate.jobs import Story
 from penstock.operate.processes import obstacles
 from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
+from penstock.pipelines.lifecycle import run_line
 from penstock.pipelines.model.definition import Definition, NodeKind
 from penstock.pipelines.model.expressions import path_of
 from penstock.queue.limits.slots import NEVER
@@ -255,7 +256,7 @@ def _of_run(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[C
         return
     yield from _paused_run(tx, run.id)
     if run.status is RunStatus.PENDING:
-        yield from _not_started(tx, run)
+        yield from not_started(tx, run.id)
         return
     yield from _open_steps(tx, run, reap_after)
 
@@ -267,14 +268,31 @@ def _paused_run(tx: Transaction, run: str) -> Iterator[Cause]:
         yield Cause("run_paused", text, {"run": run, "since": instant(row[0])})
 
 
-def _not_started(tx: Transaction, run: RunStatusRow) -> Iterator[Cause]:
-    row = tx.row(TIMER, run=run.id, kind=timers.START)
+def not_started(tx: Transaction, run: str) -> Iterator[Cause]:
+    """Why a run that is pending has not begun."""
+    row = tx.row(TIMER, run=run, kind=timers.START)
     if row is not None and row[0] is not None:
         text = f"is not due until {_when(row[0])}{_from_now(tx, int(row[0]))}"
         yield Cause("not_due", text, {"due_at": instant(row[0])})
-    for id, pipeline, status in tx.rows(UPSTREAM, run=run.id, limit=MOST):
+    for id, pipeline, status in tx.rows(UPSTREAM, run=run, limit=MOST):
         text = f"waits for run {id} of {pipeline}, which is {status}"
         yield Cause("waits_for_run", text, {"run": str(id), "status": status})
+    place = run_line.place_of(tx, run)
+    if place is not None and not place.admitted:
+        yield _in_line(place)
+
+
+def why_pending(tx: Transaction, run: str) -> list[Cause]:
+    """The same as a list."""
+    return list(not_started(tx, run))
+
+
+def _in_line(place: run_line.Place) -> Cause:
+    limit = f"max_running of {place.pipeline} is {place.most}; " if place.most else ""
+    runs = "1 run is" if place.under_way == 1 else f"{place.under_way} runs are"
+    text = f"waits in line, {place.before} before it: {limit}{runs} under way"
+    detail = {"pipeline": place.pipeline, "most": place.most or None, "under_way": place.under_way}
+    return Cause("max_running", text, {**detail, "before": place.before})
 
 
 def _open_steps(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[Cause]:

@@ -51,6 +51,13 @@ def wake_followers(tx: Transaction, followers: Sequence[Row]) -> None:
         timers.set(tx, timers.CHAIN, str(downstream))
 
 
+def free_places(tx: Transaction, ended: Sequence[RunView]) -> None:
+    """Have the next of each pipeline that has a limit on its runs let in (see `run_line`)."""
+    limited = {run.pipeline: run.id for run in ended if run.is_limited}
+    for pipeline, run in limited.items():
+        timers.set(tx, timers.ADMIT, run, data=pipeline)
+
+
 # Callbacks: ordinary jobs, enqueued in the transaction that makes a run terminal, under a key of the run's own.
 
 
@@ -375,6 +382,7 @@ def _end(application: Advance, ends: Sequence[RunEnd], following: Sequence[Row])
     for end in ends:
         enqueue(engine_state, tx, end.run, end.status, end.reasons)
     wake_followers(tx, following)
+    free_places(tx, [end.run for end in ends])
     engine_state.tell_ended(tx)
     if engine_state.host.events.wants(RunEnded):
         tx.after_commit(partial(_emit, engine_state, ends))

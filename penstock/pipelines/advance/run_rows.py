@@ -61,6 +61,11 @@ class RunView:
     _params: Mapping[str, object] | None = None
 
     @property
+    def is_limited(self) -> bool:
+        """True if it counts against `max_running`. A child does not: the parent that waits for it may count."""
+        return self.wiring.definition.max_running is not None and not self.is_child
+
+    @property
     def facts(self) -> RunFacts:
         most = self.wiring.definition.max_steps
         left = None if most is None else most - self.wiring.inside(None) - (self.reserved or 0)

@@ -44,6 +44,9 @@ REQUEUE = "requeue"
 CHAIN = "chain"
 """A run that follows others is to be looked at."""
 
+ADMIT = "admit"
+"""Runs of a pipeline with `max_running` wait in line, and there may be room for the next."""
+
 PLANNING = frozenset({WAIT, START, SIGNAL, ELEMENT_SIGNAL, LOST})
 """Without these their run does not go on."""
 

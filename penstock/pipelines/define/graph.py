@@ -21,7 +21,7 @@ from penstock.pipelines.define.handles import (
     scope_of,
 )
 from penstock.pipelines.define.pipeline_options import PipelineSettings, finish, plain_parameters
-from penstock.pipelines.define.step_options import seconds
+from penstock.pipelines.define.step_options import option
 from penstock.pipelines.define.validation import read_reminder
 from penstock.pipelines.model.definition import Definition, Wait
 from penstock.step_calls import StepValue
@@ -168,7 +168,7 @@ def wait_options(
         raise DefinitionError(
             f"wait_for({signal!r}): the name of a signal is a text of at most 120 characters: {error}"
         ) from None
-    limit = seconds(f"wait_for({signal!r})", "timeout", timeout)
+    limit = option(f"wait_for({signal!r})", "timeout", timeout, parse.seconds)
     if default is not MISSING and limit is None:
         raise DefinitionError(f"wait_for({signal!r}): a default needs a timeout after which it is taken")
     return Wait(

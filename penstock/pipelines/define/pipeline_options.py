@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.errors import DefinitionError
 from penstock.pipelines.define.blueprint import Blueprint, Callee
 from penstock.pipelines.define.builder import Builder
-from penstock.pipelines.define.step_options import callback_options, seconds, strategy, whole
+from penstock.pipelines.define.step_options import callback_options, from_zero, option, strategy
 from penstock.pipelines.define.validation import check, check_told
 from penstock.pipelines.model.definition import Callback, Definition, Running, Strategy, payload
 from penstock.pipelines.model.doors import needs_doors
 from penstock.pipelines.model.expressions import Expr
 from penstock.pipelines.plan.plan import events_of
+from penstock.values import parse
 from penstock.values.status import RunStatus
 from penstock.values.typed_json.parameters import KEYWORDS, REST
 
@@ -31,7 +33,6 @@ TOLD: Mapping[str, Sequence[Mapping[str, object]]] = {
     for event in EVENTS
 }
 """The arguments that a callback may take, by name: examples of each."""
-OTHERS = ("max_fanout", "max_steps", "deadline", "halt_running", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class PipelineSettings:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    max_running: int | None = None
     description: str | None = None
     """For those who look at its runs. No part of the definition: new words make no new pipeline."""
 
@@ -65,9 +67,26 @@ class PipelineSettings:
         return settings
 
 
+def _description(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("give a text")
+    return value.strip()
+
+
+READERS: Mapping[str, Callable[[object], Any]] = {
+    "max_fanout": from_zero,
+    "max_steps": lambda value: parse.whole(value, 1),
+    "max_running": lambda value: parse.whole(value, 1),
+    "deadline": parse.seconds,
+    "halt_running": lambda value: Running(parse.one_of(value, Running)),
+    "description": _description,
+}
+"""By option, how its value is read."""
+
+
 def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSettings:
     """Check and sort the arguments of `@app.pipeline`."""
-    settings = PipelineSettings()
+    settings, where = PipelineSettings(), f"pipeline {pipeline!r}"
     for name, value in given.items():
         if value is None:
             continue
@@ -77,21 +96,11 @@ def pipeline_settings(pipeline: str, given: Mapping[str, object]) -> PipelineSet
             case "on_complete" | "on_success" | "on_halt":
                 tasks = value if isinstance(value, (list, tuple)) else [value]
                 settings = settings.calling(pipeline, name, tasks)
-            case "max_fanout":
-                settings = replace(settings, max_fanout=whole(f"pipeline {pipeline!r}", name, value, least=0))
-            case "deadline":
-                settings = replace(settings, deadline=seconds(f"pipeline {pipeline!r}", name, value))
-            case "max_steps":
-                settings = replace(settings, max_steps=whole(f"pipeline {pipeline!r}", name, value, least=1))
-            case "halt_running":
-                settings = replace(settings, halt_running=_running(pipeline, value))
-            case "description":
-                if not isinstance(value, str):
-                    raise DefinitionError(f"pipeline {pipeline!r}: description={value!r} must be a text")
-                settings = replace(settings, description=value.strip())
+            case _ if name in READERS:
+                changes: dict[str, Any] = {name: option(where, name, value, READERS[name])}
+                settings = replace(settings, **changes)
             case _:
-                known = ", ".join([*EVENTS, *OTHERS])
-                raise DefinitionError(f"pipeline {pipeline!r}: unknown option {name!r}; known are {known}")
+                raise DefinitionError(f"{where}: {parse.no_option(name, [*EVENTS, *READERS])}")
     return settings
 
 
@@ -111,6 +120,7 @@ def finish(
         callbacks=settings.callbacks,
         max_steps=settings.max_steps,
         halt_running=settings.halt_running,
+        max_running=settings.max_running,
     )
     check(definition)
     _check_callbacks(builder, settings)
@@ -133,12 +143,6 @@ def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspec
                 "Take one list or one dict instead"
             )
     return list(signature.parameters.values())
-
-
-def _running(pipeline: str, value: object) -> Running:
-    if isinstance(value, str) and value in list(Running):
-        return Running(value)
-    raise DefinitionError(f"pipeline {pipeline!r}: halt_running={value!r} must be 'finish' or 'cancel'")
 
 
 def _check_callbacks(builder: Builder, settings: PipelineSettings) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.errors import DefinitionError, PenstockError
 from penstock.pipelines.define.blueprint import Blueprint, Callee
@@ -15,6 +15,7 @@ from penstock.task_options import TaskOptions
 from penstock.values import parse
 from penstock.values.retry import Retry
 
+R = TypeVar("R")
 USUAL = TaskOptions()
 MOST_INPUTS = 40
 """Of a `first()` with a count: which ones came is kept in one short text."""
@@ -80,23 +81,17 @@ def read_settings(step: str, given: Mapping[str, object]) -> StepSettings:
                 f"step {step!r}: option {name!r} does not belong to a step; {_ELSEWHERE[name]}"
             )
         if name not in _KNOWN:
-            near = difflib.get_close_matches(name, _KNOWN, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_KNOWN)}"
-            raise DefinitionError(f"step {step!r}: unknown option {name!r}; {hint}")
-    key = given.get("key")
-    if key is not None and not isinstance(key, str):
-        raise DefinitionError(f"step {step!r}: key={key!r} must be a string")
-    delay = seconds(f"step {step!r}", "delay", given.get("delay"))
-    widest = given.get("max_fanout")
+            raise DefinitionError(f"step {step!r}: {parse.no_option(name, _KNOWN)}")
+    where = f"step {step!r}"
     options = StepOptions(
-        delay=delay,
+        delay=option(where, "delay", given.get("delay"), parse.seconds),
         on_failure=_strategy(step, given),
-        max_fanout=None if widest is None else whole(f"step {step!r}", "max_fanout", widest, least=0),
-        job=_job_options(step, given),
+        max_fanout=option(where, "max_fanout", given.get("max_fanout"), from_zero),
+        job=_job_options(where, given),
     )
     fallback = given.get("on_failure")
     return StepSettings(
-        key=key,
+        key=option(where, "key", given.get("key"), _string),
         after=_after(step, given.get("after", ())),
         options=options,
         fallback=fallback if fallback is not None and isinstance(fallback, Callee) else None,
@@ -120,7 +115,7 @@ def _declared(where: str, callee: Callee) -> TaskOptions:
 
 def _queued(step: str, callee: Callee) -> dict[str, JsonValue]:
     """How its jobs are queued: as `.options()` says, else as the task itself says here and now."""
-    job = _job_options(step, callee.overrides)
+    job = _job_options(f"step {step!r}", callee.overrides)
     task = getattr(callee, "settings", None)
     if isinstance(task, TaskOptions):
         own: dict[str, JsonValue] = {
@@ -168,44 +163,50 @@ def quorum_of(count: object, inputs: int) -> int:
 
 def strategy(where: str, value: object) -> Strategy:
     """Read an `on_failure` value: halt, continue or ignore."""
-    if isinstance(value, str) and value in ("halt", "continue", "ignore"):
-        return Strategy(value)
-    raise DefinitionError(
-        f"{where}: on_failure={value!r} must be 'halt', 'continue' or 'ignore', or a task that takes over"
-    )
+
+    def read(given: object) -> Strategy:
+        try:
+            return Strategy(parse.one_of(given, ("halt", "continue", "ignore")))
+        except ValueError as error:
+            raise ValueError(f"{error}; or a task that takes over") from None
+
+    return parse.checked("on_failure", value, read, where, DefinitionError)
 
 
-def whole(where: str, name: str, value: object, least: int | None) -> int:
-    """Read a whole number."""
-    try:
-        return parse.whole(value, -parse.MOST if least is None else least)
-    except ValueError as error:
-        raise DefinitionError(f"{where}: {name}={value!r} must be a whole number: {error}") from None
+def option(where: str, name: str, value: object, read: Callable[[object], R]) -> R | None:
+    """An option as its reader has it; None if it is not given."""
+    return None if value is None else parse.checked(name, value, read, where, DefinitionError)
 
 
-def seconds(where: str, name: str, value: object) -> float | None:
-    """Read a duration: a number of seconds, or a timedelta."""
-    if value is None:
-        return None
-    try:
-        return parse.seconds(value)
-    except ValueError:
-        raise DefinitionError(
-            f"{where}: {name}={value!r} must be a number of seconds, 0 or more, and at most a hundred years"
-        ) from None
+def from_zero(value: object) -> int:
+    """Read a count that may be 0."""
+    return parse.whole(value, 0)
+
+
+def _string(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("give a text")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("give True or False")
+    return value
 
 
 def _delay(step: str, callee: Callee) -> float | None:
     """As `.options()` says, else as the task itself does."""
     declared = _declared(step, callee)
-    said = seconds(f"step {step!r}", "delay", callee.overrides.get("delay"))
+    said = option(f"step {step!r}", "delay", callee.overrides.get("delay"), parse.seconds)
     return declared.delay or None if said is None else said
 
 
 def _strategy(step: str, given: Mapping[str, object]) -> Strategy | None:
-    optional, on_failure = given.get("optional", False), given.get("on_failure")
-    if not isinstance(optional, bool):
-        raise DefinitionError(f"step {step!r}: optional={optional!r} must be True or False")
+    on_failure = given.get("on_failure")
+    optional = parse.checked(
+        "optional", given.get("optional", False), _flag, f"step {step!r}", DefinitionError
+    )
     if on_failure is None:
         return Strategy.OPTIONAL if optional else None
     if isinstance(on_failure, Callee):
@@ -232,30 +233,29 @@ def _after(step: str, value: object) -> tuple[object, ...]:
     return tuple(value)
 
 
-def _job_options(step: str, given: Mapping[str, object]) -> dict[str, JsonValue]:
+_JOB_READERS: Mapping[str, Callable[[object], JsonValue]] = {
+    "queue": parse.read_text,
+    "executor": parse.read_text,
+    "priority": lambda value: parse.whole(value, -parse.MOST),
+    "timeout": parse.seconds,
+}
+
+
+def _job_options(where: str, given: Mapping[str, object]) -> dict[str, JsonValue]:
     job: dict[str, JsonValue] = {}
-    for name in ("queue", "executor"):
-        if (text := given.get(name)) is not None:
-            if not isinstance(text, str) or not text:
-                raise DefinitionError(f"step {step!r}: {name}={text!r} must be a name")
-            job[name] = text
-    if (priority := given.get("priority")) is not None:
-        job["priority"] = whole(f"step {step!r}", "priority", priority, least=None)
-    if (timeout := seconds(f"step {step!r}", "timeout", given.get("timeout"))) is not None:
-        job["timeout"] = timeout
+    for name, read in _JOB_READERS.items():
+        if given.get(name) is not None:
+            job[name] = option(where, name, given[name], read)
     if "max_crashes" in given:
-        crashes = given["max_crashes"]
-        job["max_crashes"] = (
-            None if crashes is None else whole(f"step {step!r}", "max_crashes", crashes, least=0)
-        )
+        job["max_crashes"] = option(where, "max_crashes", given["max_crashes"], from_zero)
     if "retries" in given:
-        job["retries"] = _retries(step, given["retries"])
+        job["retries"] = _retries(where, given["retries"])
     return job
 
 
-def _retries(step: str, value: object) -> JsonValue:
+def _retries(where: str, value: object) -> JsonValue:
     try:
         policy = Retry.of(value)
     except PenstockError as error:
-        raise DefinitionError(f"step {step!r}: {error}") from error
+        raise DefinitionError(f"{where}: {error}") from error
     return dict(policy.to_dict())  # type: ignore[arg-type]

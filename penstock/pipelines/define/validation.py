@@ -8,7 +8,7 @@ from typing import Protocol
 from penstock.errors import DefinitionError, PenstockError
 from penstock.pipelines.define.blueprint import Blueprint, Callee
 from penstock.pipelines.define.draft import Draft
-from penstock.pipelines.define.step_options import callback_options, seconds
+from penstock.pipelines.define.step_options import callback_options, option
 from penstock.pipelines.model.definition import (
     ALIASES,
     Callback,
@@ -20,6 +20,7 @@ from penstock.pipelines.model.definition import (
 )
 from penstock.pipelines.model.expressions import Expr, outputs_in
 from penstock.pipelines.model.wiring import Wiring, wire
+from penstock.values import parse
 from penstock.values.typed_json.signature import Signature
 
 DEEPEST = 28
@@ -216,7 +217,7 @@ def read_reminder(where: str, remind: object, every: object) -> Reminder | None:
     if remind is None or every is None:
         missing = "remind=: the task to enqueue" if remind is None else "remind_every=: how often, in seconds"
         raise DefinitionError(f"{where}: a reminder also needs {missing}")
-    period = seconds(where, "remind_every", every)
+    period = option(where, "remind_every", every, parse.seconds)
     if not period:
         raise DefinitionError(f"{where}: remind_every={every!r} must be more than 0 seconds")
     if isinstance(remind, Blueprint) or not isinstance(remind, Callee):

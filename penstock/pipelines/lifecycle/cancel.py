@@ -100,6 +100,7 @@ def close_unstarted(
         return
     finish.enqueue(engine_state, tx, found, status, reasons)
     finish.wake_followers(tx, finish.ask_followers(tx, [run])())
+    finish.free_places(tx, [found])
     engine_state.tell_ended(tx)
 
 

@@ -19,7 +19,7 @@ from penstock.pipelines.advance.finish import follow
 from penstock.pipelines.advance.run_rows import RunView
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.advance.values import OUTPUTS_BELOW, Values, fetch
-from penstock.pipelines.lifecycle import child_runs, revive
+from penstock.pipelines.lifecycle import child_runs, revive, signal_rows
 from penstock.pipelines.lifecycle.start import open_runs
 from penstock.pipelines.model.definition import Node, NodeKind
 from penstock.pipelines.model.expressions import Expr, Output, Path, path_of, path_text
@@ -225,13 +225,14 @@ def gather(
     lazy = {(run.definition, node): streamed(engine_state, run, node) for run, node, _ in places}
     wanted = [(run.id, needs_of(run, node, path, lazy[run.definition, node])) for run, node, path in places]
     fetch(engine_state, tx, values, wanted)
+    signalled = signal_rows.headers_before(tx, places) if engine_state.host.enqueue_middlewares else {}
     ready = []
-    at = iter(places)
+    at = iter(enumerate(places))
     for claim in claims:
         if claim.run_id is None:
             ready.append(claim)
             continue
-        run, node, path = next(at)
+        number, (run, node, path) = next(at)
         try:
             call = _call(engine_state, run, node, path, values, claim, lazy[run.definition, node])
         except Exception as error:
@@ -240,7 +241,9 @@ def gather(
             continue
         is_expanded = run.wiring.places[node].is_expanded
         of_run = claim._replace(definition=run.definition, scheduled_for=run.scheduled_for)
-        ready.append(of_run._replace(call=call, is_expanded=is_expanded))
+        ready.append(
+            of_run._replace(call=call, is_expanded=is_expanded, signal_headers=signalled.get(number, ()))
+        )
     return ready
 
 

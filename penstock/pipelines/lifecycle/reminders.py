@@ -11,6 +11,7 @@ and so are those of a paused run: they are not made up for.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
@@ -207,6 +208,7 @@ class Use:
         self.ticket = ticket_of(engine_state.host.settings, token)
         self.fingerprint = fingerprint(token)
         self.value = value
+        self.headers: Mapping[str, str] = {}
         self._tried = False
 
     def __call__(self, tx: Transaction) -> None:
@@ -232,7 +234,7 @@ class Use:
         if over:
             raise RunOver(f"run {run} is {status}: nothing in it waits any more")
         self._tried = True
-        signal_rows.write(tx, run, name, self.value, path)
+        signal_rows.write(tx, run, name, self.value, path, self.headers)
         audit.of_run(tx, "signal", run, signal=name, path=list(path) or None, token=self.fingerprint)
 
     def _is_answered(self, tx: Transaction, over: bool) -> bool:

@@ -41,12 +41,12 @@ from penstock.values.status import OutcomeKind, Reason, RunStatus
 
 LOCK = "SELECT status FROM {runs} WHERE id = :id {lock}"
 COPY_SIGNALS = """
-INSERT INTO {signals} (run_id, name, value, signalled_at)
-SELECT :new, name, value, signalled_at FROM {signals} WHERE run_id = :old
+INSERT INTO {signals} (run_id, name, value, signalled_at, headers)
+SELECT :new, name, value, signalled_at, headers FROM {signals} WHERE run_id = :old
 """
 COPY_ELEMENT_SIGNALS = """
-INSERT INTO {element_signals} (run_id, name, path, value, signalled_at)
-SELECT :new, name, path, value, signalled_at FROM {element_signals} WHERE run_id = :old
+INSERT INTO {element_signals} (run_id, name, path, value, signalled_at, headers)
+SELECT :new, name, path, value, signalled_at, headers FROM {element_signals} WHERE run_id = :old
 """
 COPY_CONTEXT = """
 INSERT INTO {tuples} (run_id, tuple_key, value, setter, set_at)

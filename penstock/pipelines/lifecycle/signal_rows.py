@@ -6,12 +6,12 @@ given, and act on it, holds the run's row while it looks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.pipelines.advance import timers
-from penstock.pipelines.advance.run_rows import views
+from penstock.pipelines.advance.run_rows import RunView, views
 from penstock.pipelines.advance.state import EngineState
 from penstock.pipelines.model.definition import Node, NodeKind
 from penstock.pipelines.model.expressions import TOP, Path, path_text
@@ -24,6 +24,11 @@ SELECT run_id, name, path, value FROM {element_signals} WHERE run_id {among:ids:
 """
 KNOWN = "SELECT value FROM {signals} WHERE run_id = :run AND name = :name"
 KNOWN_AT = "SELECT value FROM {element_signals} WHERE run_id = :run AND name = :name AND path = :path"
+
+HEADERS = "SELECT run_id, name, headers FROM {signals} WHERE run_id {among:ids:uuid}"
+HEADERS_AT = """
+SELECT run_id, name, path, headers FROM {element_signals} WHERE run_id {among:ids:uuid} AND path {among:paths:text}
+"""
 
 Given = dict[tuple[str, str, str], str]
 """Values by run, signal and path; the path of a signal for all is empty."""
@@ -46,9 +51,33 @@ def find(tx: Transaction, run: str, name: str, path: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def write(tx: Transaction, run: str, name: str, value: str, path: Path) -> None:
+def headers_before(tx: Transaction, steps: Sequence[tuple[RunView, str, Path]]) -> dict[int, tuple[str, ...]]:
+    """The headers of the signals that ended the waits right before steps, by the number of the step in the list."""
+    asked = [
+        (number, run.id, wait.target, path_text(path[: wait.depth]))
+        for number, (run, node, path) in enumerate(steps)
+        for wait in run.wiring.definition.waits_before(node)
+    ]
+    if not asked:
+        return {}
+    runs, paths = sorted({run for _, run, _, _ in asked}), sorted({path for *_, path in asked if path})
+    found = {(str(run), name, ""): text for run, name, text in tx.rows(HEADERS, ids=runs)}
+    for run, name, path, text in tx.rows(HEADERS_AT, ids=runs, paths=paths) if paths else ():
+        found[str(run), name, path] = text
+    given: dict[int, tuple[str, ...]] = {}
+    for number, run, name, path in asked:
+        text = found.get((run, name, path)) or found.get((run, name, ""))
+        if text:
+            given[number] = (*given.get(number, ()), str(text))
+    return given
+
+
+def write(
+    tx: Transaction, run: str, name: str, value: str, path: Path, headers: Mapping[str, str] | None = None
+) -> None:
     """Give a signal, and have it delivered."""
-    signal = {"run_id": run, "name": name, "value": value}
+    told = dumps(dict(headers)) if headers else None
+    signal = {"run_id": run, "name": name, "value": value, "headers": told}
     if path:
         tx.insert("element_signals", [signal | {"path": path_text(path)}], signalled_at="{now}")
         timers.set(tx, timers.ELEMENT_SIGNAL, run, data=dumps([name, path_text(path)]))

@@ -134,7 +134,14 @@ def end_losers(tx: Transaction, run: str, data: str) -> list[EndedStep]:
     return finish_waiting(tx, {id: LOST for id, _ in found})
 
 
-def record(tx: Transaction, run: str, name: str, value: str, path: Path = TOP) -> bool:
+def record(
+    tx: Transaction,
+    run: str,
+    name: str,
+    value: str,
+    path: Path = TOP,
+    headers: Mapping[str, str] | None = None,
+) -> bool:
     """Write a signal down. False: it was given before, and the first one stands."""
     tx.stage("signal")
     row = tx.row(LOCK_RUN, id=run)
@@ -145,7 +152,7 @@ def record(tx: Transaction, run: str, name: str, value: str, path: Path = TOP) -
         return False
     if row[0] is not None:
         raise ActionRefused(f"run {run} has ended: nothing in it waits for a signal any more")
-    signal_rows.write(tx, run, name, value, path)
+    signal_rows.write(tx, run, name, value, path, headers)
     audit.of_run(tx, "signal", run, signal=name, path=list(path) or None)
     return True
 

@@ -11,6 +11,7 @@ from penstock.pipelines.advance.advance import Advance
 from penstock.pipelines.advance.finish import finish
 from penstock.pipelines.advance.run_rows import RunView, view, views
 from penstock.pipelines.advance.state import EngineState, Mode, RunHeader
+from penstock.pipelines.lifecycle import run_line
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.wiring import wiring_of
 from penstock.queue import audit
@@ -57,8 +58,12 @@ class NewRun(NamedTuple):
     """Texts for the middleware around its steps."""
 
     @property
-    def starts_now(self) -> bool:
+    def is_due(self) -> bool:
         return not self.waits and self.delay <= 0 and self.due_at is None
+
+    @property
+    def starts_now(self) -> bool:
+        return self.is_due and (self.definition.max_running is None or self.parent_run is not None)
 
 
 def trigger(engine_state: EngineState, tx: Transaction, new: NewRun) -> str:
@@ -154,23 +159,27 @@ def open_runs(engine_state: EngineState, tx: Transaction, news: Sequence[NewRun]
             )
             trace.modes[new.id] = Mode("running", False, new.definition.hash)
             _begin(application, view(engine_state, tx, new.id, origin))
-        elif not new.waits:
+        elif not new.is_due and not new.waits:
             timers.set(tx, timers.START, new.id, after=new.delay, at=new.due_at)
+    run_line.join(tx, [(new.id, new.definition) for new in later if new.is_due])
     finish(application)
 
 
 def start(engine_state: EngineState, tx: Transaction, run: str) -> None:
-    """Begin a run that was waiting for its time, once."""
+    """Begin a run whose time has come, once; or have it wait in line, where its pipeline has a limit on its runs."""
     tx.stage("start")
     row = tx.row(DUE, id=run)
     if row is None or row[0] != RunStatus.PENDING:
         return
+    found = views(engine_state, tx, [run]).get(run)
+    if found is None:
+        return
+    if found.is_limited and not run_line.is_admitted(tx, run, found.wiring.definition):
+        return
     tx.run(STARTED, id=run)
     application = Advance(engine_state, tx)
-    found = views(engine_state, tx, [run]).get(run)
-    if found is not None:
-        _begin(application, found)
-        finish(application)
+    _begin(application, found)
+    finish(application)
 
 
 def _begin(application: Advance, run: RunView) -> None:

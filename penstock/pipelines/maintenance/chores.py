@@ -35,7 +35,7 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 if TYPE_CHECKING:
     from penstock.pipelines.advance import expand, finish
-    from penstock.pipelines.lifecycle import cancel, chains, reminders, signals, start
+    from penstock.pipelines.lifecycle import cancel, chains, reminders, run_line, signals, start
 else:
     chains, finish = Lazy("penstock.pipelines.lifecycle.chains"), Lazy("penstock.pipelines.advance.finish")
     cancel, expand = Lazy("penstock.pipelines.lifecycle.cancel"), Lazy("penstock.pipelines.advance.expand")
@@ -47,7 +47,10 @@ else:
         Lazy("penstock.pipelines.lifecycle.signals"),
         Lazy("penstock.pipelines.lifecycle.cancel"),
     )
-    cancel, start = Lazy("penstock.pipelines.lifecycle.cancel"), Lazy("penstock.pipelines.lifecycle.start")
+    run_line, start = (
+        Lazy("penstock.pipelines.lifecycle.run_line"),
+        Lazy("penstock.pipelines.lifecycle.start"),
+    )
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
@@ -99,7 +102,10 @@ class Chores:
     def _rounds(self) -> bool:
         """Now and then one process looks at everything: a batch a turn, so that nothing else has to wait for it."""
         if self._rounds_at is not None:
-            if time.monotonic() < self._rounds_at or not self._is_ours():
+            if time.monotonic() < self._rounds_at:
+                return False
+            self.admit_waiting()
+            if not self._is_ours():
                 return False
             self._rounds_at, self._looked_at = None, FIRST_ID
         if self._looked_at is not None:
@@ -145,6 +151,24 @@ class Chores:
     def _is_ours(self) -> bool:
         self._rounds_at = time.monotonic() + ROUNDS
         return self.host.database.in_transaction(processes.take_lease, "runs", self.name, ROUNDS * 2)
+
+    def admit_waiting(self) -> None:
+        """Look at all lines of runs. Each process does: a limit that its code has changed counts from now on."""
+        lines, database = self.boundary("the line of the pipeline"), self.host.database
+        left = set(lines.left)
+
+        def admit(some: Sequence[str]) -> None:
+            for pipeline in some:
+                database.in_transaction(run_line.admit, pipeline, self._most_running(pipeline))
+
+        for pipeline in database.read(run_line.waited_for):
+            if pipeline not in left:
+                lines.handle([pipeline], admit)
+
+    def _most_running(self, pipeline: str) -> int | None:
+        """By the code of this process: how many runs may be under way, 0 for any number; None: it is not known here."""
+        found = self.engine_state.host.find_pipeline(pipeline)
+        return None if found is None else found.settings.max_running or run_line.UNLIMITED
 
     def repair(self, age: float = stuck.OLD_ENOUGH) -> list[Stuck]:
         """Look for runs that nothing will move any more, and mend them."""
@@ -304,6 +328,8 @@ class Chores:
                 self._follow(tx, cancel.give_up(self.engine_state, tx, run, data))
             case timers.REQUEUE:
                 cancel.requeue(self.engine_state, tx, run, data)
+            case timers.ADMIT:
+                run_line.admit(tx, data, self._most_running(data))
             case timers.CHAIN:
                 chains.decide(self.engine_state, tx, run)
             case _:

@@ -46,6 +46,7 @@ WHERE k.pipeline {among:pipelines:text} AND k.run_key {among:keys:text}
 STEPS = "SELECT id FROM {jobs} WHERE run_id {among:runs:uuid} LIMIT :limit"
 OF_RUNS = (
     "DELETE FROM {joins} WHERE run_id {among:runs:uuid}",
+    "DELETE FROM {run_places} WHERE run_id {among:runs:uuid}",
     "DELETE FROM {run_labels} WHERE run_id {among:runs:uuid}",
     "DELETE FROM {signals} WHERE run_id {among:runs:uuid}",
     "DELETE FROM {element_signals} WHERE run_id {among:runs:uuid}",

@@ -331,6 +331,7 @@ class Definition:
     callbacks: tuple[tuple[str, tuple[Callback, ...]], ...] = ()
     max_steps: int | None = None
     halt_running: Running = Running.FINISH
+    max_running: int | None = None
     doors: bool = False
     """A step inside an expand waits by itself for what it uses from outside (see `doors`). In definitions from before
     that, and in those where it is all the same, the expand waits for all of it."""
@@ -358,6 +359,8 @@ class Definition:
             stored["max_steps"] = self.max_steps
         if self.halt_running is not Running.FINISH:
             stored["halt_running"] = self.halt_running.value
+        if self.max_running is not None:
+            stored["max_running"] = self.max_running
         if self.doors:
             stored["doors"] = True
         return canonical(stored)
@@ -372,6 +375,23 @@ class Definition:
         """True if a reminder takes a token, for which there must be a secret."""
         waits = [node.wait for node in self.nodes if node.wait is not None]
         return any(wait.remind is not None and wait.remind.signs for wait in waits)
+
+    @cached_property
+    def _has_waits(self) -> bool:
+        return any(node.kind is NodeKind.WAIT for node in self.nodes)
+
+    def waits_before(self, key: str) -> list[Node]:
+        """The waits right before a step, also through nodes that only steer."""
+        found: dict[str, Node] = {}
+        seen, left = {key}, [key] if self._has_waits else []
+        while left:
+            node = self.by_key[left.pop()]
+            if node.kind is NodeKind.WAIT and node.key != key:
+                found[node.key] = node
+            elif node.key == key or not node.kind.is_step:
+                left += [other for other in (*node.reads, *node.after) if other not in seen]
+                seen.update(left)
+        return list(found.values())
 
     @classmethod
     def from_text(cls, text: str) -> Definition:
@@ -395,6 +415,7 @@ class Definition:
             ),
             max_steps=stored.get("max_steps"),
             halt_running=Running(stored.get("halt_running", Running.FINISH)),
+            max_running=stored.get("max_running"),
             doors=stored.get("doors", False),
         )
 

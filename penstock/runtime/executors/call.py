@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import logging
 import os
 from collections import OrderedDict
@@ -207,6 +208,7 @@ class PreparedCall:
             queue=claim.queue,
             run_id=claim.run_id,
             headers=headers,
+            signal_headers=[json.loads(text) for text in claim.signal_headers],
             job=job,
         )
 

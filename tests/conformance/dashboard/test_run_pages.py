@@ -283,3 +283,19 @@ def test_no_runs_and_no_such_run(app: Penstock) -> None:
     assert "No runs yet" in ann.get("/runs").text
     assert "No pipelines yet" in ann.get("/pipelines").text
     assert ann.get("/runs/01890000-0000-7000-8000-000000000000").status == 404
+
+
+def test_a_run_in_line_says_why_it_waits_and_where(app: Penstock) -> None:
+    @app.task(name="same")
+    def same(number: int) -> int:
+        return number
+
+    limited = app.flow("limited", max_running=1).start(same).wait_for("go")
+    runs = [limited.trigger(n) for n in range(3)]
+    drain(app)
+    ann = browser(app)
+    told = "waits in line, 1 before it: max_running of limited is 1; 1 run is under way"
+    assert told in ann.get(f"/runs/{runs[2].id}").text
+    data = ann.get(f"/runs/{runs[2].id}.json").json
+    assert (data["run"]["pending"], data["can"]["pause"]) == ([told], False)
+    assert ann.get(f"/runs/{runs[0].id}.json").json["run"]["pending"] == []

@@ -29,6 +29,12 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
         "dead_letters": ("error_type", "place", "fingerprint"),
     },
     12: {"stack_dumps": ()},
+    13: {
+        "run_lines": (),
+        "run_places": (),
+        "signals": ("headers",),
+        "element_signals": ("headers",),
+    },
 }
 """What each version has brought: tables, or columns of a table that was there."""
 

@@ -247,7 +247,7 @@ WRONG: list[Any] = [
     ({"retries": True}, "retries=True"),
     ({"max_crashes": -1}, "max_crashes=-1"),
     ({"timeout": 0}, "timeout=0"),
-    ({"executor": "fiber"}, "executor='fiber': use one of async, thread, process"),
+    ({"executor": "fiber"}, "executor='fiber': give one of async, thread, process"),
     ({"key": ""}, "key=''"),
     ({"key": "x" * 256}, "at most 255"),
     ({"key": "a\0b"}, "no NUL"),

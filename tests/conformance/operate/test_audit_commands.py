@@ -132,7 +132,7 @@ def test_questions_that_cannot_be_answered(cli: Cli, arguments: tuple[str, ...],
 
 def test_a_name_that_cannot_be_stored_is_refused_and_nothing_done(cli: Cli) -> None:  # noqa: F811 - the fixture
     run = cli.trigger("approve", 1)
-    cli.on("pause", run.id, "--by", "").refused(2, "acting(by='')")
+    cli.on("pause", run.id, "--by", "").refused(2, "acting(...): by=''")
     assert run.status == "running"
 
 

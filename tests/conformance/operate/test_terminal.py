@@ -208,3 +208,16 @@ def test_run_wait_says_the_id_before_it_waits(cli: Cli, monkeypatch: pytest.Monk
     cli.run("pack", "[1]", "--wait", "--timeout", "0", "--json")
     (run,) = cli.app.runs()
     assert seen.index(f"run {run.id}") < seen.index("looked")
+
+
+def test_a_run_in_line_says_why_it_waits_and_where(cli: Cli) -> None:
+    @cli.app.task(name="same")
+    def same(number: int) -> int:
+        return number
+
+    limited = cli.app.flow("in_line", max_running=1).start(same).wait_for("go")
+    runs = [limited.trigger(n) for n in range(3)]
+    drain(cli.app)
+    told = "waits in line, 1 before it: max_running of in_line is 1; 1 run is under way"
+    assert told in " ".join(cli.on("show", runs[2].id).text.split())
+    assert told in " ".join(cli.on("explain", runs[2].id).text.split())

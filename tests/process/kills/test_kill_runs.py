@@ -7,6 +7,7 @@ presume (decision 018), and on every database the next step is held at once (012
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,42 @@ def test_a_run_may_be_killed_anywhere(
             queue
         )
     spent_no_more_than_a_crash(jobs, killer.struck)
+    nothing_is_left(shop)
+
+
+SURE = {"timer": 6, "admit": 3, "start": 3}
+"""How often three runs in line come to each point, at least."""
+
+
+def test_the_admission_of_the_next_run_may_be_killed_anywhere(
+    shop: Penstock, killer: Killer, diary: Path
+) -> None:
+    """Between the end of a run and the start of the next in line; one is under way at any time."""
+    runs: dict[str, list[Run]] = {}
+
+    def prepare(queue: str) -> None:
+        runs[queue] = run_plays.one_at_a_time(shop, queue).trigger_many([(1,), (2,), (3,)])
+
+    prepare("undisturbed")
+    found = killer.windows("timer admit start", "advance", TWO_PLACES)
+    # The end of the third run sets a timer as well; the worker may have left by then.
+    sure = [window for window in found if int(window.partition(":")[2]) <= SURE[window.partition(".")[0]]]
+    for number, window in enumerate(sure[::2]):
+        prepare(f"kill-{number}")
+        killer.kill(window, f"kill-{number}", "advance", TWO_PLACES)
+    declare_dead(shop)
+    recover(shop)
+    check(shop, diary)
+    for queue, some in runs.items():
+        assert [run.result(0) for run in some] == [2, 4, 6], killer.struck.get(queue)
+        times = rows(
+            shop,
+            "SELECT started_at, ended_at FROM {runs} WHERE pipeline = :name ORDER BY id",
+            name=f"line-{queue}",
+        )
+        assert times == sorted(times), killer.struck.get(queue)
+        assert all(began >= ended for (_, ended), (began, _) in pairwise(times)), killer.struck.get(queue)
+    shop.engine.work_off()  # the last ends have set timers to admit, and none is in line
     nothing_is_left(shop)
 
 

@@ -112,6 +112,31 @@ def test_a_limit_is_exact_whichever_node_admits(apps: list[Penstock]) -> None:
     assert not trouble
 
 
+def test_a_limit_on_runs_is_exact_whichever_node_admits(apps: list[Penstock]) -> None:
+    for app in apps:
+        tasks_and_pipelines(app)
+        app.flow("limited", max_running=1).start(app.tasks["first"]).wait_for("go")
+
+    async def main() -> None:
+        with holding("admit.commit") as first:
+            one = await apps[0].pipelines["limited"].trigger_async()
+            await first.arrives()
+            two = await apps[1].pipelines["limited"].trigger_async()
+            admitted = asyncio.create_task(asyncio.to_thread(apps[1].engine.chores.admit_waiting))
+            await until(lambda: len(rows(apps[1], "SELECT 1 FROM {run_places} WHERE admitted = true")) == 1)
+        await admitted
+        await until(lambda: sorted([one.status, two.status]) == ["pending", "running"])
+        going, waiting = (one, two) if one.status == "running" else (two, one)
+        await asyncio.to_thread(going.signal, "go", "yes")
+        await until(lambda: waiting.status == "running")
+        await asyncio.to_thread(waiting.signal, "go", "yes")
+        await until(lambda: [one.status, two.status] == ["succeeded", "succeeded"])
+
+    run(main, apps[0].worker())
+    times = rows(apps[0], "SELECT started_at, ended_at FROM {runs} ORDER BY started_at")
+    assert times[1][0] >= times[0][1]
+
+
 def tasks_and_pipelines(app: Penstock) -> None:
     @app.task(name="first")
     async def first() -> int:

@@ -115,9 +115,9 @@ GRAPHS: list[tuple[Callable[..., Any], list[str]]] = [
     (lambda n: wait_for(""), ["signal"]),
     (lambda n: wait_for("x", default=1), ["default needs a timeout"]),
     (lambda n: wait_for("x", timeout=-1), ["wait_for('x'): timeout=-1"]),
-    (lambda n: A.options(quueue="mail")(n), ["'a'", "'quueue'", "did you mean 'queue'"]),
+    (lambda n: A.options(quueue="mail")(n), ["'a'", "'quueue'", "Did you mean 'queue'"]),
     (lambda n: A.options(connection=object())(n), ["'a'", "connection", "trigger"]),
-    (lambda n: A.options(on_failure="panic")(n), ["'a'", "'panic'", "'halt'"]),
+    (lambda n: A.options(on_failure="panic")(n), ["'a'", "'panic'", "halt"]),
     (lambda n: A.options(optional=True, on_failure="halt")(n), ["'a'", "Leave one of them out"]),
     (lambda n: A.options(delay=-1)(n), ["'a'", "delay=-1"]),
     (lambda n: A.options(priority="high")(n), ["'a'", "priority='high'"]),
@@ -273,7 +273,7 @@ def test_limits_of_width_and_number_hold_for_what_is_defined() -> None:
         graph(divided, max_steps=3)
     with pytest.raises(DefinitionError, match=r"max_fanout limits an expand.*\.map"):
         graph(lambda x: b.options(max_fanout=3)(a(x)))
-    with pytest.raises(DefinitionError, match="'finish' or 'cancel'"):
+    with pytest.raises(DefinitionError, match="give one of finish, cancel"):
         graph(divided, halt_running="stop")
 
 

@@ -30,15 +30,17 @@ def keys(given: Any, *args: Any, **kwargs: Any) -> list[str]:
 
 @pytest.mark.parametrize("most", [0, -1, 1.5, True, "5", None, 10**9])
 def test_112_a_number_that_makes_no_sense_is_refused(most: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"Concurrency\(.*\): give a whole number from 1"):
+    with pytest.raises(ConfigurationError, match=r"Concurrency\(.*\): most=.*: give a whole number from 1"):
         Concurrency(most)
-    with pytest.raises(ConfigurationError, match=r"Rate\(.*\): give a whole number from 1"):
+    with pytest.raises(ConfigurationError, match=r"Rate\(.*\): most=.*: give a whole number from 1"):
         Rate(most, per=60)
 
 
 @pytest.mark.parametrize("per", [0, -1, "60", None, True, float("inf"), float("nan")])
 def test_112_a_window_that_makes_no_sense_is_refused(per: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"Rate\(5, per=.*\): give seconds \(or a timedelta\)"):
+    with pytest.raises(
+        ConfigurationError, match=r"Rate\(5, \.\.\.\): per=.*: give seconds \(or a timedelta\)"
+    ):
         Rate(5, per=per)
 
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from penstock.pipelines.define.pipeline_options import EVENTS, OTHERS
+from penstock.pipelines.define.pipeline_options import EVENTS, READERS
 from penstock.pipelines.define.step_options import _KNOWN, _OF_HANDLERS
 from penstock.pipelines.pipeline import TRIGGER_OPTIONS
 from penstock.reconcile import options as reconciler_options
@@ -17,8 +17,8 @@ READ = {
     keywords.SettingKeywords: {field.name for field in fields(Settings)} - {"database_url"},
     keywords.TaskKeywords: KNOWN,
     keywords.TaskOptionKeywords: KNOWN - set(FOR_ALL_JOBS) | {*STEP_ONLY},
-    keywords.FlowKeywords: {*EVENTS, *OTHERS},
-    keywords.PipelineKeywords: {*EVENTS, *OTHERS, "name"},
+    keywords.FlowKeywords: {*EVENTS, *READERS},
+    keywords.PipelineKeywords: {*EVENTS, *READERS, "name"},
     keywords.PipelineOptionKeywords: {*TRIGGER_OPTIONS, *_KNOWN} - _OF_HANDLERS.keys(),
     keywords.ReconcilerKeywords: {field.name for field in fields(reconciler_options.Policy)}
     | reconciler_options.OTHERS,

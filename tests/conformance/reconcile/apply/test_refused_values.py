@@ -200,8 +200,8 @@ def test_a_function_that_cannot_say_whether_related_rows_are_needed(
 
 
 NO_TIMES: dict[str, tuple[dict[str, Any], Callable[[Any], Any], str]] = {
-    "a past interval": ({"every": lambda _: -5}, idle, "every=-5: give at least 0 seconds"),
-    "no interval": ({"every": lambda _: None}, idle, "every=None: give a number of seconds"),
+    "a past interval": ({"every": lambda _: -5}, idle, "every=-5: give seconds"),
+    "no interval": ({"every": lambda _: None}, idle, "every=None: give seconds"),
     "no time": ({}, lambda _: {"next_process_at": "soon"}, "next_process_at='soon': give a time"),
 }
 
