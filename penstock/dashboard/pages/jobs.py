@@ -132,7 +132,7 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
         "origin_id": detail.origin_id,
         "due_at": detail.due_at,
         "holder": detail.holder,
-        "progress": _progress(detail),
+        "progress": _progress(view, detail),
         "attempts": [_attempt(view, one.task, attempt) for attempt in detail.attempts],
         "line": None
         if detail.line is None
@@ -160,11 +160,12 @@ def _timeline(detail: JobDetail) -> list[dict[str, object]]:
     ]
 
 
-def _progress(detail: JobDetail) -> dict[str, object] | None:
+def _progress(view: View, detail: JobDetail) -> dict[str, object] | None:
     if detail.progress is None:
         return None
     fraction, message, at = detail.progress
-    return {"fraction": fraction, "message": message, "updated_at": at}
+    told = view.shown(detail.job.task, "progress", message or None)
+    return {"fraction": fraction, "message": told, "updated_at": at}
 
 
 def _attempt(view: View, task: str, attempt: JobAttempt) -> dict[str, object]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.dashboard.pages.run_graph import SPLIT, element_name, graph_data, timeline_data
-from penstock.dashboard.views import NotFound, Page, Shown, View
+from penstock.dashboard.views import SHOWN, NotFound, Page, Shown, View
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate import audit
@@ -18,6 +18,7 @@ from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
+from penstock.pipelines.lifecycle import revivals
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
 from penstock.pipelines.model.diff import Difference, compare, shown
 from penstock.pipelines.model.expressions import path_of, path_text
@@ -34,7 +35,7 @@ MOST_VALUES = 100
 MOST_WAITS = 25
 MOST_ACTS = 25
 BRIEF = 2_000
-REVIVABLE = (RunStatus.FAILED, RunStatus.HALTED, RunStatus.CANCELLED)
+REVIVABLE = (RunStatus.FAILED, RunStatus.HALTED)
 
 
 def runs(view: View) -> Page:
@@ -92,7 +93,7 @@ class _Run:
         return work(self.tx, *args, **kwargs)
 
     def data(self) -> dict[str, object]:
-        view, id = self.view, self.detail.id
+        view, detail, id = self.view, self.detail, self.detail.id
         nodes = [node.key for node in self.definition.nodes if node.kind.is_step]
         known = self.read(run_steps.step_counts, id, nodes)
         progress = self.read(run_steps.expand_progress, id, self.wiring)
@@ -114,6 +115,7 @@ class _Run:
             "difference": difference,
             "audit": [_act(act) for act in acts],
             "can": self._can(difference, known),
+            "repeat_with": detail.args if view.sees_everything and len(detail.args) <= SHOWN else None,
             "pipelines": sorted(view.app.pipelines),
             "opened": self._opened(),
         }
@@ -172,7 +174,9 @@ class _Run:
     def _can(self, difference: object, known: StepCounts) -> dict[str, object]:
         """Which acts make sense now. Whether the viewer may is another question."""
         status = self.detail.status
-        revivable = status in REVIVABLE
+        revivable = (
+            status in REVIVABLE and self.read(revivals.newest, self.detail.pipeline, self.detail.id) is None
+        )
         failed = [node for node, counts in known.counts.items() if counts.get("failed")]
         return {
             "pause": status == RunStatus.RUNNING,
@@ -273,10 +277,15 @@ class _Run:
                         "job": job,
                         "since_at": since,
                         "until_at": until,
-                        "default": None if node.wait is None else node.wait.default,
+                        "default": self._default(node),
                     }
                 )
         return found[:MOST_WAITS]
+
+    def _default(self, node: Node) -> Shown | None:
+        """The value that a wait ends with when its time is over; None if it has none."""
+        default = None if node.wait is None else node.wait.default
+        return self.view.shown(self.detail.pipeline, "context", default, BRIEF)
 
     def _signals(self) -> list[dict[str, object]]:
         given = self.read(run_steps.signals_given, self.detail.id, MOST_VALUES)
