@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+
 from penstock import Penstock, wait_for
 from penstock.dashboard.dashboard import EVERY_ACT
 from penstock.dashboard.replays import MARK
