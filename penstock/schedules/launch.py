@@ -117,8 +117,7 @@ class Launch:
             raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
         labels = tuple(options.get("labels") or ())
         new = start.NewRun("", definition, row.defined.payload, key, delay, labels=labels)
-        headers = _headers(row, options) if self.host.middlewares else None
-        return new._replace(scheduled_for=nominal, headers=headers)
+        return new._replace(scheduled_for=nominal, headers=_headers(row, options))
 
 
 def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewJob:

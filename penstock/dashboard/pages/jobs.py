@@ -15,6 +15,7 @@ from penstock.operate.diagnosis import explain
 from penstock.operate.jobs import find_job
 from penstock.operate.pages.job import JobAttempt, JobDetail, job_detail
 from penstock.operate.pages.job_search import FoundJobs, JobSearch, search
+from penstock.queue.jobs import SCHEDULE_HEADER, headers_of
 from penstock.values.status import JobStatus, Reason
 
 PAGE_SIZE = 50
@@ -130,6 +131,7 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
         "options": detail.options,
         "max_crashes": detail.max_crashes,
         "origin_id": detail.origin_id,
+        "schedule": headers_of(detail.options).get(SCHEDULE_HEADER),
         "due_at": detail.due_at,
         "holder": detail.holder,
         "progress": _progress(view, detail),

@@ -72,7 +72,9 @@ def _group(view: View, group: FailureGroup) -> dict[str, object]:
 def all_reconcilers(view: View) -> Page:
     """Reconcilers of this app: due, held and failing rows."""
     app = view.app
-    rows = reconcilers.look(app.database, app.reconcilers.values()) if app.reconcilers else []
+    rows = (
+        view.read(reconcilers.look_within, app.database, app.reconcilers.values()) if app.reconcilers else []
+    )
     failing = view.read(reconcilers.failing, MOST_FAILING)
     return Page(
         "reconcilers.html",
@@ -165,7 +167,7 @@ def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
 
 
 def limits(view: View) -> Page:
-    """Keys of limits; with one, also the jobs that count against it and that wait for it."""
+    """Keys of limits, those first that most jobs wait for; of one key, the jobs that count against it and wait."""
     key, after = view.text("key"), view.text("after")
     rows = view.read(limit_pages.limit_keys, after or "", limit_pages.PAGE + 1)
     held, waiting = view.read(limit_pages.of_key, key) if key else ([], [])
@@ -173,7 +175,7 @@ def limits(view: View) -> Page:
         "limits.html",
         "Limits",
         {
-            "limits": rows[: limit_pages.PAGE],
+            "limits": sorted(rows[: limit_pages.PAGE], key=lambda one: -one.waiting),
             "after": rows[limit_pages.PAGE - 1].key if len(rows) > limit_pages.PAGE else None,
             "most_counted": limit_pages.MOST_COUNTED,
             "key": key,

@@ -17,12 +17,14 @@ from penstock.operate.pages import run_search, run_steps
 from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
+from penstock.pipelines.advance import run_headers
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
 from penstock.pipelines.lifecycle import revivals
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
 from penstock.pipelines.model.diff import Difference, compare, shown
 from penstock.pipelines.model.expressions import path_of, path_text
 from penstock.pipelines.model.wiring import Wiring
+from penstock.queue.jobs import SCHEDULE_HEADER
 from penstock.values.status import Reason, RunStatus
 from penstock.values.typed_json.json_text import loads
 
@@ -143,6 +145,7 @@ class _Run:
             "paused_at": detail.paused_at,
             "ended_at": detail.ended_at,
             "scheduled_for_at": detail.scheduled_for,
+            "schedule": self._schedule(),
             "seconds": (detail.ended_at - detail.started_at) / 1e6
             if detail.ended_at and detail.started_at
             else None,
@@ -150,6 +153,12 @@ class _Run:
             "result": self._result(),
             "pending": [cause.text for cause in self.read(why_pending, detail.id)] if is_pending else [],
         }
+
+    def _schedule(self) -> str | None:
+        """The schedule that has started the run, or the run that this one goes on from."""
+        if self.detail.scheduled_for is None:
+            return None
+        return self.read(run_headers.find, self.detail.id).get(SCHEDULE_HEADER)
 
     def _result(self) -> Shown | None:
         """The value that the run ended with, if it is at hand: a stop's, or the output of its last step."""
