@@ -75,7 +75,7 @@ def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
 
 def _name(path: str, filled: Any) -> str:
     """An id is written as what it stands for: `/runs/<id>` of the run that waits is `run-waiting`."""
-    for field in filled.__slots__:
+    for field in [name for name in filled.__slots__ if name.endswith(("_run", "_job"))]:
         id = getattr(filled, field)
         if id in path:
             return path.replace(

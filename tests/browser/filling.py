@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from penstock.operate.overview import claimed_ids
+from penstock.operate.pages.limits import limit_keys
+from penstock.operate.pages.run_steps import relatives
 from penstock.operate.processes import list_processes
 from penstock.testing import drain, travel
 from tests.plans.scenes import Batches
@@ -43,6 +45,14 @@ class Filled:
     paused_run: str
     large_job: str
     """Its argument has a megabyte."""
+    child_run: str
+    """Of the run that waits."""
+    limit: str
+    """A key of a limit that jobs wait for."""
+    version: str
+    """A stored definition of transcode."""
+    element: str = "3"
+    """The path of an element of the large run."""
 
 
 def fill(shop: ModuleType, rounds: int = ROUNDS, elements: int = ELEMENTS) -> Filled:
@@ -116,6 +126,9 @@ def _present(shop: ModuleType, elements: int) -> Filled:
         good.id,
         paused.id,
         large.id,
+        app.database.read(relatives, waiting_run.id, 1).children[0].id,
+        app.database.read(limit_keys)[0].key,
+        shop.transcode.definition.hash,
     )
 
 
