@@ -141,7 +141,8 @@ def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
 def addresses(loaded: Loaded) -> list[str]:
     """Every page, with ids that there are, and the filters and windows that people use."""
     ids = {"jobs": [loaded.job], "runs": [loaded.large_run]}
-    found = dashboard_pages(ids, {"pipeline": ["small"], "schedule": []})
+    views = {f"/runs/{loaded.large_run}": ["step=shop.task-0", "step=shop.task-0&state=failed"]}
+    found = dashboard_pages(ids, {"pipeline": ["small"], "schedule": []}, views)
     more = [
         "/jobs?status=failed",
         "/jobs?status=available&queue=queue-3",

@@ -21,6 +21,8 @@ sys.path.insert(0, str(ROOT))
 THEMES = ("light", "dark")
 LEFT_OUT = ("jobs-bulk", "search", "job-waiting", "job-hostile")
 """Pages that have little to show, unless they are asked for."""
+HIGHEST = 2400
+"""Pixels of a picture that is as high as its page: a long list goes on below."""
 STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
 
 
@@ -39,7 +41,8 @@ def main() -> None:
         board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop", redact=_without_paths)
         url = os.environ["PENSTOCK_DATABASE_URL"]
         with filling.staffed(shop, url, Path(folder)) as process, web.asgi_server(board) as site:
-            _take(site, _pages(filled, process, options.pages), options)
+            crashed = filling.crash(shop, url, Path(folder))
+            _take(site, _pages(filled, process, crashed, options.pages), options)
         shop.app.close()
     total = sum(file.stat().st_size for file in options.to.glob("*.png"))
     print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
@@ -60,13 +63,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
+def _pages(filled: Any, process: str, crashed: str, chosen: str) -> dict[str, str]:
     """The address of each page by the name of its picture."""
     found: dict[str, str] = {}
     for path in import_module("tests.browser.addresses").every_address(filled, process):
         named = _name(path, filled).replace(f"es/{process}", "").partition("?")[0]
         name = re.sub(r"-{2,}", "-", named.strip("/").replace("/", "-")) or "overview"
         found.setdefault(name, path)
+    found["run-step"] = f"/runs/{filled.large_run}?step=pack&path={filled.element}#step"
+    found["run-crashed"] = f"/runs/{crashed}"
     wanted = [name for name in chosen.split(",") if name]
     return {
         name: path for name, path in found.items() if (name in wanted if wanted else name not in LEFT_OUT)
@@ -96,9 +101,11 @@ def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None
             page = context.new_page()
             for name, path in pages.items():
                 page.goto(site + path)
+                if not options.height:
+                    high = min(page.evaluate("() => document.documentElement.scrollHeight"), HIGHEST)
+                    page.set_viewport_size({"width": options.width, "height": max(high, 720)})
                 page.screenshot(
                     path=options.to / f"{name}-{theme}.png",
-                    full_page=options.height == 0,
                     style=STILL,
                     animations="disabled",
                 )

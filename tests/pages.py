@@ -28,8 +28,7 @@ def addresses(
 
     `views` are further query strings by path, which name something that is there: an opened step, a key of a limit.
     """
-    found = [f"{path}?{query}" for path, queries in VIEWS.items() for query in queries]
-    found += [f"{path}?{query}" for path, queries in (views or {}).items() for query in queries]
+    found: list[str] = []
     for route in ROUTES:
         if "{" in route.path:
             found += [re.sub(r"\{\w+\}", id, route.path) for id in ids.get(route.path.split("/")[1], ())]
@@ -37,4 +36,5 @@ def addresses(
             found += [f"{route.path}?name={quote(name, '')}" for name in names.get(NAMED[route.path], ())]
         else:
             found.append(route.path)
-    return found
+    further = [*VIEWS.items(), *(views or {}).items()]
+    return found + [f"{path}?{query}" for path, queries in further for query in queries]

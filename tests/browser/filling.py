@@ -76,6 +76,15 @@ def staffed(shop: ModuleType, url: str, folder: Path) -> Iterator[str]:
         yield next(row.id for row in app.database.read(list_processes) if row.supervisor_id)
 
 
+def crash(shop: ModuleType, url: str, folder: Path) -> str:
+    """The id of a run one of whose steps has killed its worker twice before it went well."""
+    run = shop.colouring.trigger("feature.mov")
+    with workers(folder, url, print) as start:
+        start("--queues", "lab", "--processes", "1", target="tests.browser.shop:app")
+        eventually(lambda: str(run.status) == "succeeded")
+    return str(run.id)
+
+
 def _past(shop: ModuleType, rounds: int) -> None:
     app = shop.app
     with travel(app, -HOURS * 3600):
@@ -99,7 +108,7 @@ def _present(shop: ModuleType, elements: int) -> Filled:
     hostile = shop.echo.enqueue(HOSTILE)
     large = shop.echo.enqueue("x" * 900_000)
     shop.poll.enqueue_many([("catalogue",), ("prices",)])
-    shop.settle.enqueue_many([(f"acct-{n}",) for n in range(3)])
+    shop.settle.enqueue_many([(f"acct-{n}",) for n in range(8)])
     shop.label.enqueue(shop.Address("1 Rose Street", "Leeds"), copies=2)
     large_run = shop.fulfil.options(key="2026-10").trigger(elements)
     waiting_run = shop.month_end.options(key="2026-11").trigger(8)

@@ -19,6 +19,8 @@ from penstock.operate.pages.search import SearchHit, look_up
 from penstock.operate.processes import SUPERVISOR, ProcessRow, held_jobs, list_processes
 from penstock.queue import stack_dumps
 from penstock.queue.stack_dumps import StackDump
+from penstock.queue.unknown_tasks import KNOWS
+from penstock.queue.wakeup_targets import EAR
 from penstock.schema import version
 from penstock.settings import Settings
 
@@ -28,6 +30,17 @@ MOST_FAILING = 100
 BRIEF = 500
 ANSWER_WITHIN = 15.0
 """Seconds: a process that has not shown its stacks by then is said not to answer."""
+KINDS = {
+    "all": "worker",
+    "worker": "worker of jobs",
+    "advancer": "advancer of runs",
+    "reconciler": "reconciler of rows",
+}
+"""What a process does, in words, by its role."""
+SHOWN_APART = frozenset({"new_run", "schedule"})
+"""Details of an act that have links of their own."""
+INTERNAL = frozenset({"birth", EAR, KNOWS})
+"""Details of a process that only processes read."""
 WHOLE_ID = 36
 """Characters of an id that is not shortened."""
 
@@ -156,13 +169,14 @@ def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
         "host": row.host,
         "pid": row.pid,
         "role": row.role,
+        "kind": KINDS.get(row.role, row.role),
         "supervisor_id": row.supervisor_id,
         "started_at": row.started_at,
         "silence": round(row.silence),
         "silent": row.is_silent(reap_after),
         "holding": row.holding,
         "queues": details.get("queues"),
-        "details": details,
+        "details": {name: value for name, value in details.items() if name not in INTERNAL},
     }
 
 
@@ -218,8 +232,26 @@ def _act(act: Act) -> dict[str, object]:
         "subject": act.subject,
         "run": act.run,
         "detail": act.detail,
+        "new_run": act.detail.get("new_run"),
+        "words": ", ".join(
+            _told(name, value) for name, value in act.detail.items() if name not in SHOWN_APART
+        ),
         "page": pages.get(act.kind),
     }
+
+
+def _told(name: str, value: object) -> str:
+    """A detail of an act in words: `count 3`, `changed every, overlap`."""
+    words = name.replace("_", " ")
+    if value is True:
+        return words
+    if isinstance(value, list):
+        return f"{words} {', '.join(map(_item, value))}"
+    return f"{words} {_item(value)}"
+
+
+def _item(value: object) -> str:
+    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
 def settings(view: View) -> Page:
