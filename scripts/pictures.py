@@ -100,6 +100,7 @@ def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None
             )
             page = context.new_page()
             for name, path in pages.items():
+                page.set_viewport_size({"width": options.width, "height": options.height or 720})
                 page.goto(site + path)
                 if not options.height:
                     high = min(page.evaluate("() => document.documentElement.scrollHeight"), HIGHEST)
