@@ -25,7 +25,7 @@ from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
-from penstock.dashboard.replays import MARK, once_of, sent_before, with_ids
+from penstock.dashboard.request_ids import MARK, once_of, sent_before, with_ids
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.troubles import Troubles

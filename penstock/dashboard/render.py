@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from html import escape
 from pathlib import Path
 
+from penstock.dashboard.drawing.svg import Svg
 from penstock.dashboard.pictures import PICTURES
 from penstock.errors import ConfigurationError
 from penstock.values.escape import in_text
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
 except ImportError as missing:  # pragma: no cover - the extra is installed where tests run
     raise ConfigurationError("the dashboard needs Jinja2: pip install 'penstock[dashboard]'") from missing
 
@@ -76,12 +77,10 @@ def as_json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
-def ticked(text: str) -> Markup:
-    """A sentence in which what stands between backticks is code."""
-    parts = [in_text(part) for part in re.split(r"`([^`]+)`", text)]
-    return Markup("").join(
-        [Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts)]
-    )
+def ticked(text: str) -> Svg:
+    """A sentence as HTML, in which what stands between backticks is code."""
+    parts = [escape(in_text(part)) for part in re.split(r"`([^`]+)`", text)]
+    return Svg("".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)))
 
 
 def _finalize(value: object) -> object:

@@ -36,7 +36,7 @@ KINDS = {
     "advancer": "advancer of runs",
     "reconciler": "reconciler of rows",
 }
-"""What a process does, in words, by its role."""
+"""Words for the work of a process, by its role."""
 SHOWN_APART = frozenset({"new_run", "schedule"})
 """Details of an act that have links of their own."""
 INTERNAL = frozenset({"birth", EAR, KNOWS})

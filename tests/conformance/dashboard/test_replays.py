@@ -17,7 +17,7 @@ import pytest
 
 from penstock import Penstock, wait_for
 from penstock.dashboard.dashboard import EVERY_ACT
-from penstock.dashboard.replays import MARK
+from penstock.dashboard.request_ids import MARK
 from penstock.operate.jobs import made_under
 from penstock.pipelines.run import Run
 from penstock.testing import drain
@@ -47,7 +47,8 @@ class Scene:
     process: str = "00000000-0000-7000-8000-000000000000"
 
     def form(self, act: str) -> dict[str, object]:
-        run, job = {"id": self.halted.id}, {"id": self.failed}
+        run: dict[str, object] = {"id": self.halted.id}
+        job: dict[str, object] = {"id": self.failed}
         forms: dict[str, dict[str, object]] = {
             "retry-jobs": job,
             "discard-jobs": job,
