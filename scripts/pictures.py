@@ -21,8 +21,12 @@ sys.path.insert(0, str(ROOT))
 THEMES = ("light", "dark")
 LEFT_OUT = ("jobs-bulk", "search", "job-waiting", "job-hostile")
 """Pages that have little to show, unless they are asked for."""
-HIGHEST = 2400
-"""Pixels of a picture that is as high as its page: a long list goes on below."""
+WHOLE = ("overview", "run-crashed", "run-halted", "job-failed")
+"""Pages whose pictures are as high as they are."""
+ON_A_PHONE = ("overview", "run-waiting", "jobs")
+PHONE = 360
+LEAST, HIGHEST = 600, 1800
+"""Pixels of a picture that is as high as its page: what is longer goes on below."""
 STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
 
 
@@ -90,27 +94,33 @@ def _name(path: str, filled: Any) -> str:
 
 
 def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None:
+    phone = {name: pages[name] for name in ON_A_PHONE if name in pages and not options.pages}
     with import_module("tests.servers.chromium").chromium() as browser:
         for theme in options.themes.split(","):
             context = browser.new_context(
-                viewport={"width": options.width, "height": options.height or 720},
-                color_scheme=theme,
-                timezone_id="Europe/Berlin",
-                reduced_motion="reduce",
+                color_scheme=theme, timezone_id="Europe/Berlin", reduced_motion="reduce"
             )
             page = context.new_page()
             for name, path in pages.items():
-                page.set_viewport_size({"width": options.width, "height": options.height or 720})
-                page.goto(site + path)
-                if not options.height:
-                    high = min(page.evaluate("() => document.documentElement.scrollHeight"), HIGHEST)
-                    page.set_viewport_size({"width": options.width, "height": max(high, 720)})
+                whole = options.height == 0 or (name in WHOLE and not options.pages)
+                _picture(page, site + path, (options.width, 0 if whole else options.height))
+                page.screenshot(path=options.to / f"{name}-{theme}.png", style=STILL, animations="disabled")
+            for name, path in phone.items():
+                _picture(page, site + path, (PHONE, 0))
                 page.screenshot(
-                    path=options.to / f"{name}-{theme}.png",
-                    style=STILL,
-                    animations="disabled",
+                    path=options.to / f"{name}-phone-{theme}.png", style=STILL, animations="disabled"
                 )
             context.close()
+
+
+def _picture(page: Any, address: str, size: tuple[int, int]) -> None:
+    """Open a page in a window of this width and height; 0: as high as the page is."""
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height or LEAST})
+    page.goto(address)
+    if not height:
+        high = min(page.evaluate("() => document.documentElement.scrollHeight"), HIGHEST)
+        page.set_viewport_size({"width": width, "height": high})
 
 
 if __name__ == "__main__":
