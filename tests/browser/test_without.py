@@ -116,6 +116,16 @@ def test_a_filter_is_in_the_address_and_the_back_button_leaves_it(look: Pages) -
     expect(page.get_by_label("Task", exact=True)).to_have_value("bank.charge")
 
 
+def test_acts_on_chosen_jobs_are_offered_when_some_are_chosen(look: Pages) -> None:
+    page = look("/jobs?task=bank.charge")
+    acts, box = page.locator("#chosen"), page.locator('tbody input[name="id"]').first
+    expect(acts).to_be_hidden()
+    box.check()
+    expect(acts.get_by_role("button", name="Retry")).to_be_visible()
+    box.uncheck()
+    expect(acts).to_be_hidden()
+
+
 def test_pages_forms_and_acts_work_without_a_script(look: Pages, shop: Shop) -> None:
     page = look("/", java_script_enabled=False)
     page.get_by_role("link", name="Jobs", exact=True).first.click()
