@@ -48,6 +48,7 @@ class RunRow:
     parent: str | None
     revived_from: str | None
     rerun_of: str | None
+    forked_from: str | None
 
 
 def find_run(tx: Transaction, prefix: str) -> str:
@@ -153,8 +154,9 @@ def run_row(standing: RunStatusRow) -> RunRow:
         standing.started_at,
         standing.ended_at,
         standing.parent_run,
-        standing.revived_from,
+        standing.revived_from if standing.forked_from is None else None,
         standing.rerun_of,
+        standing.forked_from,
     )
 
 
