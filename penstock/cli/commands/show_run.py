@@ -115,7 +115,12 @@ def _head(run: Run, graph: Graph, everything: bool) -> None:
         out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
     for reason in run.reasons:
         out.print(f"{reason.value}: {Reason.stored(reason).explanation}", markup=False)
-    lineage = {"a step of": run.parent, "revived from": run.revived_from, "re-run of": run.rerun_of}
+    lineage = {
+        "a step of": run.parent,
+        "revived from": run.revived_from,
+        "forked from": run.forked_from,
+        "re-run of": run.rerun_of,
+    }
     for word, other in lineage.items():
         if other is not None:
             out.print(f"{word} {other.id}", markup=False)
@@ -183,7 +188,7 @@ def _name(step: Step) -> str:
 
 def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
     graph, origin, difference = run.graph(), run.revived_from, _difference(run)
-    repeated, parent = run.rerun_of, run.parent
+    repeated, parent, forked = run.rerun_of, run.parent, run.forked_from
     return {
         "id": run.id,
         "run": run.id,
@@ -196,6 +201,7 @@ def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
         "labels": run.labels,
         "parent": parent.id if parent is not None else None,
         "revived_from": origin.id if origin is not None else None,
+        "forked_from": forked.id if forked is not None else None,
         "rerun_of": repeated.id if repeated is not None else None,
         "definition": run.definition,
         "current": None if difference is None else not difference,

@@ -418,6 +418,24 @@ def test_revive_takes_other_arguments_if_it_knows_the_pipeline(cli: Cli) -> None
     assert cli.app.run(new).result(0) == [10, 60], "the first was finished"
 
 
+def test_fork_does_a_step_again_and_keeps_what_came_before(cli: Cli) -> None:
+    run = cli.trigger("limited", 1, 2)
+    cli.on("fork", run.id, "one").refused(1, "running", "has ended")
+    drain(cli.app)
+    cli.on("fork", run.id, "three").refused(1, "its steps are one, two")
+    told = cli.on("fork", run.id, "one", "--by", "ann", "--why", "to compare", "--json").json
+    assert told == {"run": told["run"], "forked_from": run.id, "step": "one"}
+    assert "is forked at two as" in cli.on("fork", run.id, "two", "--no-context").text
+    drain(cli.app)
+    new = cli.app.run(told["run"])
+    assert new.result(0) == run.result(0)
+    assert [(act.act, act.by, act.why) for act in cli.app.audit(run)][-1] == ("fork", "ann", "to compare")
+    assert f"forked from {run.id}" in cli.on("show", new.id).text
+    assert "revived from" not in cli.on("show", new.id).text
+    assert cli.on("show", new.id, "--json").json["forked_from"] == run.id
+    assert {row["forked_from"] for row in cli.on("runs", "--json").json} == {None, run.id}
+
+
 def test_retry_does_one_step_again(cli: Cli) -> None:
     run = cli.trigger("limited", -1, -2)
     drain(cli.app)
@@ -485,7 +503,7 @@ def test_then_refuses_what_makes_no_sense(cli: Cli) -> None:
 
 def test_every_command_explains_itself(cli: Cli) -> None:
     commands: list[Callable[..., Answer]] = []
-    for command in ("run", "runs", "show", "cancel", "pause", "resume", "revive", "retry", "signal", "then"):
+    for command in ("run", "runs", "show", "cancel", "pause", "resume", "revive", "fork", "retry", "signal", "then"):
         commands.append(cli)
         answer = cli(command, "--help")
         assert answer.code == 0
