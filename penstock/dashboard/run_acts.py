@@ -1,4 +1,4 @@
-"""Acts on runs: pause, resume, cancel, signal, revive, retry a step, fork, repeat, follow, move to today's definition."""
+"""Acts on runs: pause, resume, cancel, signal, revive, retry a step, fork, repeat, follow, migrate."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_run_is_forked_at_the_step_that_is_looked_at(app: Penstock) -> None:
     drain(app)
     assert (forked.status, forked.forked_from) == ("succeeded", run)
     again = ann.act("fork-run", id=run.id, step="total", why="to compare").json["run"]
-    assert [(act.act, act.by, act.why) for act in app.audit(run)][0] == ("fork", "ann", "to compare")
+    assert next((act.act, act.by, act.why) for act in app.audit(run)) == ("fork", "ann", "to compare")
     assert "its steps are" in ann.act("fork-run", id=run.id, step="nothing").text
     assert ann.act("fork-run", id=run.id).status == 400
     data = ann.get(f"/runs/{again}.json").json

@@ -503,7 +503,19 @@ def test_then_refuses_what_makes_no_sense(cli: Cli) -> None:
 
 def test_every_command_explains_itself(cli: Cli) -> None:
     commands: list[Callable[..., Answer]] = []
-    for command in ("run", "runs", "show", "cancel", "pause", "resume", "revive", "fork", "retry", "signal", "then"):
+    for command in (
+        "run",
+        "runs",
+        "show",
+        "cancel",
+        "pause",
+        "resume",
+        "revive",
+        "fork",
+        "retry",
+        "signal",
+        "then",
+    ):
         commands.append(cli)
         answer = cli(command, "--help")
         assert answer.code == 0

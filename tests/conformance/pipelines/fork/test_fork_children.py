@@ -75,7 +75,7 @@ def test_every_fork_and_the_revival_continue_a_child_that_was_cancelled(app: Pen
     run.signal("go", 1)
     drain(app)
     assert (run.status, statuses(run)["inner"]) == ("halted", "cancelled")
-    (old,) = [found for found in app.runs(pipeline=inner)]
+    (old,) = app.runs(pipeline=inner)
     parts.mended()
     again = [run.fork("fails"), run.fork("fails"), run.revive()]
     drain(app)
