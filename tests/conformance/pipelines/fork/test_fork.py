@@ -129,6 +129,27 @@ def test_an_expand_over_a_redone_step_has_its_new_width(app: Penstock) -> None:
     assert sum(step.key == "box" for step in again.steps()) == 1
 
 
+def test_behind_a_nested_collapse_all_elements_are_redone_also_over_nothing(app: Penstock) -> None:
+    parts = Parts(app)
+    box, total = parts.task("box"), parts.task("total")
+
+    @app.task(name="shelf")
+    def shelf(width: int) -> list[int]:
+        return list(range(width))
+
+    @app.pipeline(name="racks")
+    def racks() -> Any:
+        return total(box.map(shelf.map([2, 0])).collect()).collect()
+
+    run = racks.trigger()
+    drain(app)
+    parts.mended()
+    again = run.fork("box")
+    drain(app)
+    assert again.result(0) == run.result(0)
+    assert sorted(parts.calls) == ["box 0", "box 1", "total ['box(0)', 'box(1)']", "total []"]
+
+
 def test_a_fork_at_the_question_of_a_switch_may_take_the_other_arm(app: Penstock) -> None:
     parts, answers = Parts(app), iter(["yes", "no"])
     yes, no, last = (parts.task(name) for name in ("yes", "no", "last"))
