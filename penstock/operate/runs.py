@@ -83,7 +83,7 @@ def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
     Those that failed come first, then those that are not over, then those that succeeded, at last those that were
     skipped; each in the order in which they were made.
     """
-    rows = tx.rows(NOTABLE, run=run, limit=limit)
+    rows = tx.rows(NOTABLE, run=run, limit=limit) if limit else []
     attempts: dict[str, list[Sequence[object]]] = {}
     ids = [str(row[0]) for row in rows]
     for job, *attempt in tx.rows(ATTEMPTS, ids=ids) if ids else ():

@@ -1,7 +1,7 @@
 """What may go: finished work that is old enough, and that nobody who is still there may need.
 
-A run goes as a whole. Before it go the runs that were revived or forked from it, and the run that it is a child of, and it
-stays while one that follows it has not ended: each of them may still ask what it made of a step.
+A run goes as a whole. Before it go the runs that were revived or forked from it, and the run that it is a child of, and
+it stays while one that follows it has not ended: each of them may still ask what it made of a step.
 """
 
 from __future__ import annotations

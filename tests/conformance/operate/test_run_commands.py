@@ -17,8 +17,10 @@ from rich.console import Console
 from penstock import Penstock
 from penstock.cli.commands import show_run
 from penstock.cli.commands import watch as watching
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
+from penstock.operate import run_report
 from penstock.pipelines.model.graph_view import Graph
 from penstock.pipelines.run import Run
 from penstock.queue.unknown_tasks import KNOWS, marks
@@ -333,6 +335,56 @@ def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.Mo
         in cli.on("show", run.id, "--all").text
     )
     assert len(cli.on("show", run.id, "--json").json["steps"]) == 41
+
+
+def test_show_is_two_reads_and_a_few_statements(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.trigger("pack", [1, 2, 3])
+    drain(cli.app)
+    reads: list[object] = []
+    statements: list[str] = []
+    execute, read = Transaction._execute, Database.read
+
+    def counted(tx: Transaction, template: str, parameters: Any) -> Any:
+        statements.append(template)
+        return execute(tx, template, parameters)
+
+    def counted_read(database: Database, work: Any, *args: Any, **given: Any) -> Any:
+        reads.append(work)
+        return read(database, work, *args, **given)
+
+    monkeypatch.setattr(Transaction, "_execute", counted)
+    monkeypatch.setattr(Database, "read", counted_read)
+    assert "result: '60 shipped'" in cli.on("show", run.id).text
+    assert len(reads) == 2, "one finds what the id names, the other reads the report"
+    assert len(statements) <= 12, statements
+
+
+def test_show_tells_a_long_result_in_part(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.trigger("pack", [1], "x" * 5_000)
+    drain(cli.app)
+    text = cli.on("show", run.id).text
+    assert f"xxx … (5,005 characters; all of it: penstock show {run.id} --json)" in text
+    assert len(text.partition("result: ")[2]) < 1_200
+    monkeypatch.setattr(run_report, "MOST_RESULT", 100)
+    text = cli.on("show", run.id).text
+    assert f"result: 5,005 characters, from a step; all of it: penstock show {run.id} --json" in text
+    assert cli.on("show", run.id, "--json").json["result"] == "10 " + "x" * 5_000
+
+
+def test_the_steps_of_show_come_in_pages(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the definition, then of the elements; a page may be full to the last place."""
+    monkeypatch.setattr(run_report, "PAGE", 2)
+    empty = cli.trigger("pack", [])
+    runs = {width: cli.trigger("pack", list(range(1, width + 1))) for width in (1, 2, 3, 4)}
+    pending = cli.app.pipelines["pack"].options(delay=3600).trigger([1])
+    drain(cli.app)
+    for width, run in runs.items():
+        steps = cli.on("show", run.id, "--json").json["steps"]
+        expected = [("box", [number]) for number in range(width)]
+        assert [(step["key"], step["path"]) for step in steps] == [*expected, ("ship", [])]
+        assert [step["output"] for step in steps][:-1] == [10 * number for number in range(1, width + 1)]
+    assert [step["key"] for step in cli.on("show", empty.id, "--json").json["steps"]] == ["ship"]
+    assert cli.on("show", pending.id, "--json").json["steps"] == []
 
 
 def test_show_names_an_element_by_its_index(cli: Cli) -> None:
