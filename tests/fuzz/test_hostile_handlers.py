@@ -57,7 +57,7 @@ class Trial:
             self.worker.dispatcher,
             *(runner.dispatcher for runner in self.worker.rows.runners.values()),
         ]
-        eventually(lambda: not any(crew.busy for crew in crews) and not self.worker.dispatcher.overdue)
+        eventually(lambda: not any(crew.busy or crew.overdue for crew in crews))
 
     def _check_ends(self, jobs: list[tuple[str, Case, Any]]) -> None:
         """Also a job that sleeps is out of its worker's hands."""
