@@ -25,7 +25,7 @@ from penstock.handler_environment import HandlerEnvironment
 from penstock.runtime.executors import event_for
 from penstock.runtime.executors.process_child import AppClass, AppRecipe, Message, serve
 from penstock.runtime.executors.start_pause import Hindrance
-from penstock.runtime.executors.work import Died, Interruption, Key, Work, WorkOwner
+from penstock.runtime.executors.work import Died, Interruption, Key, Order, Work, WorkOwner
 from penstock.values.failure import Failure
 from penstock.values.fork_safety import cached_property
 from penstock.values.lazy_import import Lazy
@@ -204,8 +204,13 @@ class ChildHandle(threading.Thread):
         self.end_child()
 
     def _led(self, work: Work) -> Any:
+        work.begin()
         try:
-            return self._lead(work)
+            order = work.order(self.executor.around)
+        except BaseException as error:  # it cannot be sent: no fault of the child's
+            return raised(error)
+        try:
+            return self._lead(work, order)
         except (EOFError, OSError):
             return self._lost_child()
         except BaseException as error:
@@ -213,10 +218,8 @@ class ChildHandle(threading.Thread):
             self.end_child()
             return raised(error)
 
-    def _lead(self, work: Work) -> Any:
+    def _lead(self, work: Work, order: Order) -> Any:
         around = self.executor.around
-        work.begin()
-        order = work.order(around)
         if self.child is None or self._is_dead():
             self.end_child()
             refuse_program_without_file()

@@ -22,6 +22,7 @@ from penstock.reconcile.outcome import (
     VisitKind,
     VisitOutcome,
     beforehand,
+    died,
     errored,
     failed,
     released,
@@ -29,8 +30,10 @@ from penstock.reconcile.outcome import (
 )
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.table import key_text
+from penstock.reconcile.transfer import unpack_answer
 from penstock.runtime.executors.call import end_copy
-from penstock.runtime.executors.work import Interruption, Order, Work
+from penstock.runtime.executors.work import Died, Interruption, Work
+from penstock.runtime.reconcilers.row_order import RowAnswer, RowOrder
 from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.failure import Failure
 from penstock.values.outcome import Raised, TimedOut
@@ -50,8 +53,8 @@ class RowVisit(Work):
 
     @classmethod
     def of(cls, item: Item, reconciler: Reconciler) -> RowVisit:
-        executor = "async" if reconciler.is_async else "thread"
-        return cls(item, reconciler.policy.timeout_seconds, executor, HandlerFlags(), item, reconciler)
+        timeout = reconciler.policy.timeout_seconds
+        return cls(item, timeout, reconciler.executor, HandlerFlags(), item, reconciler)
 
     @property
     def id(self) -> str:
@@ -123,8 +126,10 @@ class RowVisit(Work):
         outside = cancelled and task is not None and task.cancelling()
         return released(self.item) if outside else self._raised(error)
 
-    def order(self, around: HandlerEnvironment) -> Order:
-        raise NotImplementedError
+    def order(self, around: HandlerEnvironment) -> RowOrder:
+        order = RowOrder.of(self.reconciler, self.item)
+        self.visited = True
+        return order
 
     # ends
 
@@ -132,18 +137,32 @@ class RowVisit(Work):
         """Judge what happened to the handler; what it returned or raised was judged where it ran."""
         if isinstance(event, VisitOutcome):
             return event
+        if self.started:
+            self.item.began = self.began
         end = self._guarded(partial(self._judged, event))
         assert end is not None
         return end
 
     def _judged(self, event: Any) -> VisitOutcome:
         match event:
+            case RowAnswer(packed):
+                return self._answered(packed)
+            case Died(message):
+                return died(self.reconciler.policy, self.item, message)
             case Raised(failure):
                 return self._failed(failure, VisitKind.ERRORED)
             case TimedOut():
                 return self._timed_out()
             case _:
                 return released(self.item)
+
+    def _answered(self, packed: bytes) -> VisitOutcome:
+        """The handler's own process has answered: what that means is judged here, as if it had run here."""
+        try:
+            value = unpack_answer(self.reconciler, self.item, packed)
+            return returned(self.reconciler.policy, self.item, value)
+        except Exception as error:
+            return self._raised(error)
 
     def _guarded(self, judge: Callable[[], VisitOutcome | None]) -> VisitOutcome | None:
         """How it ends. What the user's part of that raises is the row's error."""
