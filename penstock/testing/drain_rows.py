@@ -17,7 +17,7 @@ from penstock.reconcile.outcome import VisitKind, VisitOutcome, beforehand, fail
 from penstock.reconcile.reconciler import Reconciler
 from penstock.runtime.pump.pump import Pump
 from penstock.runtime.pump.waker import Waker
-from penstock.runtime.reconcilers.on_lost import undo
+from penstock.runtime.reconcilers.lost_rows import undo
 from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.typed_json.annotations import waited_for

@@ -47,7 +47,7 @@ def refuse_program_without_file() -> None:
     file = getattr(sys.modules["__main__"], "__file__", None) or ""
     if file.startswith("<"):
         raise DefinitionError(
-            f'a task with executor="process" runs in a fresh process, which imports this program first, and {file} '
+            f'a handler with executor="process" runs in a fresh process, which imports this program first, and {file} '
             "cannot be imported. Put the program into a file."
         )
 
@@ -57,7 +57,7 @@ def refuse_while_imported() -> None:
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise DefinitionError(
-            'this program is only being imported, by a process for tasks with executor="process", and starts a worker '
+            'this program is only being imported, by a process for handlers with executor="process", and starts a worker '
             'all the same. What it does when it is run belongs under if __name__ == "__main__":'
         )
 

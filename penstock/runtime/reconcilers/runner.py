@@ -16,7 +16,7 @@ from penstock.runtime.executors.executor_set import ExecutorSet
 from penstock.runtime.executors.prefetch import RowPrefetch
 from penstock.runtime.executors.work import Interruption
 from penstock.runtime.pump.waker import Waker
-from penstock.runtime.reconcilers.on_lost import LostRows
+from penstock.runtime.reconcilers.lost_rows import LostRows
 from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RowPump
 from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.runtime.reconcilers.row_visit import RowVisit, visit_maker
