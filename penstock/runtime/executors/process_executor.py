@@ -57,8 +57,8 @@ def refuse_while_imported() -> None:
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise DefinitionError(
-            'this program is only being imported, by a process for handlers with executor="process", and starts a worker '
-            'all the same. What it does when it is run belongs under if __name__ == "__main__":'
+            'this program is only being imported, by a process for a handler with executor="process", and starts a '
+            'worker all the same. What it does when it is run belongs under if __name__ == "__main__":'
         )
 
 

@@ -31,7 +31,7 @@ def row_dispatcher(
     lost: Callable[[RowVisit], None],
     stream: Stream,
 ) -> Dispatcher[Item, VisitOutcome]:
-    """The dispatcher of one reconciler's rows. An end that is not recorded is repeated by no other: it has a lease."""
+    """The dispatcher of one reconciler's rows. Outcomes that are not on record are not bounded: few rows are ahead."""
     policy = reconciler.policy
     prefetch = RowPrefetch(policy.workers, policy.most_waiting)
     return Dispatcher(executors, visit_maker(reconciler, finished), finished, lost, stream, prefetch)
