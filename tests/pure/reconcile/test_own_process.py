@@ -17,8 +17,14 @@ from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.transfer import pack_answer, pack_item, unpack_answer, unpack_item
 
 metadata = MetaData()
-columns = [Column("id", Integer, primary_key=True), Column("state", String(10)), Column("tags", JSON)]
-table = Table("travellers", metadata, *columns, *reconcilable_columns())
+table = Table(
+    "travellers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("state", String(10)),
+    Column("tags", JSON),
+    *reconcilable_columns(),
+)
 notes = Table("notes_of_travellers", metadata, Column("id", Integer, primary_key=True))
 
 
