@@ -165,18 +165,7 @@ class Worker:
         self.pump.claiming = self.role in JOB_ROLES
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
         self.pump.worth_a_turn = max(1, min(DOZENS, self.settings.unrecorded // 2))
-        self.housekeeping = Housekeeping(
-            app.database,
-            lambda: self.identity.id,
-            app.wakeups,
-            app.events,
-            app.follow,
-            app.chores,
-            app.next_chore,
-            Declared(lambda: app.task_names, app.limited),
-            app.fire_ticks,
-        )
-        self.housekeeping.follow_controls = self._follow_controls
+        self.housekeeping = self._make_housekeeping()
         reaper = self.housekeeping.reaper
         reaper.outage_guard = self.heartbeat.outage_guard
         reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
@@ -188,6 +177,22 @@ class Worker:
             app.wakeups.here.add(self.channel)
         self.housekeeping.control(self.controls)
         self.services = [self.heartbeat, self.pump, self.housekeeping]
+
+    def _make_housekeeping(self) -> Housekeeping:
+        app = self.app
+        made = Housekeeping(
+            app.database,
+            lambda: self.identity.id,
+            app.wakeups,
+            app.events,
+            app.follow,
+            app.chores,
+            app.next_chore,
+            Declared(lambda: app.task_names, app.limited),
+            app.fire_ticks,
+        )
+        made.follow_controls = self._follow_controls
+        return made
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
