@@ -74,8 +74,8 @@ def returned(policy: Policy, item: Item, value: object) -> VisitOutcome:
         values = checked_values(item, item.changes.main)
         delay = min(max(float(value.seconds), SHORTEST_SNOOZE), LONGEST)
         return _ended(item, VisitKind.SNOOZED, values, item.attempts, delay)
-    returned = value if isinstance(value, Mapping) else {}
-    values = checked_values(item, {**item.changes.main, **returned})
+    given = value if isinstance(value, Mapping) else {}
+    values = checked_values(item, {**item.changes.main, **given})
     return _ended(item, VisitKind.APPLIED, values, 0, _interval(policy, item, values))
 
 
@@ -148,10 +148,10 @@ def died(policy: Policy, item: Item, message: str) -> VisitOutcome:
     crashes = item.crashes + 1
     status, delay, _ = decide_crash(crashes, policy.max_crashes)
     failure = Failure.note(CRASHED, message)
-    if status is not JobStatus.FAILED:
-        return _rested(item, delay, failure, crashes)
-    rest = _rested(item, LONGEST_BACKOFF, failure, crashes)
-    return rest if policy.on_exhausted is None else _given_up(policy, item, failure, rest)
+    spent = status is JobStatus.FAILED
+    if spent and policy.on_exhausted is not None:
+        return _given_up(policy, item, failure)
+    return _rested(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
 
 
 def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome | None:
@@ -160,7 +160,7 @@ def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome
         case VisitKind.RELEASED:
             return None
         case VisitKind.EXHAUSTED:
-            return _not_given_up(policy, end.item, failure)
+            return _not_given_up(policy, end.item, failure, end.failure)
         case VisitKind.APPLIED | VisitKind.SNOOZED:
             return failed(policy, end.item, failure, VisitKind.ERRORED, 0.0)
         case _:
@@ -190,18 +190,13 @@ def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
     return policy.interval({**known, **values}, After(item.row, values))
 
 
-def _given_up(
-    policy: Policy, item: Item, failure: Failure, instead: VisitOutcome | None = None
-) -> VisitOutcome:
-    """The row becomes what `on_exhausted` says. If that fails it goes on as `instead` says, with the error of that."""
+def _given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
     given = policy.on_exhausted
     try:
         values = checked_values(item, (_asked(given, item) if callable(given) else given) or {})
         return _ended(item, VisitKind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
     except Exception as error:
-        if instead is not None:
-            return replace(instead, failure=Failure.of(error))
-        return _not_given_up(policy, item, Failure.of(error))
+        return _not_given_up(policy, item, Failure.of(error), failure)
 
 
 def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
@@ -212,10 +207,15 @@ def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Map
     return values
 
 
-def _not_given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
-    """The outcome if `on_exhausted` raised or its values cannot be written: the row goes on failing, and says why."""
+def _not_given_up(policy: Policy, item: Item, failure: Failure, last: Failure | None) -> VisitOutcome:
+    """The outcome if `on_exhausted` raised or its values cannot be written: the row goes on failing, and says why.
+
+    `last`: the failure after which it was to be given up. After a crash it rests, and its crashes are not forgotten.
+    """
     if item.claim.taken_over:
         return _rested(item, LONGEST_BACKOFF, failure)
+    if last is not None and last.type == CRASHED:
+        return _rested(item, LONGEST_BACKOFF, failure, item.crashes + 1)
     return errored(policy, item, failure)
 
 

@@ -12,9 +12,10 @@ from penstock.errors import DefinitionError
 from penstock.reconcile.columns import EPOCH, reconcilable_columns
 from penstock.reconcile.item import Claimed, Item
 from penstock.reconcile.options import LONGEST_BACKOFF, Policy
-from penstock.reconcile.outcome import VisitKind, died
+from penstock.reconcile.outcome import VisitKind, died, refused
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.transfer import pack_answer, pack_item, unpack_answer, unpack_item
+from penstock.values.failure import Failure
 
 metadata = MetaData()
 table = Table(
@@ -68,6 +69,13 @@ def test_a_row_that_cannot_be_given_up_rests_and_keeps_its_count() -> None:
     end = died(Policy(max_crashes=2, on_exhausted=fail), item(2), "killed")
     assert (end.kind, end.delay, end.crashes) == (VisitKind.CRASHED, LONGEST_BACKOFF, 3)
     assert str(end.failure) == "LookupError: no such state"
+
+
+def test_nor_does_one_forget_its_deaths_whose_last_values_the_database_refuses() -> None:
+    policy = Policy(max_crashes=2, on_exhausted={"state": "dead"})
+    end = refused(policy, died(policy, item(2), "killed"), Failure.note("IntegrityError", "no"))
+    assert end is not None
+    assert (end.kind, end.delay, end.crashes) == (VisitKind.CRASHED, LONGEST_BACKOFF, 3)
 
 
 def test_a_row_travels_as_it_was_read() -> None:
