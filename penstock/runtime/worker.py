@@ -39,6 +39,7 @@ from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
 from penstock.runtime.shutdown import Shutdown
 from penstock.runtime.stacks import all_stacks
+from penstock.telemetry.events import ControlIgnored
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Worker:
         who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
+        self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
         self._departure = Shutdown(self)
@@ -130,6 +132,7 @@ class Worker:
     def _arrive(self) -> None:
         self.app.prepare()
         self.controls = self.app.database.read(queue_controls.read)
+        self._tell_unreadable(self.controls)
         self.identity.details |= self._details_of(self._queues_by(self.controls))
         self.identity.register()
         self.app.declare_schedules()
@@ -255,15 +258,23 @@ class Worker:
 
     def _follow_controls(self, controls: QueueControls) -> None:
         """Take from the queues that operators want, and say so in the process row; show stacks, if they are wanted."""
-        if controls.stacks != self.controls.stacks:
-            self._show_stacks()
-        self.controls = controls
+        self._tell_unreadable(controls)
         lanes, queues = self.source.lanes, self._queues_by(controls)
-        if queues != lanes.queues:
-            self.identity.tell(self._details_of(queues))
         if (queues, controls.paused) != (lanes.queues, lanes.paused):
             lanes.control(queues, controls.paused)
             self.waker.wake(READY)
+        if queues != self._queues_by(self.controls):
+            self.identity.tell(self._details_of(queues))
+        if controls.stacks != self.controls.stacks:
+            self._show_stacks()
+        self.controls = controls
+
+    def _tell_unreadable(self, controls: QueueControls) -> None:
+        """Say which controls are ignored, each once."""
+        for host, error in controls.unreadable.items():
+            if (host, error) not in self._ignored:
+                self._ignored.add((host, error))
+                self.app.events.emit(ControlIgnored(host, error))
 
     def _show_stacks(self) -> None:
         """Also if the event loop stands still: the housekeeping, which calls this, has a thread of its own."""
