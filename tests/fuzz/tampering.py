@@ -17,6 +17,8 @@ from penstock import Penstock
 from penstock.values.ids import new_id
 
 LEFT_ALONE = {"schema_versions"}
+MEANT = {("queue_controls", "name", "default")}
+"""No damage: an operator may well pause this queue, and then nothing of it is to come through."""
 ODD_TEXTS = [
     "zzz",
     "",
@@ -72,7 +74,8 @@ def tamperings(app: Penstock) -> st.SearchStrategy[Tampering]:
             )
         )
         others = [Tampering(name, "remove"), Tampering(name, "double"), Tampering(name, "make up")]
-        return st.one_of(change, change, change, st.sampled_from(others))
+        either = st.one_of(change, change, change, st.sampled_from(others))
+        return either.filter(lambda one: (one.table, one.column, one.value) not in MEANT)
 
     return st.sampled_from(sorted(tables)).flatmap(of)
 
