@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -94,6 +94,8 @@ class Worker:
         who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
+        self._hindered: Set[str] = frozenset()
+        """The executors whose tasks the last claim left out."""
         self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
@@ -209,7 +211,7 @@ class Worker:
         queues, paused = self._queues_by(self.controls), self.controls.paused
         return JobSource(
             lambda: self.identity.id,
-            self._tasks,
+            self._claimable,
             Lanes(queues, self.settings.sweep_interval, dialect.keeps_dead_rows, paused=paused),
             app.wakeups,
             app.events,
@@ -249,6 +251,14 @@ class Worker:
 
     def _tasks(self) -> Sequence[str]:
         return self.app.task_names
+
+    def _claimable(self) -> Sequence[str]:
+        """The tasks to claim now: without those of an executor that lacks threads or processes at the moment."""
+        self._hindered = hindered = self.dispatcher.hindered
+        if not hindered:
+            return self._tasks()
+        known = {name: self.app.find_task(name) for name in self._tasks()}
+        return [name for name, task in known.items() if task is None or task.executor not in hindered]
 
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
@@ -332,6 +342,9 @@ class Worker:
         self.dispatcher.free_lost()
         self.housekeeping.check_local_processes()
         self._notice_new_tasks()
+        if self._hindered and not self.dispatcher.hindered:
+            self.rest.wake_up()
+            self.waker.wake(READY)  # also for work that was left out meanwhile
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()

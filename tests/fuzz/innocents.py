@@ -99,6 +99,7 @@ class Crowd:
         self.only_one, self.fails, self.noting = only_one, fails, noting
         self.each_waits, self.one_at_a_time = each_waits, one_at_a_time
         app.prepare()
+        assert not app.schedules(limit=1)  # imported now: CPython 3.11 fails if two threads parse at once
         Base.metadata.create_all(app.database.engine)
 
     def held(self, queue: str, *, alive: bool = False) -> Job:

@@ -33,8 +33,7 @@ def shop(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop(MODULE, None)
     shop = importlib.import_module(MODULE)
     shop.app.prepare()
-    # Its module is imported when it is first needed; CPython 3.11 cannot compile one while another thread recurses deeply.
-    assert not shop.app.schedules(limit=1)
+    assert not shop.app.schedules(limit=1)  # imported now: CPython 3.11 fails if two threads parse at once
     shop.Base.metadata.create_all(shop.app.database.engine)
     yield shop
     shop.app.close()

@@ -133,15 +133,18 @@ class Dispatcher:
 
     def room(self) -> int:
         """How many claims the pump may bring: free places, and what will be done within a turn."""
-        if self._is_hindered() or self.loop.is_closed():
+        if self.loop.is_closed() or self.hindered == self.executors.keys():
             return 0
         ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
         if ahead > self.limit and len(self.waiting) + self._accepted > ahead // 2:
             return 0  # a few large claims cost less than many small ones
         return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - len(self.late)
 
-    def _is_hindered(self) -> bool:
-        return self.processes.hindrance.is_fresh or any(each.is_fresh for each in self._hindrances.values())
+    @property
+    def hindered(self) -> Set[str]:
+        """The executors that the system refused a thread or a process a moment ago: nothing is claimed for them now."""
+        found = {name for name, each in self._hindrances.items() if each.is_fresh}
+        return found | {"process"} if self.processes.hindrance.is_fresh else found
 
     def hand_over(self, claims: Sequence[Claim]) -> None:
         """Pass claims from the pump's thread to the loop's, with one call.
@@ -194,8 +197,9 @@ class Dispatcher:
     def _reject(self, work: Work, error: Exception) -> None:
         """There is not even a thread for it. That is no fault of the job's, so it is given back and spends nothing.
 
-        It comes back in a moment, perhaps to another process; and until then nothing is claimed here, or we would do
-        the same to all that is in the queue, and again from the start. As long as that goes on, moments get longer.
+        It comes back in a moment, perhaps to another process; and until then nothing is claimed here for this executor,
+        or we would do the same to all that is in the queue, and again from the start. As long as that goes on, moments
+        get longer. Tasks of other executors go on.
         """
         self.active.pop(work.key, None)
         pause = self._hindrances[work.executor].refresh()

@@ -89,7 +89,7 @@ class Housekeeping(Service):
         self.due: Boundary[str] = Boundary(database, stream, "the scheduled job")
         self.reaper = Reaper(database, process, stream, follow, self._wake_all)
         self.retention = JobRetention(database, process, stream)
-        self.tallies = TallyKeeper(database, process)
+        self.tallies = TallyKeeper(database, process, stream)
         self.rest = IdleMode()
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._looked_at = 0.0
