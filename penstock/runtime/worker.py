@@ -95,7 +95,7 @@ class Worker:
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
         self._hindered: Set[str] = frozenset()
-        """The executors whose tasks the last claim left out."""
+        """The tasks that the last claim left out."""
         self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
@@ -253,12 +253,16 @@ class Worker:
         return self.app.task_names
 
     def _claimable(self) -> Sequence[str]:
-        """The tasks to claim now: without those of an executor that lacks threads or processes at the moment."""
-        self._hindered = hindered = self.dispatcher.hindered
-        if not hindered:
-            return self._tasks()
-        known = {name: self.app.find_task(name) for name in self._tasks()}
-        return [name for name, task in known.items() if task is None or task.executor not in hindered]
+        """The tasks to claim now: without those for which the system lacks threads, processes or memory just now."""
+        self._hindered = hindered = self._find_hindered()
+        return [name for name in self._tasks() if name not in hindered] if hindered else self._tasks()
+
+    def _find_hindered(self) -> Set[str]:
+        executors, tasks = self.dispatcher.hindered, self.dispatcher.processes.hindered_tasks
+        if not executors:
+            return tasks
+        known = ((name, self.app.find_task(name)) for name in self._tasks())
+        return tasks | {name for name, task in known if task is not None and task.executor in executors}
 
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
@@ -342,7 +346,7 @@ class Worker:
         self.dispatcher.free_lost()
         self.housekeeping.check_local_processes()
         self._notice_new_tasks()
-        if self._hindered and not self.dispatcher.hindered:
+        if self._hindered - self._find_hindered():
             self.rest.wake_up()
             self.waker.wake(READY)  # also for work that was left out meanwhile
         for service in self.services:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import importlib
 import inspect
@@ -25,14 +26,18 @@ from penstock.runtime.executors.call import call_sync
 from penstock.runtime.executors.work import Work
 from penstock.settings import Settings
 from penstock.task import Task
+from penstock.values.failure import Failure
 from penstock.values.lazy_import import Lazy
-from penstock.values.outcome import raised
+from penstock.values.outcome import Rejected, raised
 
 if TYPE_CHECKING:
     from multiprocessing import connection
     from multiprocessing.connection import Connection
 else:
     connection = Lazy("multiprocessing.connection")
+
+
+SHORTAGES = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE})
 
 
 class Message(Enum):
@@ -136,7 +141,7 @@ def _run(pipe: Connection, home: AppRecipe, order: Order) -> Any:
         task = _find(home, order.claim.task, order.address)
         middleware = _middleware(task, order.middleware)
     except BaseException as error:
-        return raised(error)
+        return Rejected(Failure.of(error)) if is_shortage(error) else raised(error)
     pipe.send((Message.BEGUN, None))
 
     def report(job_id: str, fraction: float, message: str) -> None:
@@ -148,6 +153,17 @@ def _run(pipe: Connection, home: AppRecipe, order: Order) -> Any:
     work = Work.of(order.claim, task)
     work.middleware = middleware
     return call_sync(work, around)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """True if the system lacks memory, handles, threads or processes for the import of the application."""
+    if isinstance(error, OSError):
+        return error.errno in SHORTAGES
+    if isinstance(error, ImportError):  # by the loader of a shared library
+        return any(words in str(error) for words in ("failed to map segment", "Cannot allocate memory"))
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )
 
 
 def _middleware(task: Task[Any, Any], addresses: list[FunctionAddress]) -> tuple[Middleware, ...]:
