@@ -116,9 +116,7 @@ class Firing:
         tx.stage("put_off_schedule")
         return Told([row.defined.name], [], self._noted(tx, row, error))
 
-    def _noted(
-        self, tx: Transaction, row: ScheduleRow, error: Exception
-    ) -> dict[str, ScheduleFailed | None]:
+    def _noted(self, tx: Transaction, row: ScheduleRow, error: Exception) -> dict[str, ScheduleFailed | None]:
         """Leave it alone for a while, with its error; that is told when it is a new one."""
         name, words = row.defined.name, f"{type(error).__name__}: {error}"[:1000].replace("\0", "")
         wait = int(self.boundary.next_pause(name) * SECOND)

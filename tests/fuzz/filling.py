@@ -63,7 +63,10 @@ def _rows(crowd: Crowd) -> None:
 
 
 def _schedules(crowd: Crowd) -> None:
-    for name, options in (("often", {"every": 0.5}), ("nightly", {"cron": "0 3 * * *", "tz": "Europe/Berlin"})):
+    for name, options in (
+        ("often", {"every": 0.5}),
+        ("nightly", {"cron": "0 3 * * *", "tz": "Europe/Berlin"}),
+    ):
         schedule = crowd.app.schedules.create(crowd.add, name=name, args=(1, 2), overlap="queue", **options)
         schedule.trigger()
 

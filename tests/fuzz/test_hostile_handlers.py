@@ -123,7 +123,9 @@ def test_no_outcome_of_a_handler_takes_its_place_for_good(
     died: list[threading.ExceptHookArgs] = []
     caplog.set_level(logging.CRITICAL)
 
-    batches = [list(zip(cycle(EXECUTORS), each)) for each in (KNOWN, *(drawn(cases(), FRESH) for _ in range(2)))]
+    batches = [
+        list(zip(cycle(EXECUTORS), each)) for each in (KNOWN, *(drawn(cases(), FRESH) for _ in range(2)))
+    ]
 
     def work(worker: Worker) -> None:
         trial = Trial(shop, worker)

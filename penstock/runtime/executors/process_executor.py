@@ -326,7 +326,9 @@ class ChildHandle(threading.Thread):
         self.end_child()
         code = child.exitcode if known else None
         if is_fresh and self.why is None:
-            return self._not_imported(work, Failure.note("ImportFailed", f"it ended by itself (exit code {code})"))
+            return self._not_imported(
+                work, Failure.note("ImportFailed", f"it ended by itself (exit code {code})")
+            )
         return self._died(f"the process of this handler ended by itself (exit code {code})")
 
     def _died(self, message: str) -> Event | Died | None:
