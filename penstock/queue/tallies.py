@@ -36,7 +36,7 @@ FIRST = " ORDER BY seq LIMIT :limit {lock_skip}"
 SEQS = "SELECT seq FROM {tallies}"
 REMOVE = "DELETE FROM {tallies} WHERE seq {among:seqs:int}"
 MOST_SUMMED = 4 * 10**18
-"""No sum is larger, and two of them fit into a column. A roll-up that has another number was damaged, and begins anew."""
+"""No sum is larger, and two of them fit into a column. A roll-up with another number was damaged, and begins anew."""
 ADDED = ", ".join(
     f"{name} = CASE WHEN {name} BETWEEN 0 AND {MOST_SUMMED} THEN {name} ELSE 0 END + :{name}"
     for name in ("attempts", "failed", "run_micros")

@@ -25,7 +25,8 @@ from penstock.values.outcome import Released
 
 QUEUE = "default"
 MAKE_DUE = """
-UPDATE {schedules} SET next_at = next_at - 10000000, due_at = next_at - 10000000 WHERE target = 'tick' AND every = 10000000
+UPDATE {schedules} SET next_at = next_at - 10000000, due_at = next_at - 10000000
+WHERE target = 'tick' AND every = 10000000
 """
 FORGET = "DELETE FROM {schedules} WHERE every = 10000000"
 Play = Callable[[int], None]

@@ -7,6 +7,7 @@ for a pause that grows, tasks of other processes go on, and each pause is told i
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import sys
@@ -54,7 +55,7 @@ def test_a_process_that_cannot_import_the_application_spends_nothing(
         job = await crashing.work.enqueue_async(5)
         await until(lambda: len(job.attempts()) >= 3)
         assert worker.dispatcher.hindered == set(), "tasks of other modules go on"
-        how.write_text("go on")
+        await asyncio.to_thread(how.write_text, "go on")
         assert await job.result_async(timeout=60) == 5
         assert not worker.dispatcher.processes.hindered_tasks
         return job
@@ -86,7 +87,7 @@ def test_others_go_on_while_one_task_is_left_out(crashing: Any, how: Path) -> No
         later = await crashing.work.enqueue_async(6)
         for _ in range(5):
             assert await (await beside.enqueue_async()).result_async(timeout=30) == 1
-        how.write_text("go on")
+        await asyncio.to_thread(how.write_text, "go on")
         assert (await job.result_async(timeout=60), await later.result_async(timeout=60)) == (5, 6)
 
     beside_a_worker(crashing.app, main)
