@@ -121,9 +121,10 @@ def _next_interval(spec: Spec, after: int) -> int:
 
 def _interval(spec: Spec) -> int:
     """The interval; ValueError if it would not go forward, as that of a damaged row."""
-    if not isinstance(spec.every, int) or spec.every <= 0:
-        raise ValueError(f"the interval must be more than 0 microseconds, not {spec.every!r}")
-    return spec.every
+    every: object = spec.every
+    if not isinstance(every, int) or every <= 0:
+        raise ValueError(f"the interval must be more than 0 microseconds, not {every!r}")
+    return every
 
 
 @lru_cache(4096)

@@ -63,7 +63,12 @@ REFUSE = f"""
 CREATE TRIGGER sim_unclaimable BEFORE UPDATE ON penstock_job_states
 WHEN OLD.job_id LIKE '{GHOST}%' AND NEW.status = 'running' BEGIN SELECT RAISE(ABORT, 'it cannot be claimed'); END
 """
-SCHEDULES = [{"every": 0}, {"every": -1}, {"missed": "zzz"}, {"backfills": '["last", nope]'}]
+SCHEDULES: list[dict[str, object]] = [
+    {"every": 0},
+    {"every": -1},
+    {"missed": "zzz"},
+    {"backfills": '["last", nope]'},
+]
 
 
 def prepare(connection: sqlite3.Connection) -> None:
@@ -105,10 +110,7 @@ def poison(rng: random.Random, connection: sqlite3.Connection, now: int, hosts: 
         case "schedule":
             _damaged_schedule(connection, one, now, rng.choice(SCHEDULES))
         case "control":
-            row = ("workers", one, "mail:x", LATEST, now, one, "")
-            connection.execute(
-                "INSERT OR REPLACE INTO penstock_queue_controls VALUES (?, ?, ?, ?, ?, ?, ?)", row
-            )
+            _insert(connection, "queue_controls", "workers", one, "mail:x", LATEST, now, one, "")
         case "lease":
             name = rng.choice(["retention", "runs"])
             lease = (name, one, LATEST)

@@ -1,7 +1,7 @@
 """A tally or a roll-up that was damaged keeps no other from being counted."""
 
 import pytest
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Table, func, insert, select, update
 
 from penstock import Penstock
 from penstock.runtime.liveness import tally_keeper
@@ -54,7 +54,7 @@ def test_a_damaged_roll_up_begins_anew(app: Penstock, damage: int) -> None:
         assert set(found) == {4 * 10**18}
 
 
-def tables(app: Penstock) -> list:  # type: ignore[type-arg]
+def tables(app: Penstock) -> list[Table]:
     app.prepare()
     names = {table.name.removeprefix(app.database.prefix): table for table in app.metadata.tables.values()}
     return [names["tallies"], names["rollups"]]

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -36,7 +37,11 @@ def pooled(pytestconfig: pytest.Config, postgres_server: Postgres) -> Iterator[s
     postgres_server.create_database("shop")
     url = postgres_server.url("shop")
     folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-pgbouncer"
-    few = {"max_client_conn": 1000, "default_pool_size": CONNECTIONS, "max_db_connections": CONNECTIONS}
+    few: dict[str, Any] = {
+        "max_client_conn": 1000,
+        "default_pool_size": CONNECTIONS,
+        "max_db_connections": CONNECTIONS,
+    }
     with ExitStack() as stack:
         pool = had(lambda: stack.enter_context(PgBouncer(folder, url, "transaction", **few)))
         yield pool.through(url)
