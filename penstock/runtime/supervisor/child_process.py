@@ -26,7 +26,7 @@ FIRST_DELAY = 0.25
 LONGEST_DELAY = 30.0
 LONGEST_DELAY_WHEN_READY = 1.0
 MOVES, READY = b".", b"!"
-"""What a child says by its pulse: that it moves, and that it has got to work."""
+"""The words of a child: that it moves, and that it has got to work."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class ChildProcess:
     told: bool = False
     code: int | None = None
     ready: bool = False
-    """It has got to work."""
+    """True once the child has got to work."""
     heard: float = field(default_factory=time.monotonic)
     """When it was last found to move, by our own clock; at first, when it was forked."""
 
@@ -134,7 +134,7 @@ def _say(announce: int, word: bytes) -> None:
         os.write(announce, word)
 
 
-class Pulse:
+class ChildPulse:
     """In the child: says again and again that we move, and since when we are ready, as long as a parent hears it.
 
     From the fork on, for a child can freeze in the write by which it registers. Without the database: if it is this
@@ -148,7 +148,7 @@ class Pulse:
         threading.Thread(target=self._go_on, name="penstock-pulse", daemon=True).start()
 
     def ready(self) -> None:
-        """We have got to work."""
+        """Say that this process has got to work."""
         self._word = READY
         self._say(READY)
 

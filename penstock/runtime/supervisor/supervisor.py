@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.runtime import os_signals
-from penstock.runtime.supervisor.child_process import ChildProcess, ChildSlot, Pulse, fork_child
+from penstock.runtime.supervisor.child_process import ChildProcess, ChildSlot, ChildPulse, fork_child
 from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
 from penstock.runtime.supervisor.worker_process import LAST_MOMENT, OVERTIME, serve_supervised
 from penstock.runtime.worker import WorkerOptions
@@ -197,7 +197,7 @@ class Supervisor:
         turned = self.monitor.begin_in_child(slot)
         options = replace(self.options, supervisor_id=self.child_reaper.id, details=details, turned=turned)
         every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
-        pulse = Pulse(say, every)
+        pulse = ChildPulse(say, every)
         try:
             return serve_supervised(self.app, options, self._lifeline, pulse.ready)
         except DatabaseUnavailable as error:
