@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.runtime import os_signals
-from penstock.runtime.supervisor.child_process import ChildProcess, ChildSlot, ChildPulse, fork_child
+from penstock.runtime.supervisor.child_process import ChildProcess, ChildPulse, ChildSlot, fork_child
 from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
 from penstock.runtime.supervisor.worker_process import LAST_MOMENT, OVERTIME, serve_supervised
 from penstock.runtime.worker import WorkerOptions
