@@ -305,7 +305,11 @@ class Penstock(Pipelines, Operating):
 
     def fire_ticks(self, waiting: bool = False) -> bool:
         """Fire some of what is due; True if there was something."""
-        return fire.Firing(self).turn(waiting=waiting)
+        return self._firing.turn(waiting=waiting)
+
+    @cached_property
+    def _firing(self) -> fire.Firing:
+        return fire.Firing(self)
 
     # rows
 

@@ -53,8 +53,9 @@ SINGLE_KINDS = {f"{kind}_{what}": kind for kind in KINDS for what in ("url", "se
 SESSION = pytest.StashKey[Path]()
 SESSION_END = pytest.StashKey[ExitStack]()
 
-# How long an example takes says something about the machine, not about the code.
-hypothesis.settings.register_profile("suite", deadline=None)
+# How long an example takes says something about the machine, not about the code. In CI, too, cases are fresh ones:
+# Hypothesis's own profile there, which this one would inherit from, draws the same at every run.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=False)
 hypothesis.settings.load_profile("suite")
 
 

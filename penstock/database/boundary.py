@@ -122,16 +122,26 @@ class Boundary(Generic[K]):
         """Leave this row alone for a while, and say so; for how many seconds."""
         if isinstance(error, AdvancementFailed):
             error.spend()
+        tries, pause = self.count_failure(key)
+        self.stream.emit(RowSetAside(self.what, _name(key), f"{type(error).__name__}: {error}", tries, pause))
+        return pause
+
+    def next_pause(self, key: K) -> float:
+        """Seconds for which this row will be left alone, should it fail once more."""
+        before = self._aside.get(key)
+        return self.pause_after(1 + (self._tries.get(key, 0) if before is None else before.tries))
+
+    def count_failure(self, key: K) -> tuple[int, float]:
+        """Leave this row alone without an event: the number of its failures, and for how many seconds."""
+        pause = self.next_pause(key)
         before = self._aside.pop(key, None)
         tries = 1 + (self._tries.pop(key, 0) if before is None else before.tries)
-        pause = self.pause_after(tries)
         self._aside[key] = SetAside(tries, time.monotonic() + pause)
         while len(self._aside) > MOST_ROWS:
             self._aside.popitem(last=False)
         while len(self._tries) > MOST_ROWS:
             self._tries.popitem(last=False)
-        self.stream.emit(RowSetAside(self.what, _name(key), f"{type(error).__name__}: {error}", tries, pause))
-        return pause
+        return tries, pause
 
     def lapse(self) -> None:
         """Wait for no row any more whose time has come: it was tried just now, or is gone."""

@@ -191,6 +191,10 @@ def waiting(patient: CheckContext) -> Iterable[Finding]:
         why = f": {pause.why}" if pause.why else ""
         message = f"queue {queue!r} is paused by {pause.changed_by}{why}"
         yield Finding("queues", Level.WARNING, message, f"When it is time: penstock queues resume {queue}")
+    for host, error in sorted(patient.database.read(queue_controls.read).unreadable.items()):
+        message = f"the queues set for the workers of host {host} cannot be read and are ignored: {error}"
+        where = "" if host == queue_controls.EVERYWHERE else f" --host {host}"
+        yield Finding("queues", Level.PROBLEM, message, f"Set them again: penstock queues set NAMES{where}")
     alone = [queue for queue in alone if queue not in paused]
     for queue in alone:
         advice = (

@@ -12,7 +12,7 @@ Charts read the roll-ups and the few tallies that are not folded yet, never the 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import NamedTuple, Protocol
@@ -29,13 +29,20 @@ CRASHED = OutcomeKind.CRASHED.value
 
 ANY = "SELECT 1 FROM {tallies} LIMIT 1"
 PICK = """
-SELECT seq, tallied_at, task, queue, outcome, attempts, failed, run_micros, longest FROM {tallies}
-ORDER BY seq LIMIT :limit {lock_skip}
-"""
+SELECT seq, tallied_at, task, queue, outcome, attempts, failed, run_micros, longest FROM {tallies}"""
+BUT = " WHERE NOT (seq {among:left:int})"
+ONLY = " WHERE seq {among:only:int}"
+FIRST = " ORDER BY seq LIMIT :limit {lock_skip}"
+SEQS = "SELECT seq FROM {tallies}"
 REMOVE = "DELETE FROM {tallies} WHERE seq {among:seqs:int}"
-ADD = """
-UPDATE {rollups} SET attempts = attempts + :attempts, failed = failed + :failed, run_micros = run_micros + :run_micros,
-  longest = CASE WHEN longest < :longest THEN :longest ELSE longest END
+MOST_SUMMED = 4 * 10**18
+"""No sum is larger, and two of them fit into a column. A roll-up with another number was damaged, and begins anew."""
+ADDED = ", ".join(
+    f"{name} = CASE WHEN {name} BETWEEN 0 AND {MOST_SUMMED} THEN {name} ELSE 0 END + :{name}"
+    for name in ("attempts", "failed", "run_micros")
+)
+ADD = f"""
+UPDATE {{rollups}} SET {ADDED}, longest = CASE WHEN longest < :longest THEN :longest ELSE longest END
 WHERE span = :span AND begins_at = :begins_at AND task = :task AND queue = :queue AND outcome = :outcome
 """
 SAMPLE = """
@@ -156,10 +163,26 @@ def are_there(tx: Transaction) -> bool:
     return tx.row(ANY) is not None
 
 
-def fold(tx: Transaction, limit: int = BATCH) -> bool:
-    """Add some tallies to the roll-ups; True if there may be more."""
+def first(tx: Transaction, left: Collection[int] = (), limit: int = BATCH) -> list[int]:
+    """The tallies that `fold` would find."""
+    given = {"left": sorted(left)} if left else {}
+    template = SEQS + (BUT if left else "") + " ORDER BY seq LIMIT :limit"
+    return [int(seq) for (seq,) in tx.rows(template, limit=limit, **given)]
+
+
+def fold(
+    tx: Transaction, limit: int = BATCH, left: Collection[int] = (), only: Collection[int] | None = None
+) -> bool:
+    """Add some tallies to the roll-ups; True if there may be more.
+
+    `left`: tallies that are set aside. `only`: of all that there are, these.
+    """
     tx.stage("fold")
-    rows = tx.rows(PICK, limit=limit)
+    given: dict[str, list[int]] = {"left": sorted(left)} if left else {}
+    some = BUT if left else ""
+    if only is not None:
+        given, some = {"only": sorted(only)}, ONLY
+    rows = tx.rows(PICK + some + FIRST, limit=limit, **given)
     if not rows:
         return False
     sums: dict[tuple[str, int, str, str, str], Counter[str]] = defaultdict(Counter)
@@ -173,7 +196,7 @@ def fold(tx: Transaction, limit: int = BATCH) -> bool:
     named = [(dict(zip(keys, key, strict=True)), sums[key]) for key in sorted(sums)]
     tx.insert("rollups", [{**key, **zero} for key, _ in named], ignore_duplicates=True)
     for key, one in named:
-        tx.run(ADD, **key, **{name: one[name] for name in zero})
+        tx.run(ADD, **key, **{name: min(max(one[name], 0), MOST_SUMMED) for name in zero})
     tx.run(REMOVE, seqs=[row[0] for row in rows])
     return len(rows) == limit
 

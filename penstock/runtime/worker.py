@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,7 @@ from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
 from penstock.runtime.shutdown import Shutdown
 from penstock.runtime.stacks import all_stacks
-from penstock.telemetry.events import ClaimLost
+from penstock.telemetry.events import ClaimLost, ControlIgnored
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
@@ -97,6 +97,9 @@ class Worker:
         who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
+        self._hindered: Set[str] = frozenset()
+        """The tasks that the last claim left out."""
+        self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
         self._departure = Shutdown(self)
@@ -134,6 +137,7 @@ class Worker:
     def _arrive(self) -> None:
         self.app.prepare()
         self.controls = self.app.database.read(queue_controls.read)
+        self._tell_unreadable(self.controls)
         self.identity.details |= self._details_of(self._queues_by(self.controls))
         self.identity.register()
         self.app.declare_schedules()
@@ -217,7 +221,7 @@ class Worker:
         queues, paused = self._queues_by(self.controls), self.controls.paused
         return JobSource(
             lambda: self.identity.id,
-            self._tasks,
+            self._claimable,
             Lanes(queues, self.settings.sweep_interval, dialect.keeps_dead_rows, paused=paused),
             app.wakeups,
             app.events,
@@ -268,6 +272,18 @@ class Worker:
     def _tasks(self) -> Sequence[str]:
         return self.app.task_names
 
+    def _claimable(self) -> Sequence[str]:
+        """The tasks to claim now: without those for which the system lacks threads, processes or memory just now."""
+        self._hindered = hindered = self._find_hindered()
+        return [name for name in self._tasks() if name not in hindered] if hindered else self._tasks()
+
+    def _find_hindered(self) -> Set[str]:
+        executors, tasks = self.dispatcher.hindered, self.dispatcher.processes.hindered_tasks
+        if not executors:
+            return tasks
+        known = ((name, self.app.find_task(name)) for name in self._tasks())
+        return tasks | {name for name, task in known if task is not None and task.executor in executors}
+
     def _hear(self, subject: str) -> None:
         if subject.startswith(READY):
             self.waker.wake(subject)
@@ -276,15 +292,23 @@ class Worker:
 
     def _follow_controls(self, controls: QueueControls) -> None:
         """Take from the queues that operators want, and say so in the process row; show stacks, if they are wanted."""
-        if controls.stacks != self.controls.stacks:
-            self._show_stacks()
-        self.controls = controls
+        self._tell_unreadable(controls)
         lanes, queues = self.source.lanes, self._queues_by(controls)
-        if queues != lanes.queues:
-            self.identity.tell(self._details_of(queues))
         if (queues, controls.paused) != (lanes.queues, lanes.paused):
             lanes.control(queues, controls.paused)
             self.waker.wake(READY)
+        if queues != self._queues_by(self.controls):
+            self.identity.tell(self._details_of(queues))
+        if controls.stacks != self.controls.stacks:
+            self._show_stacks()
+        self.controls = controls
+
+    def _tell_unreadable(self, controls: QueueControls) -> None:
+        """Say which controls are ignored, each once."""
+        for host, error in controls.unreadable.items():
+            if (host, error) not in self._ignored:
+                self._ignored.add((host, error))
+                self.app.events.emit(ControlIgnored(host, error))
 
     def _show_stacks(self) -> None:
         """Also if the event loop stands still: the housekeeping, which calls this, has a thread of its own."""
@@ -342,6 +366,9 @@ class Worker:
         self.dispatcher.free_lost()
         self.housekeeping.check_local_processes()
         self._notice_new_tasks()
+        if self._hindered - self._find_hindered():
+            self.rest.wake_up()
+            self.waker.wake(READY)  # also for work that was left out meanwhile
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -62,8 +63,12 @@ class ScheduleDefinition:
         return self.cron, self.every, self.zone, self.start, self.end
 
     def spec(self, created_at: int) -> Spec:
-        """Its ticks. An interval without a start counts from when the schedule was made."""
+        """Its ticks. An interval without a start counts from when the schedule was made.
+
+        ValueError names a field that no caller can have given: a hand has changed the row.
+        """
         if self.every is not None:
+            _in_range("every", self.every, round(SHORTEST * SECOND))
             anchor = created_at if self.start is None else self.start
             start = anchor + self.every if self.start is None else self.start
             return Spec(None, self.zone, self.every, anchor, start, self.end)
@@ -72,6 +77,7 @@ class ScheduleDefinition:
 
     @property
     def policy(self) -> TickPolicy:
+        _in_range("missed_limit", self.limit, 1, MOST_MISSED)
         return TickPolicy(Missed(self.missed), self.window, self.limit)
 
 
@@ -222,6 +228,12 @@ def _zone(value: object) -> str:
         raise ValueError("give the name of a zone, such as 'Europe/Berlin'")
     zone_of(name)
     return name
+
+
+def _in_range(column: str, value: object, least: int, most: float = math.inf) -> None:
+    if not isinstance(value, int) or not least <= value <= most:
+        known = f"from {least} to {most}" if most < math.inf else f"{least} or more"
+        raise ValueError(f"the column {column} of its row must be {known}, not {value!r}")
 
 
 def _micros(least: float = 0.0) -> Callable[[object], int]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from penstock.app_services import AppServices
+from penstock.database.boundary import Boundary
 from penstock.database.transaction import Transaction
 from penstock.schedules import backfill, rows
 from penstock.schedules.decide import Decision, Overlap, TickOutcome, decide
@@ -29,16 +30,16 @@ BATCH = 200
 """So many schedules in one transaction."""
 LOOK_AGAIN = SECOND
 """A tick that waits for the one before it looks so often whether that has ended."""
-PUT_OFF = 60 * SECOND
-"""So long a schedule that cannot be fired is left alone."""
 
 
 class Told(NamedTuple):
     """Events that a transaction has decided on, to be emitted once it is durable."""
 
-    found: int
+    found: list[str]
+    """The names of the schedules it has looked at."""
     decided: list[TicksDecided]
-    failed: list[ScheduleFailed]
+    failed: dict[str, ScheduleFailed | None]
+    """By name, those that could not be fired; without an event, if the error is the one that the row has."""
 
 
 class Firing:
@@ -46,6 +47,8 @@ class Firing:
 
     def __init__(self, host: AppServices) -> None:
         self.host = host
+        self.boundary: Boundary[str] = Boundary(host.database, host.events, "the schedule")
+        """How often each schedule has failed, so that it is tried at growing intervals."""
 
     def turn(self, *, waiting: bool = False) -> bool:
         """Fire some of what is due; True if something was decided. `waiting`: look at what waits, due or not."""
@@ -75,8 +78,12 @@ class Firing:
         return worked
 
     def _tell(self, told: Told) -> bool:
-        for event in (*told.decided, *told.failed):
-            self.host.events.emit(event)
+        for name in told.failed:
+            self.boundary.count_failure(name)
+        self.boundary.handled([name for name in told.found if name not in told.failed])
+        for event in (*told.decided, *told.failed.values()):
+            if event is not None:
+                self.host.events.emit(event)
         return bool(told.decided)
 
     def _fire(self, tx: Transaction, template: str, limit: int) -> Told:
@@ -92,28 +99,29 @@ class Firing:
     def fire_rows(self, tx: Transaction, found: Sequence[ScheduleRow]) -> Told:
         """Decide about these, which are locked."""
         if not found:
-            return Told(0, [], [])
+            return Told([], [], {})
         batch = Batch(self.host, tx, found)
-        failed: list[ScheduleFailed] = []
+        failed: dict[str, ScheduleFailed | None] = {}
         for row in found:
             try:
                 batch.add(row)
             except Exception as error:
                 if self.host.database.is_outage(error):
                     raise
-                failed += self._noted(tx, row, error)
+                failed |= self._noted(tx, row, error)
         batch.write()
-        return Told(len(found), batch.decided, failed)
+        return Told([row.defined.name for row in found], batch.decided, failed)
 
     def _put_off(self, tx: Transaction, row: ScheduleRow, error: Exception) -> Told:
         tx.stage("put_off_schedule")
-        return Told(1, [], self._noted(tx, row, error))
+        return Told([row.defined.name], [], self._noted(tx, row, error))
 
-    def _noted(self, tx: Transaction, row: ScheduleRow, error: Exception) -> list[ScheduleFailed]:
+    def _noted(self, tx: Transaction, row: ScheduleRow, error: Exception) -> dict[str, ScheduleFailed | None]:
         """Leave it alone for a while, with its error; that is told when it is a new one."""
-        words = f"{type(error).__name__}: {error}"[:1000].replace("\0", "")
-        tx.run(rows.TROUBLE, id=row.id, trouble=words, wait=PUT_OFF)
-        return [] if row.trouble == words else [ScheduleFailed(row.defined.name, words)]
+        name, words = row.defined.name, f"{type(error).__name__}: {error}"[:1000].replace("\0", "")
+        wait = int(self.boundary.next_pause(name) * SECOND)
+        tx.run(rows.TROUBLE, id=row.id, trouble=words, wait=wait)
+        return {name: None if row.trouble == words else ScheduleFailed(name, words)}
 
 
 _UNLOCKED = rows.SELECT + "WHERE due_at <= {now} ORDER BY due_at, id LIMIT :limit"

@@ -80,16 +80,20 @@ def next_tick(spec: Spec, after: int) -> int | None:
 
 
 def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
-    """All ticks later than `after`, up to and including `until`."""
-    found = next_tick(spec, after)
+    """All ticks later than `after`, up to and including `until`; ValueError if they do not go forward."""
+    before, found = after, next_tick(spec, after)
     while found is not None and found <= until:
+        if found <= before:
+            raise ValueError(f"the ticks do not go forward: {found} comes after {before}")
         yield found
-        found = next_tick(spec, found)
+        before, found = found, next_tick(spec, found)
 
 
 def latest(spec: Spec, after: int, until: int, most: int = 1) -> list[int]:
     """The last ticks, at most so many, later than `after` and not later than `until`; in their order."""
-    reach = (spec.every or 60 * SECOND) * most
+    if most < 1:
+        raise ValueError(f"the number of ticks must be at least 1, not {most}")
+    reach = (60 * SECOND if spec.cron is not None else _interval(spec)) * most
     while True:
         begin = max(after, until - reach)
         found = list(ticks(spec, begin, until))
@@ -106,12 +110,21 @@ def count(spec: Spec, after: int, until: int) -> int:
     if spec.end is not None:
         until = min(until, spec.end)
     if spec.cron is None:
-        return (until - first) // spec.every + 1
+        return (until - first) // _interval(spec) + 1
     return _count_cron(spec, spec.cron, first, until)
 
 
 def _next_interval(spec: Spec, after: int) -> int:
-    return spec.anchor + ((after - spec.anchor) // spec.every + 1) * spec.every
+    every = _interval(spec)
+    return spec.anchor + ((after - spec.anchor) // every + 1) * every
+
+
+def _interval(spec: Spec) -> int:
+    """The interval; ValueError if it would not go forward, as that of a damaged row."""
+    every: object = spec.every
+    if not isinstance(every, int) or every <= 0:
+        raise ValueError(f"the interval must be more than 0 microseconds, not {every!r}")
+    return every
 
 
 @lru_cache(4096)

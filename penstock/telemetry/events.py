@@ -279,6 +279,17 @@ class ScheduleFailed(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ControlIgnored(Event):
+    """The queues that an operator has set for the workers of a host cannot be read; the worker goes on without them.
+
+    `host`: `*` stands for all hosts.
+    """
+
+    host: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class TroubleBegan(Event):
     """A loop cannot do its work; it goes on trying, and says so once."""
 

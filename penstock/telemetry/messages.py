@@ -160,6 +160,13 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
         lambda e: f"{e.signal}: stopping {'at once' if e.at_once else 'when running work is done'}",
     ),
     events.RowSetAside: (lambda e: ERROR if e.tries == 1 else DEBUG, _set_aside),
+    events.ControlIgnored: (
+        ERROR,
+        lambda e: (
+            f"the queues set for the workers of host {e.host} cannot be read and are ignored: {e.error}. "
+            "`penstock doctor` says what to do"
+        ),
+    ),
     events.RowHandled: (INFO, lambda e: f"{e.what} {e.row} went through and is no longer set aside"),
     events.TroubleBegan: (ERROR, lambda e: f"the {e.loop} is in trouble and goes on trying: {e.error}"),
     events.TroubleEnded: (INFO, lambda e: f"the {e.loop} works again after {e.seconds:.1f} s"),

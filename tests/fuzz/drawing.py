@@ -1,9 +1,13 @@
 """Draws hostile cases beyond the known ones, a few fresh ones at each run."""
 
+from typing import TypeVar
+
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.hostile import BASES, BEHAVIOUR, ERRORS, METHODS, OF_CLASSES, PROPERTIES, VALUES, Case
+
+T = TypeVar("T")
 
 
 def cases() -> st.SearchStrategy[Case]:
@@ -29,15 +33,15 @@ def cases() -> st.SearchStrategy[Case]:
     )
 
 
-def drawn(count: int) -> list[Case]:
+def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
     """Before anything runs: others use the same source of random numbers. The first that are drawn are the plainest."""
-    found: list[Case] = []
+    found: list[T] = []
 
     @settings(
         max_examples=20, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    @given(st.lists(cases(), min_size=count, max_size=count))
-    def draw(batch: list[Case]) -> None:
+    @given(st.lists(strategy, min_size=count, max_size=count))
+    def draw(batch: list[T]) -> None:
         found[:] = batch
 
     draw()

@@ -17,6 +17,8 @@ from penstock import Penstock
 from penstock.values.ids import new_id
 
 LEFT_ALONE = {"schema_versions"}
+MEANT = {("queue_controls", "name", "default")}
+"""No damage: an operator may well pause this queue, and then nothing of it is to come through."""
 ODD_TEXTS = [
     "zzz",
     "",
@@ -72,7 +74,8 @@ def tamperings(app: Penstock) -> st.SearchStrategy[Tampering]:
             )
         )
         others = [Tampering(name, "remove"), Tampering(name, "double"), Tampering(name, "make up")]
-        return st.one_of(change, change, change, st.sampled_from(others))
+        either = st.one_of(change, change, change, st.sampled_from(others))
+        return either.filter(lambda one: (one.table, one.column, one.value) not in MEANT)
 
     return st.sampled_from(sorted(tables)).flatmap(of)
 
@@ -86,7 +89,8 @@ def values_of(column: Column[Any]) -> st.SearchStrategy[object]:
     elif isinstance(kind, Float):
         some = st.sampled_from([0.0, -1.0, 1e300])
     elif isinstance(kind, BigInteger):
-        some = st.sampled_from(WHOLE)
+        # MariaDB counts on from the greatest that it has seen, and then there is no number left for any row.
+        some = st.sampled_from(WHOLE if column.autoincrement is not True else WHOLE[:6])
     elif isinstance(kind, Integer):
         some = st.sampled_from([value for value in WHOLE if abs(value) < 2**31])
     elif "CHAR(36)" in str(kind).upper() or "uuid" in type(kind).__name__.lower() or _is_id(column):

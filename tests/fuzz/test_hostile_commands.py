@@ -3,85 +3,26 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings
 from typer.testing import Result
 
 from penstock import Penstock
 from penstock.cli import exit_codes
 from penstock.testing import drain
 from tests.commands import call
+from tests.fuzz.command_tree import LEFT_OUT, VALUES, Line, commands, lines
 from tests.pure.database.test_secrets import FORMS, SECRET
 
 CASES = 40
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 ESCAPES = "\x1b]0;pwned\x07\x1b[2J\x1b[31m\r\nFAKE\x9b31m\x85\x08\x7f"
-IDS = [
-    "",
-    " ",
-    "%",
-    "_",
-    "'",
-    "' or 1=1 --",
-    "../../etc/passwd",
-    "0",
-    "a\nb",
-    "é",
-    "-",
-    "--",
-    "-1",
-    "[]",
-    "a" * 5000,
-]
-VALUES = [
-    "[1",
-    "{",
-    "NaN",
-    "1e999",
-    '"\\ud800"',
-    "[" * 5000,
-    "[" * 5000 + "]" * 5000,
-    "9" * 5000,
-    "x=",
-    "=x",
-    "null",
-]
-NUMBERS = ["-1", "0", "x", "99999999999999999999", "1e308", "nan", "inf", ""]
-"""What a person, a script or a stranger may write in the place of an id, a value or a number."""
-
-
-def arguments() -> st.SearchStrategy[list[str]]:
-    """Commands, each with something odd where something else is meant."""
-    id = st.one_of(st.sampled_from(IDS), st.text(max_size=8).filter(lambda text: "\x00" not in text))
-    value = st.one_of(st.sampled_from(VALUES), st.text(max_size=8).filter(lambda text: "\x00" not in text))
-    number = st.sampled_from(NUMBERS)
-    named = st.sampled_from(["show", "cancel", "retry", "pause", "resume", "revive"])
-    listed = st.sampled_from(
-        [
-            ("jobs", "--limit"),
-            ("jobs", "--before"),
-            ("jobs", "--status"),
-            ("runs", "--limit"),
-            ("runs", "--status"),
-            ("audit", "--since"),
-            ("audit", "--limit"),
-            ("prune", "--older-than"),
-            ("dead-letters", "--limit"),
-        ]
-    )
-    return st.one_of(
-        st.tuples(named, id).map(lambda pair: [pair[0], "--", pair[1]]),
-        st.tuples(id, value).map(lambda pair: ["signal", "--", pair[0], "go", pair[1]]),
-        st.tuples(id, value).map(lambda pair: ["fork", "--", *pair]),
-        st.tuples(listed, number).map(lambda pair: [*pair[0], pair[1]]),
-    )
-
-
 SHOWN = [FORMS[1], FORMS[3], FORMS[6], FORMS[12]]
 MODULE = """
 from penstock import Penstock
@@ -113,16 +54,58 @@ def runs(app: Penstock) -> list[str]:
 def ended_well(result: Result, given: Sequence[str]) -> None:
     assert result.exception is None or isinstance(result.exception, SystemExit), (given, result.exception)
     assert result.exit_code in (0, 1, 2), (given, result.exit_code, result.output[-300:])
+    if given[0] != "show":  # which shows those of the handlers
+        assert "Traceback (most recent call last)" not in result.output, (given, result.output[-300:])
 
 
-@pytest.mark.usefixtures("runs")
-def test_whatever_is_written_is_answered(database_url: str) -> None:
-    @settings(max_examples=CASES, deadline=None, database=None, phases=[Phase.generate])
-    @given(arguments())
-    def answered(given: list[str]) -> None:
-        ended_well(call(given[0], "--database", database_url, *given[1:]), given)
+def test_whatever_is_written_is_answered(
+    app: Penstock, database_url: str, runs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any command of the tree, with any of its options, and a setting in its environment."""
+    (tmp_path / "hostile_app.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_DATABASE_URL", database_url)
+    monkeypatch.delitem(sys.modules, "hostile_app", raising=False)
+    known = [*runs, "default", "pipe", "nightly", *app.tasks]
+    app.schedules.create(next(iter(app.tasks.values())), "@daily", name="nightly", args=("x",))
+
+    @settings(
+        max_examples=CASES,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(lines(known, database_url))
+    def answered(line: Line) -> None:
+        with pytest.MonkeyPatch.context() as patch, alarm(30, line):
+            for name, value in line.environment.items():
+                patch.setenv(name, value)
+            ended_well(call(*line.arguments), [*line.arguments, str(line.environment)])
 
     answered()
+
+
+@contextmanager
+def alarm(seconds: int, line: Line) -> Iterator[None]:
+    """A command that does not end is a failure, with its command line."""
+
+    def ring(_: int, __: object) -> None:
+        raise AssertionError(f"it does not end: {line}")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_every_command_is_drawn_or_left_out_for_a_reason() -> None:
+    drawn = {" ".join(command.words) for command in commands()}
+    assert {"rerun", "diff", "token", "then", "migrate-run", "schedules create", "worker"} <= drawn
+    assert all(LEFT_OUT.values())
 
 
 @pytest.mark.one_database

@@ -2,7 +2,8 @@
 
 On PostgreSQL, every statement that goes by the wire is first executed under EXPLAIN, behind a savepoint, on the same
 connection and by the same prepared plan; then it is executed for good. So what is counted is the plan that a worker
-would have used, with the settings of its connection and whatever statistics there are.
+would have used, with the settings of its connection and whatever statistics there are. Statements on the user's own
+tables go by SQLAlchemy: they are explained as they stand, not by a plan that the driver may have kept.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from sqlalchemy import Executable
 
 from penstock.database.dialect import Parameters
 from penstock.database.mysql import MySql
 from penstock.database.postgres.pipeline import Answer, OpenTransaction, Wire
+from penstock.database.user.statements import Statements, _Borrowed
 
 EXPLAIN = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF, FORMAT JSON) EXECUTE"
 EXPLAINED = ("SELECT", "WITH", "INSERT", "UPDATE", "DELETE")
@@ -29,6 +32,8 @@ class Measured:
     """The most that an execution of each statement took, and its plan then."""
 
     _answers: list[tuple[str, Answer]] = field(default_factory=list)
+    of_users: list[tuple[str, Any]] = field(default_factory=list)
+    """Statements on the user's own tables, and their plans."""
 
     def note(self, sql: str, answer: Answer) -> None:
         self._answers.append((sql, answer))
@@ -41,6 +46,8 @@ class Measured:
                 continue
             plan = answer.fetchall()[0][0][0]["Plan"]
             found[sql] = max(found[sql], (touched(plan), plan), key=lambda pair: pair[0])
+        for sql, plan in self.of_users:
+            found[sql] = max(found[sql], (touched(plan), plan), key=lambda pair: pair[0])
         return dict(found)
 
 
@@ -48,6 +55,32 @@ def touched(plan: Any) -> int:
     """Rows that came out of a node of the plan, or were read by it in vain, over all of its nodes."""
     mine = plan["Actual Rows"] + sum(plan.get(name, 0) for name in REMOVED)
     return int(mine * plan["Actual Loops"]) + sum(touched(part) for part in plan.get("Plans", ()))
+
+
+class ExplainingCursor:
+    """A cursor of SQLAlchemy's that explains each statement before it executes it."""
+
+    def __init__(self, cursor: Any, driver: Any, measured: Measured) -> None:
+        self._cursor, self._driver, self._measured = cursor, driver, measured
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+    def execute(self, sql: str, given: Any = None, **options: Any) -> Any:
+        self._explain(sql, given)
+        return self._cursor.execute(sql, given, **options)
+
+    def executemany(self, sql: str, given: Any, **options: Any) -> Any:
+        self._explain(sql, given[0])
+        return self._cursor.executemany(sql, given, **options)
+
+    def _explain(self, sql: str, given: Any) -> None:
+        if sql.lstrip().startswith(EXPLAINED):
+            with self._driver.cursor() as cursor:
+                cursor.execute("SAVEPOINT explained")
+                cursor.execute(f"EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF, FORMAT JSON) {sql}", given)
+                self._measured.of_users.append((sql, cursor.fetchone()[0][0]["Plan"]))
+                cursor.execute("ROLLBACK TO SAVEPOINT explained")
 
 
 @contextmanager
@@ -69,7 +102,13 @@ def measuring() -> Iterator[Measured]:
         for answer in unsent:
             opened.wire.post(answer)
 
+    cursor = _Borrowed.cursor
+
+    def explaining(borrowed: _Borrowed, *given: Any, **options: Any) -> ExplainingCursor:
+        return ExplainingCursor(cursor(borrowed, *given, **options), borrowed.tx.driver, measured)
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Borrowed, "cursor", explaining)
         patch.setattr(Wire, "post", explain_first)
         patch.setattr(OpenTransaction, "_post", begin_first)
         patch.setattr(OpenTransaction, "send", begin_first)
@@ -114,6 +153,16 @@ def counting() -> Iterator[dict[str, int]]:
         most[sql] = max(most.get(sql, 0), read(driver) - before - OWN)
         return answer
 
+    execute_users = Statements._execute
+
+    def count_users(statements: Statements, statement: Executable, values: Any, *, wait: bool) -> Any:
+        driver, sql = statements.tx.driver, str(statement)
+        before = read(driver)
+        answer = execute_users(statements, statement, values, wait=wait)
+        most[sql] = max(most.get(sql, 0), read(driver) - before - OWN)
+        return answer
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MySql, "execute", count)
+        patch.setattr(Statements, "_execute", count_users)
         yield most

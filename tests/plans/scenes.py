@@ -6,15 +6,28 @@ Each scene is played with tasks of its own names, so that all of them can be pla
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
 from typing import Self
 
-from penstock import Concurrency, Penstock, Retry, Snooze
+from sqlalchemy import String, insert, select
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from penstock import Concurrency, Penstock, Reconcilable, Retry, Snooze
 from penstock.queue import reclaim
+from penstock.reconcile import outcome
 from penstock.runtime.executors.job_work import JobWork
+from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.testing.drain import ManualWorker
+from penstock.values.ids import new_id
 from penstock.values.outcome import Released
 
 QUEUE = "default"
+MAKE_DUE = """
+UPDATE {schedules} SET next_at = next_at - 10000000, due_at = next_at - 10000000
+WHERE target = 'tick' AND every = 10000000
+"""
+FORGET = "DELETE FROM {schedules} WHERE every = 10000000"
 Play = Callable[[int], None]
 Scene = Callable[[Penstock], Play]
 
@@ -199,4 +212,110 @@ def spread(app: Penstock) -> Play:
     return play
 
 
-SCENES: tuple[Scene, ...] = (ends, become_due, come_back, limited, five_steps, joined, spread)
+def followed(app: Penstock) -> Play:
+    """Each job has a follower, which is released when the job ends."""
+
+    @app.task(name="leader")
+    def leader(number: int) -> int:
+        return number
+
+    @app.task(name="follower")
+    def follower(number: int) -> int:
+        return number
+
+    def play(size: int) -> None:
+        for job in leader.enqueue_many([(number,) for number in range(size)]):
+            job.then(follower, 1)
+        with Batches(app) as worker:
+            assert worker.work_off(size) == size
+            while worker.housekeeping.promote():
+                pass
+            assert worker.work_off(size) == size
+
+    return play
+
+
+def scheduled(app: Penstock) -> Play:
+    """As many schedules are due at once; each starts a job."""
+
+    @app.task(name="tick")
+    def tick() -> None: ...
+
+    turns = count()
+
+    def play(size: int) -> None:
+        turn = next(turns)
+        for number in range(size):
+            name = f"{turn}: {number}"
+            app.schedules.create(tick, every=10, start=datetime(2020, 1, 1, tzinfo=UTC), name=name)
+        app.database.in_transaction(lambda tx: tx.run(MAKE_DUE))
+        while app.fire_ticks():
+            pass
+        with Batches(app) as worker:
+            assert worker.work_off(size) >= size
+        app.database.in_transaction(lambda tx: tx.run(FORGET))
+
+    return play
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Widget(Base, Reconcilable):
+    """A table of the user's."""
+
+    __tablename__ = "plan_widgets"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    status: Mapped[str] = mapped_column(String(20))
+
+
+def reconciled(app: Penstock) -> Play:
+    """As many rows of the user's table are claimed, and what came of them is applied."""
+
+    @app.reconciler(Widget, name="widgets", where=Widget.status == "new")
+    def widgets(item: object) -> None: ...
+
+    Base.metadata.create_all(app.database.engine)
+    reconciler = app.reconcilers["widgets"]
+    source = RowSource(app.database, reconciler, app.wakeups, app.events)
+
+    def play(size: int) -> None:
+        with app.database.engine.begin() as connection:
+            connection.execute(insert(Widget), [{"status": "new"}] * size)
+        items = app.database.in_transaction(source.claim, size)
+        source.committed()
+        assert len(items) == size
+        ends = [outcome.returned(reconciler.policy, item, {"status": "done"}) for item in items]
+        app.database.in_transaction(source.settle, ends)
+        source.committed()
+        assert not app.database.in_transaction(source.claim, size)
+        source.committed()
+
+    return play
+
+
+def fill(app: Penstock, rows: int) -> None:
+    """Schedules that are not due, and rows that no reconciler wants."""
+    table = next(each for each in app.metadata.tables.values() if each.name.endswith("_schedules"))
+    task = app.tasks["tick"]
+    app.schedules.create(task, "0 0 1 1 *", name="history")
+    with app.database.engine.begin() as connection:
+        one = dict(connection.execute(select(table)).mappings().first() or {})
+        copies = [one | {"id": new_id(), "name": f"history {number}"} for number in range(rows)]
+        connection.execute(insert(table), copies)
+        connection.execute(insert(Widget), [{"status": "done"}] * rows)
+
+
+SCENES: tuple[Scene, ...] = (
+    ends,
+    become_due,
+    come_back,
+    limited,
+    five_steps,
+    joined,
+    spread,
+    followed,
+    scheduled,
+    reconciled,
+)

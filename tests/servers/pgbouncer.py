@@ -19,14 +19,20 @@ SETTINGS = {"default_pool_size": "5", "auth_type": "any", "unix_socket_dir": "",
 
 
 class PgBouncer(Server):
-    """A pool in one mode, to the server at a URL; `refuses`: what a connection begins with, as it does by default."""
+    """A pool in one mode, to the server at a URL; `refuses`: what a connection begins with, as it does by default.
+
+    `settings`: more of its own, such as `max_db_connections`.
+    """
 
     kind = "pgbouncer"
     graceful = signal.SIGTERM
     abrupt = signal.SIGKILL
 
-    def __init__(self, folder: Path, server: str, mode: str, *, refuses: bool = True) -> None:
+    def __init__(
+        self, folder: Path, server: str, mode: str, *, refuses: bool = True, **settings: object
+    ) -> None:
         super().__init__(folder)
+        self.settings = settings
         self.server = make_url(server)
         self.mode = mode
         self.refuses = refuses
@@ -58,6 +64,7 @@ class PgBouncer(Server):
             "ignore_startup_parameters": "extra_float_digits"
             if self.refuses
             else "extra_float_digits,options",
+            **self.settings,
         }
         lines = [
             f"[databases]\n* = {where}",

@@ -50,6 +50,8 @@ class Fate(Faults):
     loses: bool = field(init=False)
     struck: Counter[str] = field(default_factory=Counter)
     """How often each kind of trouble has really happened."""
+    strange: set[str] = field(default_factory=set)
+    """What workers were seen to look at that cannot be."""
 
     def __post_init__(self) -> None:
         self.strikes = self.temper.statement > 0
@@ -59,6 +61,8 @@ class Fate(Faults):
     def act(self, world: World) -> None:
         if not world.steps % LOOKED_AFTER:
             self._look_after(world)
+        if self.temper.poison:
+            self.strange.update(poison.strange_lanes(self.hosts))
         if self.calm:
             return
         if self.temper.poison and world.rng.random() < self.temper.poison:

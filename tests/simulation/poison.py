@@ -9,11 +9,16 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+from penstock.queue.wakeups import TIERS
+from penstock.values.parse import is_queue
+
 if TYPE_CHECKING:
     import random
 
     from tests.simulation.hosts import Host
 
+TASK = "plain"
+"""A task that every worker of the simulation of tasks knows."""
 GHOST = "dead0000-0000-7000-8000-"
 EARLIEST, LATEST = -(2**63), 2**63 - 1
 UNREADABLE = ["nope", "5", '["x"]', "null", "{}", "[[1]]", ""]
@@ -22,6 +27,8 @@ HINTS = [
     "ready\t\t",
     "zzz",
     "ready\tnowhere\t9" + "9" * 40,
+    "ready\tdefault\t9999999999",
+    "ready\tno queue;--\t0",
     "\x00",
     "ready\tnowhere\t-7",
 ]
@@ -32,8 +39,41 @@ TABLES = {
     "availabilities": "job_id",
     "scheduled": "job_id",
     "leases": "holder",
+    "jobs": "id",
+    "schedules": "id",
+    "queue_controls": "changed_by",
 }
-KINDS = ("receipt", "receipt", "lost job", "lost job", "timer", "timer", "place", "time", "lease", "hint")
+KINDS = (
+    "receipt",
+    "receipt",
+    "lost job",
+    "lost job",
+    "timer",
+    "timer",
+    "place",
+    "time",
+    "lease",
+    "hint",
+    "unclaimable job",
+    "schedule",
+    "schedule",
+    "control",
+)
+REFUSE = f"""
+CREATE TRIGGER sim_unclaimable BEFORE UPDATE ON penstock_job_states
+WHEN OLD.job_id LIKE '{GHOST}%' AND NEW.status = 'running' BEGIN SELECT RAISE(ABORT, 'it cannot be claimed'); END
+"""
+SCHEDULES: list[dict[str, object]] = [
+    {"every": 0},
+    {"every": -1},
+    {"missed": "zzz"},
+    {"backfills": '["last", nope]'},
+]
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Have the database refuse the claim of a ghost."""
+    connection.execute(REFUSE)
 
 
 def is_ghost(facts: tuple[object, ...]) -> bool:
@@ -59,12 +99,18 @@ def poison(rng: random.Random, connection: sqlite3.Connection, now: int, hosts: 
         case "timer":
             _insert(connection, "timers", 1, one, rng.choice(["zzz", "signal"]), other, None, "nope")
         case "place":
-            row = ("default", 0, one, "quick")
+            row = ("default", 0, one, TASK)
             connection.execute(
                 "INSERT INTO penstock_availabilities (queue, tier, job_id, task) VALUES (?, ?, ?, ?)", row
             )
         case "time":
-            _insert(connection, "scheduled", EARLIEST, one, "default", 0, "quick")
+            _insert(connection, "scheduled", EARLIEST, one, "default", 0, TASK)
+        case "unclaimable job":
+            _unclaimable(connection, one, now)
+        case "schedule":
+            _damaged_schedule(connection, one, now, rng.choice(SCHEDULES))
+        case "control":
+            _insert(connection, "queue_controls", "workers", one, "mail:x", LATEST, now, one, "")
         case "lease":
             name = rng.choice(["retention", "runs"])
             lease = (name, one, LATEST)
@@ -74,6 +120,46 @@ def poison(rng: random.Random, connection: sqlite3.Connection, now: int, hosts: 
                 if (worker := getattr(host, "worker", None)) is not None and host.alive:
                     worker.waker.wake(rng.choice(HINTS))
     return kind
+
+
+def _unclaimable(connection: sqlite3.Connection, id: str, now: int) -> None:
+    job = {"id": id, "payload": "{}", "task": TASK, "queue": "default", "priority": 0, "created_at": now}
+    counts = {"generation": 0, "retry_count": 0, "crash_count": 0, "cancel_requested": 0}
+    _insert_named(connection, "jobs", job)
+    _insert_named(connection, "job_states", {"job_id": id, "status": "available", **counts})
+    _insert_named(connection, "availabilities", {"queue": "default", "tier": 0, "job_id": id, "task": TASK})
+
+
+def _damaged_schedule(connection: sqlite3.Connection, id: str, now: int, damage: dict[str, object]) -> None:
+    when = {"every": 1_000_000, "zone": "UTC", "missed": "latest", "missed_limit": 10, "overlap": "queue"}
+    target = {"kind": "task", "target": "ticking", "payload": "{}", "options": "{}", "jitter": 0}
+    state = {
+        "id": id,
+        "name": id,
+        "next_at": 1,
+        "due_at": 1,
+        "source": "api",
+        "revision": "",
+        "superseded": "[]",
+    }
+    times = {"created_at": now, "updated_at": now}
+    _insert_named(connection, "schedules", {**when, **target, **state, **times, **damage})
+
+
+def _insert_named(connection: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT INTO penstock_{table} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+
+
+def strange_lanes(hosts: list[Host]) -> list[str]:
+    """Lanes that a worker looks at for a hint that named none: on other databases their numbers stop every claim."""
+    workers = [worker for host in hosts if (worker := getattr(host, "worker", None)) is not None]
+    lanes = {lane for worker in workers for lane in worker.source.lanes.floors}
+    return [
+        f"a worker looks at the lane {lane}"
+        for lane in lanes
+        if not is_queue(lane[0]) or lane[1] not in TIERS
+    ]
 
 
 def clean(connection: sqlite3.Connection) -> None:

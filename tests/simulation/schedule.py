@@ -84,6 +84,7 @@ class Stage:
         first = self.workers[0].app
         first.migrate()
         watching.watch(self.server.connection, first.database.prefix)
+        poison.prepare(self.server.connection)
         for workload in workloads:
             workload.prepare(self.server.connection)
         self.server.connection.commit()
@@ -119,7 +120,7 @@ class Stage:
                     poison.clean(self.server.connection)
                 play.fate.hosts[-1].machine.shut()  # the checker reads over a wire that nobody has cut
                 story = Story.of(world, self.server.connection, play.fate.hosts)
-                wrong = checker.check(story, stuck, play.workloads)
+                wrong = checker.check(story, stuck, play.workloads) + sorted(play.fate.strange)
             finally:
                 self.struck.update(play.fate.struck)
                 for host in play.fate.hosts:

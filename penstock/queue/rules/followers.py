@@ -117,6 +117,7 @@ def _callback(spec: Mapping[str, Any], job: EndedJob) -> NewJob:
 def register(tx: Transaction, upstream: str, new: NewJob) -> str:
     """Write a job that starts when another has succeeded, now if it has; the id under which it exists."""
     tx.stage("then")
+    tx.dialect.go_by_index(tx)
     row, run = tx.row(UPSTREAM, id=upstream), tx.row(RUN_OF, id=upstream)
     if row is None or run is None:
         raise ActionRefused(f"there is no job {upstream} to follow; it may have been pruned")

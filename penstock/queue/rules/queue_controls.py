@@ -3,12 +3,15 @@
 One more row has a value that is new whenever a process was asked for its stacks: all workers hear of it this way.
 
 A row stays when its control is lifted, and each change adds one to its revision. So the sum of all revisions differs
-after every change: a worker that reads the sum with what it reads anyway knows whether to read the rows.
+after every change: a worker that reads the sum with what it reads anyway knows whether to read the rows. A revision
+that cannot be (a hand has changed it) counts as 0 and begins anew with the next change, so that no sum overflows.
+
+A value that cannot be read is ignored: workers go on as if that row was not there, and say so once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.database.transaction import Transaction
@@ -30,14 +33,17 @@ LIFTED = ""
 """The value of a control that holds no more."""
 ALL_QUEUES = "all"
 
-REVISION = "(SELECT COALESCE(SUM(revision), 0) FROM {queue_controls})"
+MOST_CHANGES = 2_000_000_000
+SOUND = f"revision BETWEEN 0 AND {MOST_CHANGES}"
+REVISION = f"(SELECT COALESCE(SUM(CASE WHEN {SOUND} THEN revision ELSE 0 END), 0) FROM {{queue_controls}})"
 READ = f"SELECT kind, name, value, {REVISION} FROM {{queue_controls}} WHERE value <> ''"
 REVISED = f"SELECT {REVISION}"
 LIST = """
 SELECT name, value, changed_at, changed_by, why FROM {queue_controls} WHERE kind = :kind AND value <> '' ORDER BY name
 """
-CHANGE = """
-UPDATE {queue_controls} SET value = :value, revision = revision + 1, changed_at = {now}, changed_by = :by, why = :why
+CHANGE = f"""
+UPDATE {{queue_controls}} SET value = :value, revision = CASE WHEN {SOUND} THEN revision + 1 ELSE 1 END,
+  changed_at = {{now}}, changed_by = :by, why = :why
 WHERE kind = :kind AND name = :name AND value <> :value
 """
 
@@ -48,17 +54,19 @@ class QueueControls:
 
     revision: int = 0
     paused: frozenset[str] = frozenset()
-    assigned: Mapping[str, str] = field(default_factory=dict)
-    """By host, the queues of its workers."""
+    assigned: Mapping[str, Sequence[QueueLimit] | None] = field(default_factory=dict)
+    """By host, the queues of its workers; None: all queues."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """By host, what is wrong with a control of its workers that is ignored."""
     stacks: str = ""
     """The latest request for stacks."""
 
     def queues_for(self, host: str, started_with: Sequence[QueueLimit] | None) -> Sequence[QueueLimit] | None:
         """The queues for a worker of this host, which was started with others. None: all queues."""
-        given = self.assigned.get(host) or self.assigned.get(EVERYWHERE)
-        if given is None:
-            return started_with
-        return None if given == ALL_QUEUES else parse_queues(given)
+        for name in (host, EVERYWHERE):
+            if name in self.assigned:
+                return self.assigned[name]
+        return started_with
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +87,23 @@ def read(tx: Transaction) -> QueueControls:
         found = tx.row(REVISED)
         return QueueControls(int(found[0]) if found is not None else 0)
     paused = frozenset(str(name) for kind, name, *_ in rows if kind == PAUSE)
-    assigned = {str(name): str(value) for kind, name, value, _ in rows if kind == WORKERS}
+    assigned, unreadable = _assigned((str(row[1]), str(row[2])) for row in rows if row[0] == WORKERS)
     stacks = [str(value) for kind, _, value, _ in rows if kind == STACKS]
-    return QueueControls(int(rows[0][3]), paused, assigned, "".join(stacks))
+    return QueueControls(int(rows[0][3]), paused, assigned, unreadable, "".join(stacks))
+
+
+def _assigned(
+    rows: Iterable[tuple[str, str]],
+) -> tuple[dict[str, Sequence[QueueLimit] | None], dict[str, str]]:
+    """By host, the queues of its workers; and by host, what is wrong with a value that cannot be read."""
+    assigned: dict[str, Sequence[QueueLimit] | None] = {}
+    unreadable: dict[str, str] = {}
+    for host, value in rows:
+        try:
+            assigned[host] = None if value == ALL_QUEUES else parse_queues(value)
+        except ValueError as error:
+            unreadable[host] = f"{value!r:.200}: {error}"
+    return assigned, unreadable
 
 
 def listed(tx: Transaction, kind: str = PAUSE) -> list[QueueControl]:

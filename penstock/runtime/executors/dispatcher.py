@@ -124,16 +124,21 @@ class Dispatcher(Generic[C, F]):
         self._breathless = 0
         self.processes = executors.processes
         self.executors = executors.by_name
+        self.uses: Set[str] = self.executors.keys()
+        """The executors that the works here may need."""
         self._hindrances = {name: Hindrance() for name in self.executors}
 
     def room(self) -> int:
         """How many claims the pump may bring."""
-        if self._is_hindered() or self.loop.is_closed():
+        if self.loop.is_closed() or self.hindered >= self.uses:
             return 0
         return self.prefetch.room(self)
 
-    def _is_hindered(self) -> bool:
-        return self.processes.hindrance.is_fresh or any(each.is_fresh for each in self._hindrances.values())
+    @property
+    def hindered(self) -> Set[str]:
+        """The executors that the system refused a thread or a process a moment ago: nothing is claimed for them now."""
+        found = {name for name, each in self._hindrances.items() if each.is_fresh}
+        return found | {"process"} if self.processes.hindrance.is_fresh else found
 
     def hand_over(self, claims: Sequence[C]) -> None:
         """Pass claims from the pump's thread to the loop's, with one call.
@@ -195,8 +200,9 @@ class Dispatcher(Generic[C, F]):
     def _reject(self, work: Work, error: Exception) -> None:
         """There is not even a thread for it. That is no fault of its own, so it is given back and spends nothing.
 
-        It comes back in a moment, perhaps to another process; and until then nothing is claimed here, or we would do
-        the same to all that is in the queue, and again from the start. As long as that goes on, moments get longer.
+        It comes back in a moment, perhaps to another process; and until then nothing is claimed here for this executor,
+        or we would do the same to all that is in the queue, and again from the start. As long as that goes on, moments
+        get longer. Tasks of other executors go on.
         """
         self.active.pop(work.key, None)
         pause = self._hindrances[work.executor].refresh()

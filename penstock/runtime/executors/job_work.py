@@ -16,7 +16,7 @@ from penstock.middleware import Middleware
 from penstock.queue.jobs import Attempt, Claim, headers_of
 from penstock.runtime.executors import call
 from penstock.runtime.executors.function_address import FunctionAddress, find_middleware, is_more
-from penstock.runtime.executors.process_child import AppRecipe, Child
+from penstock.runtime.executors.process_child import AppRecipe, Child, import_failed
 from penstock.runtime.executors.work import Died, Interruption, Work
 from penstock.task import Task
 from penstock.task_options import EXECUTORS
@@ -144,7 +144,7 @@ class JobOrder(NamedTuple):
             task = _find(child.home, self.claim.task, self.address)
             middleware = find_middleware(task.name, task.middleware, self.middleware)
         except BaseException as error:
-            return outcomes.raised(error)
+            return import_failed(error)
         child.begin()
         host = task.host
         limits = (host.settings.payload_limit, host.settings.expand_limit)

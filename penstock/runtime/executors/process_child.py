@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import signal
@@ -15,13 +16,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.runtime import os_signals
 from penstock.runtime.executors.work import Order
 from penstock.settings import Settings
+from penstock.values.failure import Failure
 from penstock.values.lazy_import import Lazy
+from penstock.values.outcome import Raised, Rejected, raised
 
 if TYPE_CHECKING:
     from multiprocessing import connection
     from multiprocessing.connection import Connection
 else:
     connection = Lazy("multiprocessing.connection")
+
+
+SHORTAGES = frozenset({errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE})
 
 
 class Message(Enum):
@@ -112,3 +118,19 @@ def _end_with(parent: int) -> None:
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)
+
+
+def import_failed(error: BaseException) -> Raised | Rejected:
+    """The event of work whose handler could not be imported: a shortage of the system is no fault of the work."""
+    return Rejected(Failure.of(error)) if is_shortage(error) else raised(error)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """True if the system lacks memory, handles, threads or processes for the import of the application."""
+    if isinstance(error, OSError):
+        return error.errno in SHORTAGES
+    if isinstance(error, ImportError):  # by the loader of a shared library
+        return any(words in str(error) for words in ("failed to map segment", "Cannot allocate memory"))
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't start new thread" in str(error)
+    )

@@ -3,6 +3,11 @@
 That one is dead is learned from the operating system. Its pipe says nothing about it: whatever the handler has started
 in the background has inherited that, and may hold it open for hours. What is killed is killed with all that it has
 started: each is the leader of a process group of its own.
+
+A fresh process first imports the application. If it dies before the first handler begins, or finds no memory for that,
+the job is given back and spends nothing (invariant 11): it has not begun, and a limit of the host is no fault of its
+own. Its task alone is left out of the next claims, for longer each time; every pause is told in the log, for it may be
+the application that ends its importer.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import struct
 import sys
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -69,6 +74,7 @@ LONGEST_SILENCE = 10.0
 LOOK_INTERVAL = 0.25
 """Where the operating system does not tell of a death by itself, it is asked so often."""
 NOT_STARTED = "no process could be started for this handler"
+NOT_IMPORTED = "the process of this handler could not import the application"
 
 log = logging.getLogger("penstock")
 
@@ -82,6 +88,8 @@ class ProcessExecutor:
         self._size = size
         self.hindrance = Hindrance()
         """Of starting processes."""
+        self._import_pauses: defaultdict[str, Hindrance] = defaultdict(Hindrance)
+        """By task, of processes that ended before a handler of it began."""
         self._inbox: OrderedDict[Key, Work] = OrderedDict()
         """Works that wait for a child process, and have not begun."""
         self._leaders: list[ChildHandle] = []
@@ -94,6 +102,24 @@ class ProcessExecutor:
     def size(self) -> int:
         """How many children at most. Asked when the first is needed: counting processors takes a while."""
         return self._size or os.cpu_count() or 1
+
+    @property
+    def hindered_tasks(self) -> set[str]:
+        """The tasks whose processes ended while they imported the application, and whose pause is not over."""
+        return {task for task, pause in [*self._import_pauses.items()] if pause.is_waiting}
+
+    def import_failed(self, task: str, message: str) -> float:
+        """Leave the task out of the next claims, and tell of each pause once: how many seconds it takes."""
+        met = self._import_pauses[task]
+        before, pause = met.count, met.refresh()
+        if met.count != before:
+            words = "%s: %s. Its jobs are given back and spend nothing; the next try is in %g s (pause %d in a row)"
+            log.error(words, task, message, pause, met.count)
+        return pause
+
+    def import_done(self, task: str) -> None:
+        """A handler of this task has begun."""
+        self._import_pauses.pop(task, None)
 
     def start(self, work: Work) -> None:
         with self._changed:
@@ -189,6 +215,8 @@ class ChildHandle(threading.Thread):
         self.why: Interruption | None = None
         self._ending = threading.Lock()
         """Held to kill the child: until it is waited for, its number belongs to no other process."""
+        self._is_fresh = False
+        """No handler has begun in this child: it imports the application."""
 
     def run(self) -> None:
         # The child inherits the mask: SIGUSR1 (dump stacks) stays pending until the child has installed its handler.
@@ -212,7 +240,7 @@ class ChildHandle(threading.Thread):
         try:
             return self._lead(work, order)
         except (EOFError, OSError):
-            return self._lost_child()
+            return self._lost_child(work)
         except BaseException as error:
             # Whatever it is, this claim gets an end, and the leader goes on with the next.
             self.end_child()
@@ -234,17 +262,33 @@ class ChildHandle(threading.Thread):
         assert self.pipe is not None
         self.pipe.send(order)
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
+        begun = False
         while self._hears(deadline):
             kind, content = self.pipe.recv()
             if kind is Message.BEGUN:
+                self._is_fresh, begun = False, True
+                self.executor.import_done(work.name)
                 work.began = time.monotonic()
                 deadline = None if work.timeout is None else work.began + work.timeout
             elif kind is Message.PROGRESS:
                 around.report(*content)
             elif kind is Message.ENDED:
-                return content
+                return content if begun else self._ended_early(work, content)
         self.end_child()
         return TimedOut(work.timeout or 0.0)
+
+    def _ended_early(self, work: Work, event: Event) -> Event | None:
+        """No handler has begun. If there was no memory for the application, what is imported of it is of no use."""
+        if not isinstance(event, Rejected):
+            return event
+        self.end_child()
+        return self._not_imported(work, event.failure)
+
+    def _not_imported(self, work: Work, failure: Failure) -> Event | None:
+        """No handler has begun: the import of the application ended the child, or met a limit of the host."""
+        failure = replace(failure, message=f"{NOT_IMPORTED}: {failure.message}")
+        pause = self.executor.import_failed(work.name, str(failure))
+        return Rejected(failure, pause) if self.why is None else event_for(self.why)
 
     def _not_started(self, error: Exception) -> Event | None:
         """The system has no room for another process: an outage of our own, which spends nothing. Invariant 11."""
@@ -276,12 +320,16 @@ class ChildHandle(threading.Thread):
         self.child.join(seconds)
         return not self.child.is_alive()
 
-    def _lost_child(self) -> Event | Died | None:
-        """The child is gone: because we ended it, or by itself, which is a crash and spends a crash."""
-        child = self.child
+    def _lost_child(self, work: Work) -> Event | Died | None:
+        """The child is gone: because we ended it, or by itself, which spends a crash if a handler had begun."""
+        child, is_fresh = self.child, self._is_fresh
         known = child is not None and self._is_dead(1)  # its pipe may be gone a moment before itself
         self.end_child()
         code = child.exitcode if known else None
+        if is_fresh and self.why is None:
+            return self._not_imported(
+                work, Failure.note("ImportFailed", f"it ended by itself (exit code {code})")
+            )
         return self._died(f"the process of this handler ended by itself (exit code {code})")
 
     def _died(self, message: str) -> Event | Died | None:
@@ -309,6 +357,7 @@ class ChildHandle(threading.Thread):
             child.start()
         with self._ending:
             self.child, self.death = child, _handle_of(child.pid or 0)
+        self._is_fresh = True
         self.executor.hindrance.end()
 
     def end_child(self) -> None:

@@ -19,18 +19,26 @@ class Hindrance:
         self._met_at = -HINDERED_FOR
         self._until = 0.0
         self._pause = 0.0
+        self.count = 0
+        """Pauses in a row."""
 
     def refresh(self) -> float:
         """The system refuses: how many seconds the job that needed it waits before it is tried again."""
         self._met_at = now = time.monotonic()
         if now >= self._until:
+            self.count += 1
             self._pause = min(self._pause * 2, LONGEST_PAUSE) if self._pause else HINDERED_FOR
             self._until = now + self._pause
         return self._pause
 
     def end(self) -> None:
         """The system has let something through."""
-        self._pause = 0.0
+        self._pause, self._until, self.count = 0.0, 0.0, 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """The pause is not over."""
+        return time.monotonic() < self._until
 
     @property
     def is_fresh(self) -> bool:

@@ -89,7 +89,7 @@ class Housekeeping(Service):
         self.due: Boundary[str] = Boundary(database, stream, "the scheduled job")
         self.reaper = Reaper(database, process, stream, follow, self._wake_all)
         self.retention = JobRetention(database, process, stream)
-        self.tallies = TallyKeeper(database, process)
+        self.tallies = TallyKeeper(database, process, stream)
         self.rest = IdleMode()
         self.interval = looks_every(database, self.settings.housekeeping_interval)
         self._looked_at = 0.0
@@ -124,9 +124,13 @@ class Housekeeping(Service):
         seen = self.database.read(schedule.look, left)
         self.next_due = seen.due
         self.next_tick = seen.tick
-        self._notice_controls(seen.controls)
-        limits = partial(self.limits.turn, seen.parked, seen.limited)
-        return do_all(self.database, (limits, self._fire_ticks, partial(self._promote_due, left)))
+        chores = (
+            partial(self._notice_controls, seen.controls),
+            partial(self.limits.turn, seen.parked, seen.limited),
+            self._fire_ticks,
+            partial(self._promote_due, left),
+        )
+        return do_all(self.database, chores)
 
     def _fire_ticks(self) -> bool:
         if self.next_tick is None or self.next_tick > 0:
@@ -140,16 +144,24 @@ class Housekeeping(Service):
         left = self.due.left
         seen = self.database.read(schedule.look, left)
         self.next_due = seen.due
-        self._notice_controls(seen.controls)
-        return self._promote_due(left)
+        notice = partial(self._notice_controls, seen.controls)
+        return do_all(self.database, (notice, partial(self._promote_due, left)))
 
-    def _notice_controls(self, revision: int) -> None:
+    def _notice_controls(self, revision: int) -> bool:
         if revision != self._controls:
             self.control(self.database.read(queue_controls.read))
+        return False
 
     def control(self, controls: QueueControls) -> None:
-        """Follow these controls of queues."""
-        self.follow_controls(controls)
+        """Follow these controls of queues. If that fails, they are not tried again until one of them has changed;
+        unless the database was away."""
+        try:
+            self.follow_controls(controls)
+        except Exception as error:
+            if self.database.is_passing(error):
+                raise
+            self._controls = controls.revision
+            raise
         self._controls = controls.revision
 
     def _promote_due(self, left: list[str]) -> bool:

@@ -17,8 +17,10 @@ from penstock.values.limits import TaskLimits
 TIDY_INTERVAL = 10.0
 SHORTEST_PAUSE = 0.02
 """A rate of thousands a second is let go in portions."""
-REVISE_INTERVAL = 60.0
+REVISE_INTERVAL, LONGEST_REVISE_INTERVAL = 5.0, 60.0
 """Once at the beginning, and then so often, waiting jobs are compared with the limits that the tasks declare now."""
+REVISE_SHARE = 200
+"""The comparison reads every job that waits: where that takes long, it is made so many times as rarely as it takes."""
 LONGEST_PAUSE = 1.0
 """While a job waits for a limit: other processes may take and free slots without waking this one."""
 
@@ -62,9 +64,11 @@ class LimitKeeper:
         """A deploy may have removed or renamed a limit for which jobs wait, or let more through."""
         if not parked or time.monotonic() < self._revise_at:
             return False
-        self._revise_at = time.monotonic() + REVISE_INTERVAL
-        tasks, worked = self.declared.tasks(), False
-        for line in self.database.read(waiting_line.lines) if tasks else ():
+        tasks, worked, began = self.declared.tasks(), False, time.monotonic()
+        lines = self.database.read(waiting_line.lines) if tasks else []
+        pause = max(REVISE_INTERVAL, REVISE_SHARE * (time.monotonic() - began))
+        self._revise_at = began + min(pause, LONGEST_REVISE_INTERVAL)
+        for line in lines:
             if line.task not in tasks:
                 continue
             limits = self.declared.limited.get(line.task)

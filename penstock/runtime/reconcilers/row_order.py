@@ -16,8 +16,8 @@ from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.transfer import pack_answer, pack_item, unpack_item
 from penstock.runtime.executors.call import end_copy
 from penstock.runtime.executors.function_address import FunctionAddress, find_middleware
-from penstock.runtime.executors.process_child import AppRecipe, Child
-from penstock.values.outcome import Raised, raised
+from penstock.runtime.executors.process_child import AppRecipe, Child, import_failed
+from penstock.values.outcome import Raised, Rejected, raised
 from penstock.values.typed_json.annotations import waited_for
 
 
@@ -41,13 +41,13 @@ class RowOrder(NamedTuple):
         address = FunctionAddress.of(reconciler.function)
         return cls(reconciler.name, address, middleware, pack_item(reconciler, item))
 
-    def run(self, child: Child) -> RowAnswer | Raised:
+    def run(self, child: Child) -> RowAnswer | Raised | Rejected:
         try:
             reconciler = _find(child.home, self.reconciler, self.address)
             middleware = find_middleware(self.reconciler, reconciler.middleware, self.middleware)
             item = unpack_item(reconciler, self.packed)
         except BaseException as error:
-            return raised(error)
+            return import_failed(error)
         child.begin()
         return _visited(reconciler, item, middleware)
 

@@ -34,7 +34,9 @@ def row_dispatcher(
     """The dispatcher of one reconciler's rows. Outcomes that are not on record are not bounded: few rows are ahead."""
     policy = reconciler.policy
     prefetch = RowPrefetch(policy.workers, policy.most_waiting)
-    return Dispatcher(executors, visit_maker(reconciler, finished), finished, lost, stream, prefetch)
+    made = Dispatcher(executors, visit_maker(reconciler, finished), finished, lost, stream, prefetch)
+    made.uses = {reconciler.executor}
+    return made
 
 
 class Runner:
@@ -63,7 +65,8 @@ class Runner:
         self.pump.link = ConnectionHandle(host.database, brief=True)
 
     def _room(self) -> int:
-        return self.dispatcher.room() if self.reconciler.enabled else 0
+        paused = self.reconciler.name in self.dispatcher.processes.hindered_tasks
+        return self.dispatcher.room() if self.reconciler.enabled and not paused else 0
 
     def _finished(self, end: VisitOutcome) -> None:
         self.pump.finished(end)

@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from penstock.values.ids import new_id
 
@@ -24,6 +25,8 @@ FORGIVEN = 2
 FIRST_DELAY = 0.25
 LONGEST_DELAY = 30.0
 LONGEST_DELAY_WHEN_READY = 1.0
+MOVES, READY = b".", b"!"
+"""The words of a child: that it moves, and that it has got to work."""
 
 
 @dataclass(slots=True)
@@ -37,8 +40,9 @@ class ChildProcess:
     told: bool = False
     code: int | None = None
     ready: bool = False
-    heard: float = 0.0
-    """When it was last found to move, by our own clock."""
+    """True once the child has got to work."""
+    heard: float = field(default_factory=time.monotonic)
+    """When it was last found to move, by our own clock; at first, when it was forked."""
 
     def send(self, number: signal.Signals) -> None:
         if self.code is None:
@@ -59,8 +63,9 @@ class ChildProcess:
     def listen(self) -> None:
         """Take in what it has said by its pulse: that it is ready, and that it moves."""
         with suppress(OSError):
-            if os.read(self.readiness, 4096):
-                self.ready, self.heard = True, time.monotonic()
+            if said := os.read(self.readiness, 4096):
+                self.ready |= READY in said
+                self.heard = time.monotonic()
 
     def was_ready(self) -> bool:
         """After its end: did it ever get to work?"""
@@ -101,8 +106,8 @@ def delay_after(deaths: int, ready: bool) -> float:
     return float(min(FIRST_DELAY * 2 ** min(deaths - FORGIVEN - 1, 16), longest))
 
 
-def fork_child(live: Callable[[str, Callable[[], None]], int], not_theirs: list[int]) -> ChildProcess:
-    """Fork. In the child, `live(birth, ready)` is all that ever happens, and its result is the exit code."""
+def fork_child(live: Callable[[str, Callable[[bytes], None]], int], not_theirs: list[int]) -> ChildProcess:
+    """Fork. In the child, `live(birth, say)` is all that ever happens, and its result is the exit code."""
     birth = new_id()
     readiness, announce = os.pipe()
     sys.stdout.flush()
@@ -115,7 +120,7 @@ def fork_child(live: Callable[[str, Callable[[], None]], int], not_theirs: list[
                 os.close(handle)
             signal.set_wakeup_fd(-1)
             os.set_blocking(announce, False)
-            code = live(birth, lambda: _say(announce))
+            code = live(birth, partial(_say, announce))
         finally:
             _flush()
             os._exit(code)
@@ -124,25 +129,34 @@ def fork_child(live: Callable[[str, Callable[[], None]], int], not_theirs: list[
     return ChildProcess(pid, birth, time.monotonic(), readiness)
 
 
-def _say(announce: int) -> None:
+def _say(announce: int, word: bytes) -> None:
     with suppress(BlockingIOError):  # enough was said that is not yet heard
-        os.write(announce, b"!")
+        os.write(announce, word)
 
 
-def pulse(say: Callable[[], None], every: float) -> None:
-    """In the child: say now that we are ready, and from now on that we move, as long as there is a parent to hear it.
+class ChildPulse:
+    """In the child: says again and again that we move, and since when we are ready, as long as a parent hears it.
 
-    Without the database: if it is this process that keeps others from writing there, no beat could tell.
+    From the fork on, for a child can freeze in the write by which it registers. Without the database: if it is this
+    process that keeps others from writing there, no heartbeat could tell.
     """
 
-    def go_on() -> None:
+    def __init__(self, say: Callable[[bytes], None], every: float) -> None:
+        self._say = say
+        self._every = every
+        self._word = MOVES
+        threading.Thread(target=self._go_on, name="penstock-pulse", daemon=True).start()
+
+    def ready(self) -> None:
+        """Say that this process has got to work."""
+        self._word = READY
+        self._say(READY)
+
+    def _go_on(self) -> None:
         with suppress(OSError):
             while True:
-                time.sleep(every)
-                say()
-
-    say()
-    threading.Thread(target=go_on, name="penstock-pulse", daemon=True).start()
+                self._say(self._word)
+                time.sleep(self._every)
 
 
 def _flush() -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
 from penstock.runtime import os_signals
-from penstock.runtime.supervisor.child_process import ChildProcess, ChildSlot, fork_child, pulse
+from penstock.runtime.supervisor.child_process import ChildProcess, ChildPulse, ChildSlot, fork_child
 from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
 from penstock.runtime.supervisor.worker_process import LAST_MOMENT, OVERTIME, serve_supervised
 from penstock.runtime.worker import WorkerOptions
@@ -191,14 +191,15 @@ class Supervisor:
         if place.empty_since is not None:
             self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
 
-    def _live(self, slot: int, birth: str, ready: Callable[[], None]) -> int:
+    def _live(self, slot: int, birth: str, say: Callable[[bytes], None]) -> int:
         """All that a child ever does."""
         details = {**self.options.details, "birth": birth}
         turned = self.monitor.begin_in_child(slot)
         options = replace(self.options, supervisor_id=self.child_reaper.id, details=details, turned=turned)
         every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
+        pulse = ChildPulse(say, every)
         try:
-            return serve_supervised(self.app, options, self._lifeline, lambda: pulse(ready, every))
+            return serve_supervised(self.app, options, self._lifeline, pulse.ready)
         except DatabaseUnavailable as error:
             log.error("this process cannot start: %s", error)
             return 3
@@ -237,7 +238,7 @@ class Supervisor:
             child.listen()
             if was_stopped:
                 child.heard = now
-            if child.ready and not self._stopping and now - child.heard > self._patience:
+            if not self._stopping and now - child.heard > self._patience:
                 child.heard = now  # it may take a moment until it is seen to be dead
                 self._kill(child, f"it has not moved for {self._patience:.1f} s")
 

@@ -66,6 +66,27 @@ def test_a_worker_frees_them_in_its_first_round(make_app: MakeApp) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.one_database
+def test_jobs_that_an_old_worker_parks_later_are_freed_soon(make_app: MakeApp) -> None:
+    """In a rolling deploy the new worker has made its first round, and the old one parks more."""
+    old, _ = deploy(make_app(), OLD)
+    app = make_app()
+    deploy(app, [])
+
+    async def work() -> None:
+        async with app.worker(queues="elsewhere"):
+            assert await asyncio.to_thread(park, 2) == 1
+            await until(lambda: not parked(app))
+            assert await asyncio.to_thread(park, 3) == 0, "the old worker lets none of them through"
+            await until(lambda: not parked(app), 30)
+
+    def park(number: int) -> int:
+        old.enqueue_many([(each,) for each in range(number)])
+        return drain(old.host)
+
+    asyncio.run(work())
+
+
 def test_a_process_that_does_not_know_the_task_leaves_its_jobs_alone(make_app: MakeApp) -> None:
     old, _ = deploy(make_app(), OLD)
     old.enqueue_many([(number,) for number in range(3)])

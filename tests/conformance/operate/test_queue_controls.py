@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from sqlalchemy import insert
 
 from penstock import Penstock
 from penstock.errors import ConfigurationError
@@ -12,6 +13,7 @@ from penstock.operate.processes import list_processes
 from penstock.queue.rules import queue_controls
 from penstock.runtime.liveness.host_identity import host_name
 from penstock.runtime.worker import Worker
+from penstock.telemetry.events import ControlIgnored
 from penstock.testing import drain
 from tests.commands import call
 from tests.conformance.embedded import beside_a_worker
@@ -166,3 +168,89 @@ def test_commands(app: Penstock) -> None:
     assert "started with" in call("queues", "set", "--reset", *url).stdout
     assert call("queues", "set", *url).exit_code == 2
     assert app.audit()[-1].by == "ann"
+
+
+UNREADABLE = ["mail:x", ":", "mail,mail", "a b", "mail:0", "mail:²"]
+
+
+@pytest.mark.parametrize("value", UNREADABLE)
+def test_queues_that_cannot_be_read_are_ignored_and_named(app: Penstock, value: str) -> None:
+    """By a worker that starts, which says so once; `doctor` names them."""
+    control(app, "workers", "*", value)
+    ignored: list[ControlIgnored] = []
+    app.events.on(ControlIgnored, ignored.append)
+
+    async def main(worker: Worker) -> None:
+        assert await enqueue(app, "quick", 1).result_async(60) == 1
+        app.pause_queue("other")
+        await until(lambda: "other" in worker.source.lanes.paused)
+        assert [event.host for event in ignored] == ["*"]
+
+    beside_a_worker(app, main)
+    (found,) = [one for one in waiting(_patient(app)) if one.level is Level.PROBLEM]
+    assert "cannot be read" in found.message
+    assert "penstock queues set" in found.advice
+
+
+def test_a_running_worker_promotes_whatever_a_control_says(app: Penstock) -> None:
+    async def main(worker: Worker) -> None:
+        control(app, "workers", host_name(), "mail:x", revision=7)
+        worker.housekeeping.call()
+        await until(lambda: bool(worker.controls.unreadable))
+        delayed = await app.tasks["quick"].options(delay=0.1).enqueue_async(1)
+        assert await delayed.result_async(60) == 1
+        app.pause_queue("mail")
+        await until(lambda: "mail" in worker.source.lanes.paused)
+
+    enqueue(app, "quick", 0)
+    beside_a_worker(app, main)
+
+
+def test_a_failure_to_follow_controls_stops_no_other_chore(app: Penstock) -> None:
+    """It is told, and the same controls are not tried again and again."""
+
+    async def main(worker: Worker) -> None:
+        tried = []
+
+        def refuse(controls: queue_controls.QueueControls) -> None:
+            tried.append(controls.revision)
+            raise LookupError("nothing can be followed")
+
+        worker.housekeeping.follow_controls = refuse
+        app.pause_queue("mail")
+        delayed = await app.tasks["quick"].options(delay=0.1).enqueue_async(1)
+        assert await delayed.result_async(60) == 1
+        app.pause_queue("letters")
+        await until(lambda: len(tried) == 2)
+        delayed = await app.tasks["quick"].options(delay=0.1).enqueue_async(2)
+        assert await delayed.result_async(60) == 2
+        assert len(set(tried)) == len(tried) == 2
+
+    enqueue(app, "quick", 0)
+    beside_a_worker(app, main)
+
+
+@pytest.mark.parametrize("revision", [2**63 - 1, -(2**63), 2_000_000_000])
+def test_no_revision_overflows(app: Penstock, revision: int) -> None:
+    """A worker starts, and every change of such a row is seen."""
+    for name in ("a", "b"):
+        control(app, "pause", name, "paused", revision=revision)
+
+    async def main(worker: Worker) -> None:
+        assert worker.source.lanes.paused == {"a", "b"}
+        app.resume_queue("a")
+        await until(lambda: worker.source.lanes.paused == {"b"})
+        app.pause_queue("a")
+        await until(lambda: worker.source.lanes.paused == {"a", "b"})
+        assert await enqueue(app, "quick", 1).result_async(60) == 1
+
+    beside_a_worker(app, main)
+
+
+def control(app: Penstock, kind: str, name: str, value: str, revision: int = 1) -> None:
+    """A row that a hand has made."""
+    app.prepare()
+    table = next(each for each in app.metadata.tables.values() if each.name.endswith("queue_controls"))
+    row = {"kind": kind, "name": name, "value": value, "revision": revision, "changed_at": 0}
+    with app.database.engine.begin() as connection:
+        connection.execute(insert(table), [row | {"changed_by": "a hand", "why": ""}])

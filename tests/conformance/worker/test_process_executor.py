@@ -140,6 +140,38 @@ def test_as_long_as_no_process_can_be_started_a_job_spends_nothing_and_waits_lon
 
 
 @pytest.mark.one_database
+def test_while_no_process_can_be_started_other_executors_go_on(
+    shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system refuses for so long that the test would not wait for it."""
+
+    def refuse(_: Any) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    start = SpawnProcess.start
+    monkeypatch.setattr(SpawnProcess, "start", refuse)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 3600.0)
+
+    @shop.app.task(name="beside", retries=0)
+    def beside() -> int:
+        return 1
+
+    async def main(worker: Worker) -> None:
+        refused = await shop.render.enqueue_async(3)
+        await until(lambda: worker.dispatcher.hindered == {"process"})
+        left = await shop.render.enqueue_async(4)
+        for _ in range(5):
+            assert await (await beside.enqueue_async()).result_async(timeout=30) == 1
+        await until(lambda: refused.status == "scheduled")
+        assert (left.status, left.attempts()) == ("available", [])
+        monkeypatch.setattr(SpawnProcess, "start", start)
+        monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.0)
+        assert (await left.result_async(timeout=60))["pages"] == 4
+
+    beside_a_worker(shop.app, main)
+
+
+@pytest.mark.one_database
 @pytest.mark.parametrize("how", ["fork and die", "start and die", "fork and hang", "start and hang"])
 def test_a_handler_process_that_leaves_others_behind_is_noticed_and_they_go_with_it(
     shop: Any, how: str, tmp_path: Path

@@ -1,19 +1,18 @@
 """Many workers share few connections of the server through PgBouncer, in transaction mode: five workers to one."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from signal import SIGINT
+from typing import Any
 
 import psycopg
 import pytest
 
 from penstock import Penstock
-from tests.servers.binaries import SYSTEM_FOLDERS
+from tests.conftest import SESSION, had
+from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import Postgres
-from tests.servers.server import as_child, free_port, make_folder
 from tests.waiting import eventually
 from tests.workers import Workers
 
@@ -30,51 +29,22 @@ app = Penstock(pooler="transaction", poll_interval=2)
 async def double(number: int) -> int:
     return number * 2
 """
-SETTINGS = """
-[databases]
-shop = host=127.0.0.1 port={server} dbname=shop user=postgres
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
-unix_socket_dir =
-auth_type = any
-pool_mode = transaction
-max_client_conn = 1000
-default_pool_size = {connections}
-max_db_connections = {connections}
-ignore_startup_parameters = extra_float_digits
-"""
 
 
 @pytest.fixture
-def pooled(postgres_server: Postgres) -> Iterator[str]:
+def pooled(pytestconfig: pytest.Config, postgres_server: Postgres) -> Iterator[str]:
     """The URL of a PgBouncer before a server of our own, which lets few through."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
-    program = shutil.which("pgbouncer", path=path)
-    if program is None:
-        pytest.skip("there is no pgbouncer here")
     postgres_server.create_database("shop")
-    folder, port = postgres_server.folder.parent / f"pgbouncer-{os.getpid()}", free_port()
-    make_folder(folder)
-    settings = folder / "pgbouncer.ini"
-    settings.write_text(SETTINGS.format(server=postgres_server.port, port=port, connections=CONNECTIONS))
-    settings.chmod(0o644)
-    process = subprocess.Popen(as_child([program, str(settings)], SIGINT), stderr=subprocess.DEVNULL)
-    url = f"postgresql://postgres@127.0.0.1:{port}/shop"
-    try:
-        eventually(lambda: _answers(url))
-        yield url
-    finally:
-        process.send_signal(SIGINT)
-        process.wait(20)
-
-
-def _answers(url: str) -> bool:
-    try:
-        psycopg.connect(url, connect_timeout=2).close()
-    except psycopg.OperationalError:
-        return False
-    return True
+    url = postgres_server.url("shop")
+    folder = pytestconfig.stash[SESSION] / f"own-{os.getpid()}-pgbouncer"
+    few: dict[str, Any] = {
+        "max_client_conn": 1000,
+        "default_pool_size": CONNECTIONS,
+        "max_db_connections": CONNECTIONS,
+    }
+    with ExitStack() as stack:
+        pool = had(lambda: stack.enter_context(PgBouncer(folder, url, "transaction", **few)))
+        yield pool.through(url)
 
 
 def test_five_workers_share_a_connection(

@@ -56,3 +56,52 @@ def test_a_child_frozen_inside_a_write_is_killed_and_the_others_go_on(
     assert [attempt.outcome for attempt in job.attempts()] == ["crashed"]
     assert worker.log.count("killed child") == 1, "the other has moved all the time"
     assert worker.stop() == 0
+
+
+AT_ITS_START = """
+import os
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+from penstock import Penstock
+from penstock.telemetry import fault_points
+
+app = Penstock(heartbeat_interval=0.3, reap_after=3, housekeeping_interval=0.2, poll_interval=0.1)
+SUPERVISOR = os.getpid()
+MARK = Path(os.environ["PENSTOCK_TEST_MARK"])
+
+
+def freeze(point: str) -> None:
+    if point == "register.commit" and os.getpid() != SUPERVISOR and not MARK.exists():
+        MARK.write_text(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+WATCHING = ExitStack()
+WATCHING.enter_context(fault_points.watching(freeze))
+
+
+@app.task(name="innocent")
+def innocent(number: int) -> int:
+    return number
+"""
+
+
+def test_a_child_frozen_while_it_starts_is_killed_too(
+    worker_process: Workers, app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is inside the write by which it registers: on SQLite no other process can write until it is dead."""
+    mark = worker_process.folder / "frozen"
+    monkeypatch.setenv("PENSTOCK_TEST_MARK", str(mark))
+    worker = worker_process("--processes", "2", module=AT_ITS_START)
+
+    @app.task(name="innocent")
+    def innocent(number: int) -> int: ...  # type: ignore[empty-body]
+
+    pid = int(eventually(lambda: mark.exists() and mark.read_text()))
+    eventually(lambda: not alive(pid), timeout=20)
+    assert "killed child" in worker.log
+    assert [each.result(timeout=30) for each in [innocent.enqueue(n) for n in range(3)]] == [0, 1, 2]
+    assert worker.log.count("killed child") == 1, "the other has moved all the time"
+    assert worker.stop() == 0

@@ -81,9 +81,10 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
             crew.hand_over([claim(1), claim(2), claim(3)])
             await asyncio.sleep(0)
         assert [attempt.outcome.delay for attempt in given_back] == [HINDERED_FOR] * 3
-        assert (crew.busy, crew.room()) == (0, 0)
+        assert (crew.busy, crew.hindered) == (0, {"thread"})
+        assert crew.room() == room, "for tasks of other executors"
         now += HINDERED_FOR
-        assert crew.room() == room
+        assert (crew.hindered, crew.room()) == (set(), room)
         for pause in (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
             with no_threads("penstock-handler", times=1):
                 crew.hand_over([claim(1)])

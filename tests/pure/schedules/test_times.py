@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -261,3 +262,23 @@ def test_a_year_of_minutes_is_counted_without_walking() -> None:
     spec = Spec(cron.read("* * * * *"), "Europe/Berlin")
     begin, end = (micros_of(datetime(year, 1, 1, tzinfo=UTC)) for year in (2026, 2027))
     assert count(spec, begin - 1, end - 1) == 365 * 1440
+
+
+@pytest.mark.parametrize("every", [0, -1, -60 * SECOND, None, "garbage"])
+def test_an_interval_that_does_not_go_forward_is_refused(every: Any) -> None:
+    spec = Spec(None, "UTC", every, 0)
+    now = 1000 * SECOND
+    for ask in (
+        lambda: next_tick(spec, now),
+        lambda: next(ticks(spec, now, 2 * now)),
+        lambda: latest(spec, 0, now),
+        lambda: count(spec, 0, now),
+    ):
+        with pytest.raises(ValueError, match="the interval must be more than 0"):
+            ask()
+
+
+def test_no_ticks_are_not_the_latest() -> None:
+    for most in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            latest(Spec(None, "UTC", SECOND, 0), 0, 1000 * SECOND, most)

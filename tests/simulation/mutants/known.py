@@ -68,7 +68,7 @@ KINDS = {
     "families": rows.FAMILIES,
     "limits": limits.MUTANTS,
     "blocks": blocks.MUTANTS | tasks.BLOCKS,
-    "ticks": ticks.MUTANTS,
+    "ticks": ticks.MUTANTS | boundaries.TICKS,
     "rules": rules.MUTANTS,
 }
 MUTANTS: dict[tuple[str, str], Mutant] = {
