@@ -6,14 +6,14 @@ Each takes effect in the database at once; the consequences are worked off by th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.app_services import AppServices
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, PenstockError, ReviveError
-from penstock.middleware import Publication, publishing
+from penstock.middleware import Publication, publishing_each
 from penstock.pipelines.advance import read, run_rows
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.advance.run_rows import wiring_for
@@ -360,15 +360,11 @@ def _publishing(host: AppServices, news: Sequence[NewRun]) -> Iterator[Sequence[
     ids: dict[str, list[str]] = {}
     for new in news:
         ids.setdefault(new.definition.name, []).append(new.id)
-    with ExitStack() as stack:
-        headers = {}
-        publications = [Publication("run", name, len(of_name)) for name, of_name in ids.items()]
-        for publication in publications:
-            stack.enter_context(publishing(host.enqueue_middlewares, publication))
-            headers[publication.name] = publication.headers
-        yield [new._replace(headers=headers[new.definition.name]) for new in news]
-        for publication in publications:
-            publication.ids = ids[publication.name]
+    publications = {name: Publication("run", name, len(of_name)) for name, of_name in ids.items()}
+    with publishing_each(host.enqueue_middlewares, list(publications.values())):
+        yield [new._replace(headers=publications[new.definition.name].headers) for new in news]
+        for name, publication in publications.items():
+            publication.ids = ids[name]
 
 
 def _calls(

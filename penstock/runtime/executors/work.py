@@ -101,6 +101,12 @@ class Work:
             return None
         return self.timeout - (time.monotonic() - self.began) if self.started else self.timeout
 
+    def is_overdue(self) -> bool:
+        """True if it has begun, its timeout is over, and nothing else has stopped it."""
+        if self.timeout is None or not self.started or self.interrupted is not None:
+            return False
+        return time.monotonic() - self.began >= self.timeout
+
     def arguments(self) -> Arguments:
         if self.claim.fault is not None:
             raise self.claim.fault
