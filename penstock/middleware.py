@@ -23,7 +23,6 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import DefinitionError
@@ -98,7 +97,7 @@ class HandlerCall:
 
     @property
     def timed_out(self) -> bool:
-        """True once the timeout of the attempt is over: the handler is cancelled, or goes on in its thread for nothing."""
+        """True once the timeout of the attempt is over: the handler is cancelled, or its thread goes on for nothing."""
         return self._is_overdue is not None and self._is_overdue()
 
     @property
@@ -350,11 +349,13 @@ def publishing(around: Sequence[EnqueueMiddleware], publication: Publication) ->
 
 
 @contextmanager
-def publishing_each(around: Sequence[EnqueueMiddleware], publications: Sequence[Publication]) -> Iterator[None]:
+def publishing_each(
+    around: Sequence[EnqueueMiddleware], publications: Sequence[Publication]
+) -> Iterator[None]:
     """Write several publications inside the block. Each has a context of its own, so that no span is inside another."""
     with ExitStack() as stack:
         for publication in publications:
             context, one = copy_context(), publishing(around, publication)
             context.run(one.__enter__)
-            stack.push(partial(context.run, one.__exit__))
+            stack.push(lambda *error, run=context.run, leave=one.__exit__: run(leave, *error))
         yield

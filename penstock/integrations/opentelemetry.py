@@ -8,8 +8,8 @@ Spans and metrics go by OpenTelemetry's conventions for messaging. An enqueue is
 `trigger <pipeline>`, whose context is stored with the jobs; a batch has one span and one context. Each attempt is a
 consumer's span, `process <task>`, current inside the handler, wherever that runs. It links to the producer's span, or
 with `nested=True` it is a child of it. Steps of a run are always children of the span that triggered the run, so that a
-run is one tree, also if a schedule has started it; the steps right after a wait also link to the span of the signal that
-ended it. A visit of a reconciler's row is a span `reconcile <name>`.
+run is one tree, also if a schedule has started it; the steps right after a wait also link to the span of the signal
+that ended it. A visit of a reconciler's row is a span `reconcile <name>`.
 """
 
 from __future__ import annotations

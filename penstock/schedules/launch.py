@@ -165,7 +165,7 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
 
 
 def _headers(row: ScheduleRow, options: Any, sent: Mapping[str, str] | None) -> dict[str, str]:
-    """Those of the caller who has made the schedule, its name, and what else the caller has sent who asks for it now."""
+    """Those of the caller who has made the schedule, its name, and those of the caller who asks for it now."""
     return {**(sent or {}), **options.get("headers", {}), SCHEDULE_HEADER: row.defined.name}
 
 
