@@ -7,9 +7,14 @@ from pathlib import Path
 from signal import SIGKILL
 
 import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PATIENCE, Pages, Shop, apart
+from tests.browser.fixtures import PATIENCE, Pages, Shop, apart
 from tests.waiting import eventually
 from tests.workers import workers
 

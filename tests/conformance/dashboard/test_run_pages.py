@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 import penstock
 from penstock import Penstock
 from penstock.operate.pages import run_search, run_steps
