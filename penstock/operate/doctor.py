@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import MetaData, inspect
 
@@ -77,6 +78,12 @@ class CheckContext:
     tasks: frozenset[str]
     reconcilers: tuple[Reconciler, ...] = ()
     of_app: bool = False
+
+    @classmethod
+    def of(cls, app: Any, of_app: bool = True) -> CheckContext:
+        """All that there is to look at of an app."""
+        tasks, reconcilers = frozenset(app.task_names), tuple(app.reconcilers.values())
+        return cls(app.database, app.metadata, tasks, reconcilers, of_app)
 
 
 Check = Callable[[CheckContext], Iterable[Finding]]

@@ -10,7 +10,6 @@ from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import find_app, load_app, names_app
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
 from penstock.cli.output import COLOURS, progress, show_json
-from penstock.operate import actions
 from penstock.schema import version
 from penstock.values import parse
 from penstock.values.lazy_import import Lazy
@@ -75,15 +74,7 @@ def doctor(
     """Find what is wrong with an installation. Each finding says what to do. Exit code 1: something was found."""
     with opened(app, database, checked=mend) as found, acting(by, why):
         mended = damage.repair(found.database) if mend else []
-        findings = examining.examine(
-            examining.CheckContext(
-                found.database,
-                found.metadata,
-                frozenset(found.task_names),
-                tuple(found.reconcilers.values()),
-                of_app=names_app(app, database),
-            )
-        )
+        findings = examining.examine(examining.CheckContext.of(found, names_app(app, database)))
     if as_json:
         show_json(findings)
     else:
@@ -109,7 +100,7 @@ def prune(
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}") from None
     with steered(app, database, by, why) as found, progress("pruned") as advance:
-        removed = actions.prune(found.database, age, advance)
+        removed = found.prune(age, told=advance)
     if as_json:
         show_json({"pruned": removed})
     else:

@@ -14,8 +14,8 @@ from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter, JobRow, Story
-from penstock.operate.overview import Overview, QueueCounts, gauges, overview
-from penstock.operate.processes import ProcessRow, list_processes, obstacles
+from penstock.operate.overview import Overview, QueueCounts, gauges
+from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
 from penstock.values.parse import nearest
@@ -31,7 +31,7 @@ def status(
 ) -> None:
     """Show what waits in each queue, and who is at work."""
     with opened(app, database) as found:
-        seen = found.database.read(overview, found.settings.reap_after)
+        seen = found.status()
         where = found.settings.shown_url
     if as_json or prometheus:
         show_json(seen) if as_json else out.print(gauges(seen), markup=False, end="")
@@ -135,7 +135,7 @@ def pause_words(row: QueueCounts) -> str:
 def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """List live processes. When each was last heard of, and how many jobs it holds."""
     with opened(app, database) as found:
-        rows = found.database.read(list_processes)
+        rows = found.processes()
         reap_after = found.settings.reap_after
     if as_json:
         show_json(rows)
