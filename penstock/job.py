@@ -187,7 +187,8 @@ class Job(JobAttributes, Generic[R]):
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
         self._read = None
-        return bool(self._database.in_transaction(control.cancelling(self._host.follow), [self.id]))
+        action = control.cancelling(self._host.follow, self._host.events)
+        return bool(self._database.in_transaction(action, [self.id]))
 
     async def cancel_async(self) -> bool:
         return await self._host.bridge.run(self.cancel)

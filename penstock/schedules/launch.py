@@ -83,7 +83,7 @@ class Launch:
     def cancel(self, row: ScheduleRow, id: str) -> None:
         """Have the one before it cancelled, if it has not ended meanwhile."""
         if row.defined.kind != PIPELINE:
-            control.cancel(self.tx, [id], self.host.follow)
+            control.cancel(self.tx, [id], self.host.follow, events=self.host.events)
             return
         try:
             cancel.begin_to_cancel(self.host.engine.engine_state, self.tx, id, CANCEL_GRACE)

@@ -74,6 +74,13 @@ class ClaimsReleased(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobsCancelled(Event):
+    """Jobs that waited were cancelled. One that runs is told, and ends by an `AttemptSettled`."""
+
+    job_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JobCrashed(Event):
     job_id: str
     task: str

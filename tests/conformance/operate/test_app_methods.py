@@ -1,4 +1,4 @@
-"""From Python what the command line shows: status, processes, reconcilers, doctor, prune; each for async callers too."""
+"""From Python what the command line shows: status, processes, reconcilers, doctor, prune; sync and async."""
 
 from collections.abc import Callable
 from datetime import timedelta
