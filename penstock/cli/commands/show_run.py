@@ -10,7 +10,7 @@ from penstock.app import Penstock
 from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.watch import QUIET, fold, in_words, picture, waiting_for
 from penstock.cli.exit_codes import out
-from penstock.cli.output import is_compact, named, show_json, show_table, span
+from penstock.cli.output import is_compact, named, say, show_json, show_table, span
 from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
 from penstock.operate.audit import Act
@@ -23,6 +23,8 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
 
 MOST_STEPS = 200
 MOST_GIVEN = 300
+MARGIN = 20
+"""The arguments take two lines of a terminal, less what wrapping leaves free."""
 MOST_WORDS = 66
 MOST_NAMES = 5
 FEW = 20
@@ -44,7 +46,7 @@ def show_run(
     graph = run.graph()
     _head(run, graph, everything)
     for line in waiting_for(app, run, graph):
-        out.print(f"{line}\n", markup=False)
+        say(f"{line}\n")
     total = sum(node.total for node in graph.nodes)
     few = everything or total <= FEW
     shown = app.database.read(
@@ -86,7 +88,8 @@ def _tell_folded(run: Run, graph: Graph, shown: Sequence[Step]) -> None:
         for status, count in left.items()
     )
     way = "--json" if len(shown) >= MOST_STEPS else "--all"
-    out.print(f"\nnot listed: {told}; see: penstock show {named(run.id)} {way}", markup=False)
+    out.print()
+    say(f"not listed: {told}; see\n  penstock show {named(run.id)} {way}")
 
 
 def _names(graph: Graph, status: JobStatus) -> str:
@@ -112,9 +115,10 @@ def _head(run: Run, graph: Graph, everything: bool) -> None:
     drawn = picture if out.is_terminal else in_words
     out.print(drawn(graph, everything=everything), markup=False)
     if given := ", ".join([f"{name}={value!r}" for name, value in run.args.items()]):
-        out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
+        room = min(MOST_GIVEN, 2 * out.width - MARGIN)
+        say(f"given: {shorten(given, room, placeholder=' …')}")
     for reason in run.reasons:
-        out.print(f"{reason.value}: {Reason.stored(reason).explanation}", markup=False)
+        say(f"{reason.value}: {Reason.stored(reason).explanation}")
     lineage = {"a step of": run.parent, "revived from": run.revived_from, "re-run of": run.rerun_of}
     for word, other in lineage.items():
         if other is not None:
@@ -125,7 +129,7 @@ def _head(run: Run, graph: Graph, everything: bool) -> None:
     difference = _difference(run)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
-        out.print(f"{told}: penstock diff {named(run.id)}", markup=False)
+        say(f"{told}: penstock diff {named(run.id)}")
     out.print()
 
 

@@ -6,7 +6,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -365,6 +365,11 @@ class Commands(TransactionTestCase):
             with self.subTest(command), self.assertRaises(SystemExit) as ended:
                 call_command("penstock", command, stdout=io.StringIO())
             assert ended.exception.code == code
+
+    def test_advice_names_the_command_of_the_project(self) -> None:
+        with redirect_stdout(io.StringIO()) as said, self.assertRaises(SystemExit):
+            call_command("penstock", "doctor")
+        assert "Start one: manage.py penstock worker\n" in said.getvalue(), said.getvalue()
 
 
 class Dashboard(TransactionTestCase):
