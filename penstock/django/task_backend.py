@@ -3,7 +3,7 @@
 `TASKS = {"default": {"BACKEND": "penstock.django.TaskBackend"}}`. A task that raises has FAILED, as with Django's own
 backends, unless `retries` are given: for all tasks in OPTIONS, for one in its decorator. Another worker runs a task
 again whose worker died. The signals `task_started` and `task_finished` are sent by the worker, around the function;
-where the function cannot tell of the end, `task_ends` does.
+where the function cannot tell of the end, `task_signals` does.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from django.utils import timezone
 
 from penstock.context import current
 from penstock.django.application import the_app
-from penstock.django.task_ends import tell_ends
 from penstock.django.task_results import local, read_history, result_of
+from penstock.django.task_signals import tell_ends
 from penstock.django.tasks_api import (
     BaseTaskBackend,
     InvalidTask,
