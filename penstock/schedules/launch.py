@@ -53,22 +53,31 @@ class Launch:
         self.runs: list[tuple[NewRun, Written]] = []
 
     def add(
-        self, row: ScheduleRow, nominal: int, written: Written, sent: Mapping[str, str] | None = None
+        self,
+        row: ScheduleRow,
+        nominal: int,
+        written: Written,
+        sent: Mapping[str, str] | None = None,
+        id: str | None = None,
     ) -> str:
-        """A job or run for a tick of this schedule; its id. `sent`: headers of the caller who asks for it."""
+        """A job or run for a tick of this schedule; its id, which is a new one unless it is given.
+
+        `sent`: headers of the caller who asks for it.
+        """
         options: Any = loads(row.defined.options)
         delay = float(options.get("delay") or 0.0)
         if row.defined.jitter:
             delay += random.uniform(0, row.defined.jitter / SECOND)
         key = _key(options.get("key"), nominal)
         if row.defined.kind == PIPELINE:
-            new = self._run(row, options, nominal, delay, key)
-            headers = _headers(row, options, sent) if self.host.middlewares else None
-            self.runs.append((new._replace(headers=headers), written))
-            return self.runs[-1][0].id
-        (job,) = with_headers([_job(row, options, nominal, delay, key)], _headers(row, options, sent))
-        self.jobs.append((job, written))
-        return self.jobs[-1][0].id
+            run = self._run(row, options, nominal, delay, key)
+            run = run._replace(id=id or new_id(), headers=_headers(row, options, sent))
+            self.runs.append((run, written))
+            return run.id
+        job = _job(row, options, nominal, delay, key)._replace(id=id or new_id())
+        (headed,) = with_headers([job], _headers(row, options, sent))
+        self.jobs.append((headed, written))
+        return headed.id
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
@@ -141,7 +150,7 @@ class Launch:
         else:
             raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
         labels = tuple(options.get("labels") or ())
-        new = start.NewRun(new_id(), definition, row.defined.payload, key, delay, labels=labels)
+        new = start.NewRun("", definition, row.defined.payload, key, delay, labels=labels)
         return new._replace(scheduled_for=nominal)
 
 
@@ -150,7 +159,7 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
     told = loads(stored) if stored else {}
     assert isinstance(told, dict)
     return NewJob(
-        new_id(),
+        "",
         options.get("task") or row.defined.target,
         options["queue"],
         options["priority"],
