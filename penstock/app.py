@@ -87,6 +87,8 @@ class Penstock(Pipelines, Operating):
         self.reconcilers: dict[str, definition.Reconciler] = {}
         self.middlewares: tuple[around.Middleware, ...] = ()
         self.enqueue_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
+        self.tick_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
+        """Those around runs that schedules start in a worker; the others are for callers."""
         self._open_pipelines()
         self.declared: dict[str, ScheduleDefinition] = {}
         self._paused: set[str] = set()

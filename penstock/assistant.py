@@ -17,8 +17,6 @@ from penstock.errors import CancelConflict, PenstockError
 from penstock.operate import actions, dead_letters
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter
-from penstock.operate.overview import overview
-from penstock.operate.processes import list_processes
 from penstock.operate.runs import find_run, find_run_or_job, list_runs, notable_steps, open_waits
 from penstock.values.lazy_import import Lazy
 from penstock.values.parse import nearest
@@ -59,8 +57,7 @@ class ReadingTools:
 
     def status(self) -> Answer:
         """How much waits, runs and has failed in each queue, since when, and which processes are alive."""
-        database, silence = self.app.database, self.app.settings.reap_after
-        return _answer(overview=database.read(overview, silence), processes=database.read(list_processes))
+        return _answer(overview=self.app.status(), processes=self.app.processes())
 
     def failures(self, task: str | None = None, queue: str | None = None, limit: int = 20) -> Answer:
         """The latest jobs whose budget is spent, each with its last error; and how many there are of each kind."""

@@ -148,6 +148,11 @@ class CurrentJob:
         return self._signals.cancelled
 
     @property
+    def timed_out(self) -> bool:
+        """True if the handler's thread goes on after its timeout: what it returns does not count."""
+        return self._signals.overdue
+
+    @property
     def completed(self) -> bool:
         """The job's end was committed with the handler's own writes: nothing is left to settle."""
         return self._scope is not None and self._scope.committed

@@ -15,6 +15,7 @@ class HandlerFlags:
 
     lost: bool = False
     cancelled: bool = False
+    overdue: bool = False
 
 
 @dataclass(slots=True)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.app_services import AppServices
 from penstock.errors import ConfigurationError, JobFailed, PenstockError, ResultTimeout
+from penstock.middleware import Publication, publishing
 from penstock.queue import control, job_records
 from penstock.queue.job_records import JobDetails, JobState
-from penstock.queue.jobs import NewJob
+from penstock.queue.jobs import NewJob, with_headers
 from penstock.queue.rules import followers
 from penstock.queue.wakeups import READY
 from penstock.result_wait import ResultWaiter
@@ -186,7 +187,8 @@ class Job(JobAttributes, Generic[R]):
     def cancel(self) -> bool:
         """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
         self._read = None
-        return bool(self._database.in_transaction(control.cancelling(self._host.follow), [self.id]))
+        action = control.cancelling(self._host.follow, self._host.events)
+        return bool(self._database.in_transaction(action, [self.id]))
 
     async def cancel_async(self) -> bool:
         return await self._host.bridge.run(self.cancel)
@@ -260,7 +262,11 @@ class Job(JobAttributes, Generic[R]):
                 f"job.then({task!r}): give a task, without a connection: job.then(notify, 'done')"
             )
         self._read = None
-        id = self._database.in_transaction(followers.register, self.id, drafted._replace(id=new_id()))
+        publication = Publication("job", drafted.task, 1, queue=drafted.queue)
+        with publishing(self._host.enqueue_middlewares, publication):
+            (new,) = with_headers([drafted._replace(id=new_id())], publication.headers)
+            id = self._database.in_transaction(followers.register, self.id, new)
+            publication.ids = [id]
         self._host.wakeups.notify(READY)
         return Job(self._host, id, task)
 

@@ -39,6 +39,7 @@ class HandlerCall:
     """One call of a handler, as a middleware sees it: before the `yield` what it is about, after it what came of it."""
 
     __slots__ = (
+        "_is_overdue",
         "_result",
         "arguments",
         "attempt",
@@ -66,6 +67,7 @@ class HandlerCall:
         signal_headers: Sequence[Mapping[str, str]] = (),
         job: CurrentJob | None = None,
         item: Any = None,
+        is_overdue: Callable[[], bool] | None = None,
     ) -> None:
         self.id = id
         """The id of the job; of a reconciler's row, its key."""
@@ -91,6 +93,12 @@ class HandlerCall:
         self.error: BaseException | None = None
         """The exception that the handler raised, or a middleware further inside."""
         self._result: Any = _UNSET
+        self._is_overdue = is_overdue
+
+    @property
+    def timed_out(self) -> bool:
+        """True once the timeout of the attempt is over: the handler is cancelled, or its thread goes on for nothing."""
+        return self._is_overdue is not None and self._is_overdue()
 
     @property
     def result(self) -> Any:
@@ -129,9 +137,9 @@ class Publication:
         self, kind: str, name: str, count: int, *, queue: str | None = None, in_transaction: bool = False
     ) -> None:
         self.kind = kind
-        """`"job"`, `"run"`, `"schedule"` or `"signal"`."""
+        """`"job"`, `"run"`, `"schedule"`, `"backfill"` or `"signal"`."""
         self.name = name
-        """The name of the task, the pipeline, the schedule or the signal."""
+        """The name of the task, the pipeline, the schedule (also of a backfill) or the signal."""
         self.count = count
         self.queue = queue
         """Their queue; runs have none, each step has its own."""
@@ -145,7 +153,7 @@ class Publication:
         self.run_id: str | None = None
         """The run that a signal is given to."""
         self.run_headers: Mapping[str, str] = {}
-        """The headers of that run."""
+        """The headers of that run; of a run that a backfill starts, those of the backfill."""
 
     def __repr__(self) -> str:
         return f"<{self.count} of {self.kind} {self.name}>"
@@ -338,3 +346,16 @@ def publishing(around: Sequence[EnqueueMiddleware], publication: Publication) ->
             raise
     if failed is not None:
         raise failed  # what is not written must not seem to be, whatever a middleware makes of it
+
+
+@contextmanager
+def publishing_each(
+    around: Sequence[EnqueueMiddleware], publications: Sequence[Publication]
+) -> Iterator[None]:
+    """Write several publications inside the block. Each has a context of its own, so that no span is inside another."""
+    with ExitStack() as stack:
+        for publication in publications:
+            context, one = copy_context(), publishing(around, publication)
+            context.run(one.__enter__)
+            stack.push(lambda *error, run=context.run, leave=one.__exit__: run(leave, *error))
+        yield

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterable
@@ -69,6 +70,24 @@ def _width() -> int | None:
 out = PipeSafeConsole(highlight=False, soft_wrap=True, width=_width())
 err = PipeSafeConsole(stderr=True, highlight=False, soft_wrap=True)
 _wishes = {"debug": False}
+_names = {"program": "penstock"}
+COMMAND = re.compile(
+    r"(?<![\w./-])penstock (?=(worker|run|runs|enqueue|status|jobs|show|watch|explain|processes|reconcilers|audit"
+    r"|cancel|pause|resume|revive|rerun|retry|signal|token|then|diff|migrate|migrate-run|check|doctor|health|prune|dashboard"
+    r"|dead-letters|queues|schedules)\b)"
+)
+"""The name of the program before one of its commands, in a sentence."""
+
+
+def called_as(program: str) -> None:
+    """Say how the program is called here, for the commands that messages name: `manage.py penstock`."""
+    _names["program"] = program
+
+
+def as_typed(words: str) -> str:
+    """The same sentence, with its commands as they have to be typed here: a project's program knows its app."""
+    program = _names["program"]
+    return words if program == "penstock" else COMMAND.sub(f"{program} ", words).replace(" MODULE:APP", "")
 
 
 class UsageError(PenstockError):
@@ -120,7 +139,7 @@ def fail(error: Exception, code: int) -> None:
     """Say what is wrong, in one line (with --debug: all of it), and end."""
     if debugging():
         err.print(traceback.format_exc(), markup=False)
-    err.print(f"penstock: {one_line(error)}", markup=False, style="red")
+    err.print(f"penstock: {as_typed(one_line(error))}", markup=False, style="red")
     raise typer.Exit(code)
 
 

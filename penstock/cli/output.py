@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from textwrap import wrap
 
 from rich.progress import (
     BarColumn,
@@ -17,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from penstock.cli.exit_codes import UNBOUNDED, err, out
+from penstock.cli.exit_codes import UNBOUNDED, as_typed, err, out
 from penstock.cli.table import lay_out, with_short_ids
 from penstock.values.escape import in_json, in_text
 from penstock.values.ids import short_id
@@ -65,7 +66,14 @@ def tell(words: str, value: object, *, as_json: bool) -> None:
     if as_json:
         show_json(value)
     else:
-        out.print(words, markup=False)
+        out.print(as_typed(words), markup=False)
+
+
+def say(words: str) -> None:
+    """Print sentences for people, with commands as they are typed here; each line wrapped to the terminal."""
+    for line in as_typed(words).split("\n"):
+        for part in wrapped(line):
+            out.print(part, markup=False)
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str = "nothing") -> None:
@@ -79,6 +87,14 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     texts = [[Text(cell, style=COLOURS.get(cell, "")) for cell in row] for row in cells]
     for line in lay_out(columns, texts, out.width):
         out.print(line, soft_wrap=True)
+
+
+def wrapped(words: str, indent: int = 0) -> list[str]:
+    """A sentence in lines as wide as the terminal, less the indent; into a file or a pipe, in one."""
+    if not is_compact():
+        return [words]
+    room = max(20, out.width - indent)
+    return wrap(words, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def is_compact() -> bool:

@@ -2,7 +2,8 @@
 
 `TASKS = {"default": {"BACKEND": "penstock.django.TaskBackend"}}`. A task that raises has FAILED, as with Django's own
 backends, unless `retries` are given: for all tasks in OPTIONS, for one in its decorator. Another worker runs a task
-again whose worker died. The signals `task_started` and `task_finished` are sent by the worker, around the function.
+again whose worker died. The signals `task_started` and `task_finished` are sent by the worker, around the function;
+where the function cannot tell of the end, `task_signals` does.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from django.utils import timezone
 from penstock.context import current
 from penstock.django.application import the_app
 from penstock.django.task_results import local, read_history, result_of
+from penstock.django.task_signals import tell_ends
 from penstock.django.tasks_api import (
     BaseTaskBackend,
     InvalidTask,
@@ -136,10 +138,14 @@ class TaskBackend(BaseTaskBackend):
                     f"there is another task named {task.module_path}: rename one of them"
                 )
             return found
-        chosen = {name: getattr(task, name, None) or self.options.get(name) for name in DECLARED}
+        own = {name: getattr(task, name, None) for name in DECLARED}
+        chosen = {
+            name: self.options.get(name) if given in (None, ()) else given for name, given in own.items()
+        }
         options = {name: value for name, value in chosen.items() if value is not None}
         options["limits"] = [_on_call(limit, task) for limit in chosen["limits"] or ()]
         handler = TaskExecution(task, type(self)).handler()
+        tell_ends(app)
         return app.task(name=task.module_path, **{"retries": NO_RETRIES, **options})(handler)
 
 
@@ -174,7 +180,7 @@ class TaskExecution:
             return value
 
         chosen: Any = on_loop if inspect.iscoroutinefunction(self.task.func) else in_thread
-        chosen.django_task = self.task
+        chosen.django_task, chosen.django_sender = self.task, self.sender
         chosen.__qualname__ = self.task.func.__qualname__
         chosen.__module__ = self.task.func.__module__
         return chosen  # type: ignore[no-any-return]
@@ -207,6 +213,8 @@ class TaskExecution:
             self._end(result, TaskResultStatus.SUCCESSFUL)
 
     def _end(self, result: Any, status: Any) -> None:
+        if current().timed_out:
+            return  # it was told before, as what it is
         object.__setattr__(result, "status", status)
         object.__setattr__(result, "finished_at", local(timezone.now()))
         task_finished.send_robust(self.sender, task_result=result)

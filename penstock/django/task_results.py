@@ -82,6 +82,12 @@ def result_of(app: DjangoApp, id: str, history: JobHistory, alias: str) -> Any:
     return result
 
 
+def backend_of(details: JobDetails) -> str | None:
+    """The alias of the backend that a job was enqueued by; None: it is no job of `django.tasks`."""
+    call = _call_of(details)
+    return None if call is None else str(call["backend"])
+
+
 def task_error(attempt: AttemptRecord) -> Any:
     """An attempt that went wrong, as Django tells it."""
     kind = (attempt.error or "").partition(":")[0]

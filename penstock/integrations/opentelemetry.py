@@ -8,22 +8,26 @@ Spans and metrics go by OpenTelemetry's conventions for messaging. An enqueue is
 `trigger <pipeline>`, whose context is stored with the jobs; a batch has one span and one context. Each attempt is a
 consumer's span, `process <task>`, current inside the handler, wherever that runs. It links to the producer's span, or
 with `nested=True` it is a child of it. Steps of a run are always children of the span that triggered the run, so that a
-run is one tree; the steps right after a wait also link to the span of the signal that ended it. A visit of a
-reconciler's row is a span `reconcile <name>`.
+run is one tree, also if a schedule has started it; the steps right after a wait also link to the span of the signal
+that ended it. A visit of a reconciler's row is a span `reconcile <name>`.
 """
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
 from penstock.app import Penstock
 from penstock.errors import ConfigurationError
 from penstock.middleware import HandlerCall, Publication
 from penstock.queue.jobs import SCHEDULE_HEADER
+from penstock.telemetry.events import AttemptSettled
 from penstock.values.outcome import Cancel, Snooze, StopRun
+from penstock.values.status import OutcomeKind
 
 try:
     from opentelemetry import baggage, metrics, propagate, trace
@@ -38,6 +42,9 @@ OPERATION, KIND = "messaging.operation.name", "messaging.operation.type"
 DESTINATION, MESSAGE = "messaging.destination.name", "messaging.message.id"
 BATCH = "messaging.batch.message_count"
 FLUSH_MILLIS = 5000
+OPERATIONS = {"run": "trigger", "signal": "signal", "backfill": "backfill"}
+STOPPED = (OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED)
+REMEMBERED = 10_000
 
 Attributes = dict[str, str | int | bool]
 
@@ -55,9 +62,11 @@ def instrument(
     """
     tracer = trace.get_tracer(NAME, tracer_provider=tracer_provider)
     meter = metrics.get_meter(NAME, meter_provider=meter_provider)
-    made = Instrumentation(tracer, meter, nested, tracer_provider)
+    made = Instrumentation(tracer, meter, nested, (tracer_provider, meter_provider))
     app.enqueue_middleware(made.publish)
+    app.tick_middlewares = (*app.tick_middlewares, made.publish)
     app.middleware(made.process)
+    app.events.on(AttemptSettled, partial(made.settled, app))
     return made
 
 
@@ -65,11 +74,17 @@ class Instrumentation:
     """The spans and metrics of one app."""
 
     def __init__(
-        self, tracer: Tracer, meter: Meter, nested: bool = False, provider: TracerProvider | None = None
+        self,
+        tracer: Tracer,
+        meter: Meter,
+        nested: bool = False,
+        providers: tuple[TracerProvider | None, MeterProvider | None] = (None, None),
     ) -> None:
         self.tracer = tracer
         self.nested = nested
-        self._provider = provider
+        self._providers = providers
+        self._begun: OrderedDict[tuple[str, int], None] = OrderedDict()
+        """Attempts whose handlers were called in this process, the latest of them."""
         self._sent = meter.create_counter(
             "messaging.client.sent.messages", "{message}", "Jobs and runs that were enqueued or triggered."
         )
@@ -89,11 +104,14 @@ class Instrumentation:
     # around enqueues
 
     def publish(self, publication: Publication) -> Iterator[None]:
-        """The span of an enqueue or a trigger. A schedule is none: each of its ticks begins a trace of its own."""
+        """The span of an enqueue or a trigger. A schedule is none: each of its ticks begins a trace of its own.
+
+        Of a run that a schedule starts, the span is made in the worker; it links to the backfill that has asked for it.
+        """
         if publication.kind == "schedule":
             yield
             return
-        operation = {"run": "trigger", "signal": "signal"}.get(publication.kind, "send")
+        operation = OPERATIONS.get(publication.kind, "send")
         about = _sending_of(publication, operation)
         began, error = time.monotonic(), None
         name = f"{operation} {publication.name}"
@@ -119,6 +137,7 @@ class Instrumentation:
         """The span of an attempt, or of a visit of a row."""
         began, error = time.monotonic(), None
         about = _row(call) if call.item is not None else _job(call)
+        self._note_begun(call)
         try:
             with self._span(call, about) as span:
                 try:
@@ -128,21 +147,67 @@ class Instrumentation:
                     error = raised
                     _tell_error(span, raised)
                     raise
+                finally:
+                    if call.timed_out:
+                        error = TimeoutError(f"{call.task} took longer than its timeout")
+                        _tell_end(span, "timed_out", "TimeoutError", str(error))
         finally:
             self._measure(call, time.monotonic() - began, _measured(about, error))
             self._flush_in_handler_process()
 
-    @contextmanager
-    def _span(self, call: HandlerCall, about: Attributes) -> Iterator[Span]:
+    def _note_begun(self, call: HandlerCall) -> None:
+        if call.job is not None:
+            self._begun[call.id, call.attempt] = None
+            if len(self._begun) > REMEMBERED:
+                self._begun.popitem(last=False)
+
+    def settled(self, app: Penstock, event: AttemptSettled) -> None:
+        """The span of an attempt whose handler was stopped with its process, which could not end it itself."""
+        known = event.headers
+        if (event.job_id, event.generation) in self._begun or event.outcome not in STOPPED:
+            return
+        if event.run_id is not None:
+            known = app.engine.run_headers.read(event.run_id)
+        call = HandlerCall(
+            event.job_id,
+            event.task,
+            event.generation,
+            {},
+            queue=event.queue,
+            run_id=event.run_id,
+            headers=known,
+        )
+        context, links = self._place(call)
+        ended = time.time_ns()
+        span = self.tracer.start_span(
+            f"process {event.task}",
+            context=context,
+            kind=SpanKind.CONSUMER,
+            attributes=_job(call),
+            links=links,
+            start_time=ended - int(event.seconds * 1_000_000_000),
+        )
+        kind = "TimeoutError" if event.outcome == OutcomeKind.TIMED_OUT else event.error_type or "Crashed"
+        _tell_end(span, event.outcome, kind, event.error or kind)
+        span.end(ended)
+        self._measure(call, event.seconds, {**_measured(_job(call), None), "error.type": kind})
+
+    def _place(self, call: HandlerCall) -> tuple[Context, list[Link]]:
+        """The context that the span of an attempt begins in, and its links."""
         sent = propagate.extract(call.headers, context=Context())
         producer = trace.get_current_span(sent).get_span_context()
         nested = producer.is_valid and (self.nested or call.run_id is not None)
         links = [Link(producer)] if producer.is_valid and not nested else []
+        return (sent if nested else _without_span(sent)), links
+
+    @contextmanager
+    def _span(self, call: HandlerCall, about: Attributes) -> Iterator[Span]:
+        context, links = self._place(call)
         links += [link for headers in call.signal_headers for link in _links_to(headers)]
         kind = SpanKind.CONSUMER if call.item is None else SpanKind.INTERNAL
         with self.tracer.start_as_current_span(
             f"{'process' if call.item is None else 'reconcile'} {call.task}",
-            context=sent if nested else _without_span(sent),
+            context=context,
             kind=kind,
             attributes=about,
             links=links,
@@ -163,7 +228,8 @@ class Instrumentation:
         processes = sys.modules.get("multiprocessing.process")
         if processes is None or processes.parent_process() is None:
             return
-        for provider in (self._provider or trace.get_tracer_provider(), metrics.get_meter_provider()):
+        spans, numbers = self._providers
+        for provider in (spans or trace.get_tracer_provider(), numbers or metrics.get_meter_provider()):
             flush = getattr(provider, "force_flush", None)
             if flush is not None:
                 flush(FLUSH_MILLIS)
@@ -171,7 +237,7 @@ class Instrumentation:
 
 def _sending_of(publication: Publication, operation: str) -> Attributes:
     about: Attributes = {"messaging.system": NAME, OPERATION: operation, KIND: "send"}
-    kinds = {"run": "penstock.pipeline", "signal": "penstock.signal"}
+    kinds = {"run": "penstock.pipeline", "signal": "penstock.signal", "backfill": "penstock.schedule"}
     about[kinds.get(publication.kind, "penstock.task")] = publication.name
     if publication.run_id is not None:
         about["penstock.run.id"] = publication.run_id
@@ -223,7 +289,13 @@ def _tell_error(span: Span, error: BaseException) -> None:
         span.record_exception(error)
         span.set_status(Status(StatusCode.ERROR, f"{type(error).__qualname__}: {error}"))
     else:
-        span.set_attribute("penstock.outcome", "interrupted")  # a timeout, a cancel, a stop of the worker
+        span.set_attribute("penstock.outcome", "interrupted")  # a cancel, a stop of the worker
+
+
+def _tell_end(span: Span, outcome: str, kind: str, words: str) -> None:
+    span.set_attribute("penstock.outcome", outcome)
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, words))
 
 
 MEASURED = (

@@ -1,7 +1,11 @@
 """Sentry: errors with the job they belong to, spans of enqueues and handlers, and check-ins of schedules.
 
-sentry_sdk.init(dsn=..., traces_sample_rate=1.0)
-report_to_sentry(app)
+    sentry_sdk.init(dsn=..., traces_sample_rate=1.0)
+    report_to_sentry(app)
+
+Errors that a handler raises are captured around it. Timeouts and crashes are captured when the attempt is settled, or
+when the job is taken back from a dead process: the handler may not be there any more. A check-in has the id of its job
+or run, so that each process can go on with it; it ends when the job or run is terminal, after all retries.
 """
 
 from __future__ import annotations
@@ -9,15 +13,17 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError
 from penstock.middleware import HandlerCall, Publication
-from penstock.queue.jobs import SCHEDULE_HEADER
-from penstock.schedules.definition import PIPELINE, ScheduleDefinition
-from penstock.telemetry.events import RunEnded
-from penstock.values.status import RunStatus
+from penstock.queue import job_records
+from penstock.queue.jobs import SCHEDULE_HEADER, headers_of
+from penstock.schedules import rows
+from penstock.schedules.definition import ScheduleDefinition
+from penstock.telemetry.events import AttemptSettled, JobCrashed, RunEnded, TicksDecided
+from penstock.values.status import JobStatus, OutcomeKind, RunStatus
 
 try:
     import sentry_sdk
@@ -33,6 +39,7 @@ ORIGIN = "auto.queue.penstock"
 LONGEST_SLUG = 50
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 FLUSH = 2.0
+STOPPED = (OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED)
 
 
 def report_to_sentry(
@@ -46,7 +53,10 @@ def report_to_sentry(
     reports = SentryReports(app, ignore, check_ins)
     app.enqueue_middleware(reports.publish)
     app.middleware(reports.process)
+    app.events.on(AttemptSettled, reports.attempt_settled)
+    app.events.on(JobCrashed, reports.job_crashed)
     if check_ins:
+        app.events.on(TicksDecided, reports.ticks_decided)
         app.events.on(RunEnded, reports.run_ended)
     return reports
 
@@ -58,6 +68,8 @@ class SentryReports:
         self.app = app
         self.ignore = ignore
         self.check_ins = check_ins
+        self._read: dict[str, ScheduleDefinition] = {}
+        """Schedules that this code does not declare, as they were read last."""
 
     # around enqueues
 
@@ -83,8 +95,7 @@ class SentryReports:
     def process(self, call: HandlerCall) -> Iterator[None]:
         """A transaction of its own with a span `queue.process`, and the error with the job around it."""
         sent = {TRACE: call.headers.get(TRACE, ""), "baggage": call.headers.get(BAGGAGE, "")}
-        began, failed = time.monotonic(), False
-        check_in = self._begin_check_in(call)
+        self._begin_check_in(call)
         with sentry_sdk.isolation_scope() as scope:
             _describe(scope, call)
             transaction = sentry_sdk.continue_trace(
@@ -96,44 +107,95 @@ class SentryReports:
                     yield
                     whole.set_status("ok")
                 except Exception as error:
-                    failed = True
                     whole.set_status("internal_error")
                     if not isinstance(error, self.ignore):
                         sentry_sdk.capture_exception(error)
                     raise
                 finally:
-                    if check_in is not None:
-                        check_in("error" if failed else "ok", time.monotonic() - began)
+                    if call.timed_out:
+                        whole.set_status("deadline_exceeded")
         _flush_in_handler_process()
+
+    # after handlers
+
+    def attempt_settled(self, event: AttemptSettled) -> None:
+        """Capture a timeout, or the death of a handler's process; end the check-in of a job that is over."""
+        if event.outcome in STOPPED:
+            about = {
+                "job": event.job_id,
+                "queue": event.queue,
+                "attempt": event.generation,
+                "run": event.run_id,
+            }
+            kind = TimeoutError if event.outcome == OutcomeKind.TIMED_OUT else None
+            self._capture(event.task, kind, event.error, about)
+        if event.run_id is None and JobStatus(event.status).terminal:
+            self._end_check_in(event.headers, event.job_id, event.status == JobStatus.SUCCEEDED)
+
+    def job_crashed(self, event: JobCrashed) -> None:
+        """The same for a job whose worker died; this process has taken it back."""
+        about = {"job": event.job_id, "process": event.process, "status": event.status}
+        self._capture(event.task, None, "the process that held this job died", about)
+        found = self.app.database.read(job_records.details, event.job_id)
+        if found is not None and found.run_id is None and JobStatus(event.status).terminal:
+            self._end_check_in(headers_of(found.options), event.job_id, succeeded=False)
+
+    def _capture(
+        self, task: str, kind: type[BaseException] | None, words: str | None, about: dict[str, Any]
+    ) -> None:
+        if kind is not None and issubclass(kind, self.ignore):
+            return
+        name = "Crashed" if kind is None else kind.__name__
+        known = {"task": task, **{name: value for name, value in about.items() if value is not None}}
+        event: Any = {
+            "level": "error",
+            "exception": {"values": [{"type": name, "value": words or name}]},
+            "transaction": task,
+            "tags": {"penstock.task": task},
+            "contexts": {"penstock": known},
+        }
+        sentry_sdk.capture_event(event)
 
     # check-ins
 
-    def _begin_check_in(self, call: HandlerCall) -> Callable[[str, float], None] | None:
-        """Of a job that a schedule has made. A run ends when its last step does: see `run_ended`."""
+    def _begin_check_in(self, call: HandlerCall) -> None:
+        """Of a job that a schedule has made; again with each attempt, which changes nothing."""
         name = call.headers.get(SCHEDULE_HEADER)
-        if not self.check_ins or name is None or call.run_id is not None:
-            return None
-        monitor, config = slug_of(name), self._config(name)
-        id = capture_checkin(monitor, status="in_progress", monitor_config=config)
+        if self.check_ins and name is not None and call.run_id is None:
+            # On the event loop the database is not to be asked.
+            found = self.app.declared.get(name) or self._read.get(name)
+            _check_in(name, call.id, "in_progress", found)
 
-        def end(status: str, seconds: float) -> None:
-            capture_checkin(monitor, id, status, seconds, config)
+    def _end_check_in(self, headers: Mapping[str, str], id: str, succeeded: bool) -> None:
+        name = headers.get(SCHEDULE_HEADER)
+        if self.check_ins and name is not None:
+            _check_in(name, id, "ok" if succeeded else "error", self._definition(name))
 
-        return end
+    def ticks_decided(self, event: TicksDecided) -> None:
+        """Begin the check-ins of runs that a schedule has started."""
+        found = self._definition(event.schedule)
+        for id in event.runs:
+            _check_in(event.schedule, id, "in_progress", found)
 
     def run_ended(self, event: RunEnded) -> None:
-        kinds = {(one.kind, one.target) for one in self.app.declared.values()}
-        if (PIPELINE, event.pipeline) not in kinds:
-            return
-        name = self.app.engine.run_headers.read(event.run_id).get(SCHEDULE_HEADER)
-        if name is not None:
-            status = "ok" if event.status == RunStatus.SUCCEEDED else "error"
-            capture_checkin(slug_of(name), status=status, monitor_config=self._config(name))
+        if event.scheduled:
+            headers = self.app.engine.run_headers.read(event.run_id)
+            self._end_check_in(headers, event.run_id, event.status == RunStatus.SUCCEEDED)
 
-    def _config(self, name: str) -> Any:
-        """The schedule as a monitor; None for one that this code does not declare, or that Sentry cannot watch."""
-        found = self.app.declared.get(name)
-        return None if found is None else monitor_config(found)
+    def _definition(self, name: str) -> ScheduleDefinition | None:
+        """The schedule as this code declares it, else as its row says."""
+        if name in self.app.declared:
+            return self.app.declared[name]
+        row = self.app.database.read(rows.named, name)
+        if row is None:
+            return self._read.pop(name, None)
+        self._read[name] = row.defined
+        return row.defined
+
+
+def _check_in(name: str, id: str, status: str, schedule: ScheduleDefinition | None) -> None:
+    config: Any = None if schedule is None else monitor_config(schedule)
+    capture_checkin(slug_of(name), id.replace("-", ""), status, monitor_config=config)
 
 
 def monitor_config(schedule: ScheduleDefinition) -> dict[str, Any] | None:

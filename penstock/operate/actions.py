@@ -27,7 +27,7 @@ def nobody_listens(_done: int) -> None:
 
 def cancel(host: AppServices, ids: Sequence[str], progress: Progress = nobody_listens) -> list[str]:
     """Cancel jobs; those that will end cancelled."""
-    done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow), progress)
+    done = _in_batches(host.database, ids, lambda: control.cancelling(host.follow, host.events), progress)
     if done:
         host.wakeups.notify(ENDED)
     return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from penstock.app_services import AppServices
@@ -26,13 +27,21 @@ from penstock.values.status import JobStatus
 if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
-    from penstock.operate import overview
+    from penstock.operate import actions, overview, processes
+    from penstock.operate import doctor as examining
+    from penstock.operate import reconcilers as progress
     from penstock.operate.diagnosis import explain as explaining
     from penstock.operate.diagnosis.explain import Explanation
-    from penstock.operate.overview import QueueCounts
+    from penstock.operate.doctor import Finding
+    from penstock.operate.overview import Overview, QueueCounts
+    from penstock.operate.processes import ProcessRow
+    from penstock.operate.reconcilers import FailingRow, ReconcilerRow
+    from penstock.reconcile.reconciler import Reconciler
     from penstock.settings import Settings
 else:
     explaining, overview = Lazy("penstock.operate.diagnosis.explain"), Lazy("penstock.operate.overview")
+    actions, processes = Lazy("penstock.operate.actions"), Lazy("penstock.operate.processes")
+    examining, progress = Lazy("penstock.operate.doctor"), Lazy("penstock.operate.reconcilers")
 
 web = Lazy("penstock.dashboard.dashboard")
 
@@ -56,6 +65,7 @@ class Operating(ABC):
     bridge: AsyncBridge
     settings: Settings
     wakeups: Wakeups
+    reconcilers: dict[str, Reconciler]
 
     @property
     @abstractmethod
@@ -174,6 +184,63 @@ class Operating(ABC):
 
     async def queues_async(self) -> list[QueueCounts]:
         return await self.bridge.run(self.queues)
+
+    def status(self) -> Overview:
+        """Count what waits, runs and has failed in each queue, the live processes by role, and the newest jobs."""
+        self.prepare()
+        return self.database.read(overview.overview, self.settings.reap_after)
+
+    async def status_async(self) -> Overview:
+        return await self.bridge.run(self.status)
+
+    def processes(self) -> list[ProcessRow]:
+        """Every process that is known, oldest first: when it was last heard of, and how many jobs it holds."""
+        self.prepare()
+        return self.database.read(processes.list_processes)
+
+    async def processes_async(self) -> list[ProcessRow]:
+        return await self.bridge.run(self.processes)
+
+    def reconciler_status(self) -> list[ReconcilerRow]:
+        """Every reconciler of this app, by name: how many rows are due, held and failing, and how long they wait."""
+        self.prepare()
+        return progress.look(self.database, self.reconcilers.values())
+
+    async def reconciler_status_async(self) -> list[ReconcilerRow]:
+        return await self.bridge.run(self.reconciler_status)
+
+    def failing_rows(self, limit: int = 100) -> list[FailingRow]:
+        """Rows whose last visit by a reconciler ended with an error, the latest first."""
+        checked("limit", limit, lambda given: parse.whole(given, 0))
+        self.prepare()
+        return self.database.read(progress.failing, limit)
+
+    async def failing_rows_async(self, limit: int = 100) -> list[FailingRow]:
+        return await self.bridge.run(self.failing_rows, limit)
+
+    def doctor(self) -> list[Finding]:
+        """Look for everything that can be wrong with the installation. A finding that is not `ok` says what to do.
+
+        Nothing is changed; a database that is away, or has no schema, is a finding.
+        """
+        return examining.examine(examining.CheckContext.of(self))
+
+    async def doctor_async(self) -> list[Finding]:
+        return await self.bridge.run(self.doctor)
+
+    def prune(self, older_than: float | str | timedelta, *, told: Callable[[int], None] | None = None) -> int:
+        """Remove finished jobs and runs that ended longer ago than this (seconds, or text such as "14d"); how many.
+
+        It goes in batches, each a transaction of its own; `told` is called with the size of each.
+        """
+        age = checked("older_than", older_than, parse.duration)
+        self.prepare()
+        return actions.prune(self.database, age, told or actions.nobody_listens)
+
+    async def prune_async(
+        self, older_than: float | str | timedelta, *, told: Callable[[int], None] | None = None
+    ) -> int:
+        return await self.bridge.run(lambda: self.prune(older_than, told=told))
 
     def explain(self, subject: Any) -> Explanation:
         """Say why a job or a run waits, or where it stands: `print(app.explain(job))`. Also by its id."""

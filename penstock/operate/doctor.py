@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from sqlalchemy import MetaData, inspect
 
@@ -29,6 +30,7 @@ from penstock.queue.rules import queue_controls
 from penstock.reconcile.reconciler import Reconciler
 from penstock.schema import version
 from penstock.values.ids import FIRST_ID
+from penstock.values.plain import counted
 
 SKEW = 5.0
 LAG = 60.0
@@ -77,6 +79,19 @@ class CheckContext:
     tasks: frozenset[str]
     reconcilers: tuple[Reconciler, ...] = ()
     of_app: bool = False
+    declared: str = ""
+    """How much the app declares, in words."""
+
+    @classmethod
+    def of(cls, app: Any, of_app: bool = True) -> CheckContext:
+        """All that there is to look at of an app."""
+        tasks, reconcilers = frozenset(app.task_names), tuple(app.reconcilers.values())
+        return cls(app.database, app.metadata, tasks, reconcilers, of_app, declared_by(app))
+
+
+def declared_by(app: Any) -> str:
+    """How many tasks and pipelines an app declares, in words."""
+    return f"{counted(len(app.tasks), 'task')}, {counted(len(app.pipelines), 'pipeline')}"
 
 
 Check = Callable[[CheckContext], Iterable[Finding]]
@@ -166,7 +181,8 @@ def processes(patient: CheckContext) -> Iterable[Finding]:
             "processes", Level.WARNING, "no worker is running", "Start one: penstock worker MODULE:APP"
         )
     else:
-        yield Finding("processes", Level.OK, f"{len(live)} worker processes are alive")
+        alive = f"{counted(len(live), 'worker process', 'worker processes')} alive"
+        yield Finding("processes", Level.OK, alive)
 
 
 def claims(patient: CheckContext) -> Iterable[Finding]:
@@ -248,7 +264,7 @@ def schedules(patient: CheckContext) -> Iterable[Finding]:
         yield Finding("schedules", Level.WARNING, f"schedule {name!r} will never fire again", advice)
     if not (seen.late or seen.troubled or seen.orphaned or seen.never):
         yield Finding(
-            "schedules", Level.OK, f"{seen.count} schedules, {seen.paused} of them paused; none is late"
+            "schedules", Level.OK, f"{counted(seen.count, 'schedule')}, {seen.paused} paused; none is late"
         )
 
 
@@ -271,7 +287,7 @@ def unknown_tasks(patient: CheckContext) -> Iterable[Finding]:
             "tasks", Level.WARNING, f"{count} ready jobs are for {task!r}, which the app lacks", advice
         )
     if not found and patient.tasks:
-        yield Finding("tasks", Level.OK, f"all waiting work is for the app's {len(patient.tasks)} tasks")
+        yield Finding("tasks", Level.OK, f"all waiting work is for the app ({patient.declared})")
 
 
 def reconciled_tables(patient: CheckContext) -> Iterable[Finding]:
@@ -328,8 +344,9 @@ def letters(patient: CheckContext) -> Iterable[Finding]:
         return [Finding("dead letters", Level.OK, "none")]
     task, reason, count = found[0]
     total = sum(number for _, _, number in found)
-    more = " or more" if total >= MOST_LETTERS else ""
-    message = f"{total}{more} dead letters; most of them: {count} of {task} ({reason})"
+    letters = f"{total} or more dead letters" if total >= MOST_LETTERS else counted(total, "dead letter")
+    most = f"most of them: {count} of " if len(found) > 1 else "of "
+    message = f"{letters}; {most}{task} ({reason})"
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 

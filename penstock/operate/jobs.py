@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
@@ -262,7 +262,11 @@ def _page(found: list[JobRow], limit: int) -> JobsPage:
 def job_of(row: Row) -> JobRow:
     id, task, queue, priority, status, reason, *rest = row
     stands = JobStatus.stored(status)
-    return JobRow(str(id), task, queue, priority, stands, reason if stands.terminal else None, *rest)
+    job = JobRow(str(id), task, queue, priority, stands, reason if stands.terminal else None, *rest)
+    if stands is JobStatus.SKIPPED and not job.retry_count + job.crash_count:
+        # A claim that met a run that had halted: no handler was called.
+        return replace(job, attempt=0, claimed_at=None, process_id=None)
+    return job
 
 
 def _dashed(digits: str) -> str:

@@ -106,10 +106,15 @@ def run_report(
         of_run(tx, run),
         notable_steps(tx, run, steps(graph)),
         audit.acts(tx, run, None, {}, acts),
-        [cause.text for cause in why_pending(tx, run)] if is_pending else [],
+        _pending(tx, run, engine_state) if is_pending else [],
         open_waits(tx, run, waits) if is_waiting else [],
         _result(tx, engine_state, standing, wiring, whole),
     )
+
+
+def _pending(tx: Transaction, run: str, engine_state: EngineState) -> list[str]:
+    """Why the run has not begun."""
+    return [cause.text for cause in why_pending(tx, run, engine_state.host.settings.reap_after)]
 
 
 def _result(

@@ -76,6 +76,8 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[s
     succeeded = [attempt[-1] for attempt in attempts if attempt[4] == OutcomeKind.SUCCEEDED]
     errors = [record.error for record in records if record.error]
     done = JobStatus.stored(status) is JobStatus.SUCCEEDED
+    if JobStatus.stored(status) is JobStatus.SKIPPED and not records:
+        claimed = None  # a claim has met a run that had halted: no handler was called
     return Step(
         id=str(id),
         key=node,

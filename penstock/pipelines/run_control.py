@@ -5,13 +5,15 @@ Each takes effect in the database at once; the consequences are worked off by th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.app_services import AppServices
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, PenstockError, ReviveError
+from penstock.middleware import Publication, publishing_each
 from penstock.pipelines.advance import read, run_rows
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.advance.run_rows import wiring_for
@@ -337,10 +339,11 @@ class Following:
         host.prepare()
 
         def write(tx: Transaction) -> None:
-            if not is_written(tx, news[0].id):
-                chains.register(host.engine.engine_state, tx, upstream, news)
+            if not is_written(tx, headed[0].id):
+                chains.register(host.engine.engine_state, tx, upstream, headed)
 
-        host.database.in_transaction(write)
+        with _publishing(host, news) as headed:
+            host.database.in_transaction(write)
         host.engine.work_off()
         return Following(host, [host.run(new.id) for new in news])
 
@@ -373,6 +376,23 @@ class Following:
 
     def __repr__(self) -> str:
         return f"<following runs {', '.join(run.id for run in self.runs)}>"
+
+
+@contextmanager
+def _publishing(host: AppServices, news: Sequence[NewRun]) -> Iterator[Sequence[NewRun]]:
+    """Write runs inside the block, with the headers that the enqueue middlewares have added: one publication for each
+    pipeline."""
+    if not host.enqueue_middlewares:
+        yield news
+        return
+    ids: dict[str, list[str]] = {}
+    for new in news:
+        ids.setdefault(new.definition.name, []).append(new.id)
+    publications = {name: Publication("run", name, len(of_name)) for name, of_name in ids.items()}
+    with publishing_each(host.enqueue_middlewares, list(publications.values())):
+        yield [new._replace(headers=publications[new.definition.name].headers) for new in news]
+        for name, publication in publications.items():
+            publication.ids = ids[name]
 
 
 def _calls(

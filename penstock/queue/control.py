@@ -11,6 +11,7 @@ from penstock.queue import audit, retention, states
 from penstock.queue.claim import LEAVE
 from penstock.queue.jobs import EndedStep, Follow, nothing_follows, tier_of
 from penstock.queue.rules import followers
+from penstock.telemetry.events import JobsCancelled, Stream
 from penstock.values.status import JobStatus, Reason
 
 LOCK = """
@@ -41,7 +42,12 @@ NOT_STARTED = (JobStatus.AVAILABLE, JobStatus.SCHEDULED, JobStatus.WAITING)
 
 
 def cancel(
-    tx: Transaction, ids: Sequence[str], follow: Follow = nothing_follows, *, audited: bool = False
+    tx: Transaction,
+    ids: Sequence[str],
+    follow: Follow = nothing_follows,
+    *,
+    audited: bool = False,
+    events: Stream | None = None,
 ) -> list[str]:
     """Cancel jobs: at once where no process holds them, else by asking the holder. The jobs that will end cancelled.
 
@@ -56,6 +62,8 @@ def cancel(
         states.end(tx, waiting, JobStatus.CANCELLED, Reason.CANCELLED)
         followers.release(tx, dict.fromkeys(waiting, JobStatus.CANCELLED))
         _tell_runs(tx, waiting, follow)
+        if events is not None and events.wants(JobsCancelled):
+            tx.after_commit(partial(events.emit, JobsCancelled(tuple(map(str, waiting)))))
     if running:
         states.request_cancel(tx, [job_id for job_id, _ in running])
         requests = [{"process_id": process, "job_id": job_id} for job_id, process in running if process]
@@ -187,8 +195,8 @@ def update(tx: Transaction, id: str, change: JobChange) -> bool:
 # The same, for callers who try again after a lost answer: what an earlier try has done was done by them.
 
 
-def cancelling(follow: Follow) -> Action:
-    action = partial(cancel, follow=follow, audited=True)
+def cancelling(follow: Follow, events: Stream | None = None) -> Action:
+    action = partial(cancel, follow=follow, audited=True, events=events)
     return _counting_earlier_tries("cancel", action, lambda status: status == JobStatus.CANCELLED)
 
 

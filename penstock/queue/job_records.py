@@ -101,6 +101,8 @@ def details(tx: Transaction, id: str) -> JobDetails | None:
     task, queue, priority, payload, options, key, run, created, status, reason = rows[0][:10]
     started, finished, retries, crashes, claims, due = rows[0][10:16]
     stands = JobStatus.stored(status)
+    if stands is JobStatus.SKIPPED and not retries + crashes:
+        started = None  # a claim has met a run that had halted: no handler was called
     return JobDetails(
         task,
         queue,

@@ -82,15 +82,17 @@ def resume(tx: Transaction, name: str) -> bool:
     return True
 
 
-def trigger(tx: Transaction, host: AppServices, name: str, id: str, made: list[str]) -> tuple[str, str]:
+def trigger(
+    tx: Transaction, host: AppServices, name: str, id: str, made: list[str], headers: Mapping[str, str]
+) -> tuple[str, str]:
     """Start one now, whatever the clock and the policies say: its kind and its id. `made`: of an earlier try."""
     tx.stage("trigger_schedule")
     row = locked(tx, name)
     if made and (known := _triggered(tx, row, made)):
         return row.defined.kind, known
-    launch = Launch(host, tx)
+    launch = Launch(host, tx, is_callers=True)
     (tick,) = rows.ticks_fired(row.id, [(row.now, TickOutcome.FIRED, None)], row.now, rows.TRIGGER)
-    launch.add(row, row.now, lambda known: tick.update(target_id=known), id)
+    launch.add(row, row.now, lambda known: tick.update(target_id=known), headers, id)
     launch.write()
     rows.write_ticks(tx, [tick])
     row.last_id = str(tick["target_id"])
@@ -106,7 +108,9 @@ def _triggered(tx: Transaction, row: ScheduleRow, made: list[str]) -> str | None
     return next((tick.target for tick in found if tick.target in made), None)
 
 
-def backfill(tx: Transaction, name: str, id: str, start: int, end: int, overlap: str) -> int:
+def backfill(
+    tx: Transaction, name: str, id: str, start: int, end: int, overlap: str, headers: Mapping[str, str]
+) -> int:
     """Have the ticks from start to end fired that have not; how many there are in all."""
     tx.stage("backfill")
     row = locked(tx, name)
@@ -118,7 +122,7 @@ def backfill(tx: Transaction, name: str, id: str, start: int, end: int, overlap:
     number = count(spec, start - 1, end)
     if id in [each["id"] for each in row.pending]:
         return number
-    row.backfills = backfills.written([*row.pending, backfills.pending(id, first, end, overlap)])
+    row.backfills = backfills.written([*row.pending, backfills.pending(id, first, end, overlap, headers)])
     row.due_at = row.now
     rows.save(tx, row)
     begin, until = instant_of(start).isoformat(), instant_of(end).isoformat()

@@ -6,6 +6,7 @@ that fired before does not fire again; one that was skipped fires now, and its r
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.schedules import rows
@@ -21,15 +22,19 @@ AGAIN = SECOND
 DONE = (TickOutcome.FIRED.value, TickOutcome.WAITING.value)
 
 
-def pending(id: str, next_at: int, end: int, overlap: str) -> dict[str, object]:
+def pending(
+    id: str, next_at: int, end: int, overlap: str, headers: Mapping[str, str] | None = None
+) -> dict[str, object]:
     """A backfill that has not begun."""
-    return {"id": id, "next": next_at, "end": end, "overlap": overlap, "last": None}
+    headed = {"headers": dict(headers)} if headers else {}
+    return {"id": id, "next": next_at, "end": end, "overlap": overlap, "last": None, **headed}
 
 
 def go_on(one: One) -> None:
     """The next batch of the first backfill of a schedule."""
     first, *others = one.row.pending
     one.backfills = [first, *others]
+    one.sent = first.get("headers")
     look_at = _batch(one, first)
     if first["next"] is None:
         one.backfills = others

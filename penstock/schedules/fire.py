@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from penstock.app_services import AppServices
@@ -162,8 +162,10 @@ class Batch:
             backfill.go_on(one)
         one.settle()
         with self.launch.all_or_none():
-            for nominal, written in one.launches:
-                written(self.launch.add(one.row, nominal, written))
+            for nominal, written, sent in one.launches:
+                id = self.launch.add(one.row, nominal, written, sent)
+                written(id)
+                one.note_started(id)
             for id in one.cancelled:
                 self.launch.cancel(row, id)
         self._ticks += one.ticks
@@ -190,6 +192,14 @@ class Batch:
             rows.save(self.tx, one.row)
 
 
+class Launching(NamedTuple):
+    """A job or run that a tick is to start, and what is told its id."""
+
+    nominal: int
+    written: Callable[[str], None]
+    sent: Mapping[str, str] | None = None
+
+
 class One:
     """One schedule in a batch: what is decided about it, before anything is written."""
 
@@ -201,7 +211,10 @@ class One:
         self.now = row.now
         self.ticks: list[dict[str, object]] = []
         self.made_up: list[dict[str, object]] = []
-        self.launches: list[tuple[int, Callable[[str], None]]] = []
+        self.launches: list[Launching] = []
+        self.sent: Mapping[str, str] | None = None
+        """The headers of the caller who has asked for a backfill."""
+        self._runs: list[str] = []
         self.cancelled: list[str] = []
         self.backfills = row.pending
         self.look_at: list[int] = []
@@ -287,7 +300,7 @@ class One:
             if tracks:
                 self.row.last_id = id
 
-        self.launches.append((nominal, note))
+        self.launches.append(Launching(nominal, note))
 
     def make_up(
         self,
@@ -322,7 +335,7 @@ class One:
             written(id)
             start(id)
 
-        self.launches.append((nominal, note))
+        self.launches.append(Launching(nominal, note, self.sent))
 
     def record(self, nominal: int, outcome: TickOutcome, start: Callable[[str], object]) -> None:
         """A tick of the past that had no row; its lateness says nothing."""
@@ -341,11 +354,16 @@ class One:
         if self._orphaned:
             self.batch.tx.run(rows.ORPHAN, id=row.id)
 
+    def note_started(self, id: str) -> None:
+        if self.row.defined.kind == PIPELINE:
+            self._runs.append(id)
+
     def events(self) -> list[TicksDecided]:
+        return [self._event(outcome, count) for outcome, count in self._counts.items() if count]
+
+    def _event(self, outcome: TickOutcome, count: int) -> TicksDecided:
         name, target = self.row.defined.name, self.row.defined.target
+        if outcome is not TickOutcome.FIRED:
+            return TicksDecided(name, target, outcome.value, count, 0.0)
         late = max(self._late, default=0) / SECOND
-        return [
-            TicksDecided(name, target, outcome.value, count, late if outcome is TickOutcome.FIRED else 0.0)
-            for outcome, count in self._counts.items()
-            if count
-        ]
+        return TicksDecided(name, target, outcome.value, count, late, tuple(self._runs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import CancelConflict, DefinitionError
+from penstock.middleware import Publication, publishing_each
 from penstock.queue import control
 from penstock.queue.enqueue import enqueue
 from penstock.queue.jobs import SCHEDULE_HEADER, NewJob, lanes_of, with_headers
@@ -43,26 +44,40 @@ Written = Callable[[str], None]
 class Launch:
     """Collects the jobs and runs to be written with the ticks of one transaction."""
 
-    def __init__(self, host: AppServices, tx: Transaction) -> None:
+    def __init__(self, host: AppServices, tx: Transaction, *, is_callers: bool = False) -> None:
         self.host = host
         self.tx = tx
+        self.is_callers = is_callers
+        """True if a caller starts one now, not the clock."""
         self.jobs: list[tuple[NewJob, Written]] = []
         self.runs: list[tuple[NewRun, Written]] = []
 
-    def add(self, row: ScheduleRow, nominal: int, written: Written, id: str | None = None) -> str:
-        """A job or run for a tick of this schedule; its id, which is a new one unless it is given."""
+    def add(
+        self,
+        row: ScheduleRow,
+        nominal: int,
+        written: Written,
+        sent: Mapping[str, str] | None = None,
+        id: str | None = None,
+    ) -> str:
+        """A job or run for a tick of this schedule; its id, which is a new one unless it is given.
+
+        `sent`: headers of the caller who asks for it.
+        """
         options: Any = loads(row.defined.options)
         delay = float(options.get("delay") or 0.0)
         if row.defined.jitter:
             delay += random.uniform(0, row.defined.jitter / SECOND)
         key = _key(options.get("key"), nominal)
         if row.defined.kind == PIPELINE:
-            run = self._run(row, options, nominal, delay, key)._replace(id=id or new_id())
+            run = self._run(row, options, nominal, delay, key)
+            run = run._replace(id=id or new_id(), headers=_headers(row, options, sent))
             self.runs.append((run, written))
             return run.id
         job = _job(row, options, nominal, delay, key)._replace(id=id or new_id())
-        self.jobs.append((job, written))
-        return job.id
+        (headed,) = with_headers([job], _headers(row, options, sent))
+        self.jobs.append((headed, written))
+        return headed.id
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
@@ -77,7 +92,7 @@ class Launch:
     def cancel(self, row: ScheduleRow, id: str) -> None:
         """Have the one before it cancelled, if it has not ended meanwhile."""
         if row.defined.kind != PIPELINE:
-            control.cancel(self.tx, [id], self.host.follow)
+            control.cancel(self.tx, [id], self.host.follow, events=self.host.events)
             return
         try:
             cancel.begin_to_cancel(self.host.engine.engine_state, self.tx, id, CANCEL_GRACE)
@@ -100,9 +115,28 @@ class Launch:
             self.host.engine.engine_state.tell_ready_with(self.tx)
 
     def _write_runs(self, group: list[tuple[NewRun, Written]]) -> None:
-        ids = start.trigger_many(self.host.engine.engine_state, self.tx, [new for new, _ in group])
+        with self._publishing([new for new, _ in group]) as news:
+            ids = start.trigger_many(self.host.engine.engine_state, self.tx, news)
         for id, (_, written) in zip(ids, group, strict=True):
             written(id)
+
+    @contextmanager
+    def _publishing(self, news: list[NewRun]) -> Iterator[list[NewRun]]:
+        """Write runs inside the block, with the headers that the middlewares around ticks have added.
+
+        The run of a caller has had those of the middlewares around enqueues.
+        """
+        if not self.host.tick_middlewares or self.is_callers:
+            yield news
+            return
+        publications = [Publication("run", new.definition.name, 1) for new in news]
+        for publication, new in zip(publications, news, strict=True):
+            publication.run_headers, publication.ids = new.headers or {}, [new.id]
+        with publishing_each(self.host.tick_middlewares, publications):
+            yield [
+                new._replace(headers={**(new.headers or {}), **publication.headers})
+                for publication, new in zip(publications, news, strict=True)
+            ]
 
     def _run(self, row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewRun:
         """By this app's definition of now; by the one that was stored with the schedule where there is none."""
@@ -117,14 +151,14 @@ class Launch:
             raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
         labels = tuple(options.get("labels") or ())
         new = start.NewRun("", definition, row.defined.payload, key, delay, labels=labels)
-        return new._replace(scheduled_for=nominal, headers=_headers(row, options))
+        return new._replace(scheduled_for=nominal)
 
 
 def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewJob:
     stored = options.get("options")
     told = loads(stored) if stored else {}
     assert isinstance(told, dict)
-    job = NewJob(
+    return NewJob(
         "",
         options.get("task") or row.defined.target,
         options["queue"],
@@ -137,13 +171,11 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
         key,
         labels=tuple(options.get("labels") or ()),
     )
-    (headed,) = with_headers([job], _headers(row, options))
-    return headed
 
 
-def _headers(row: ScheduleRow, options: Any) -> dict[str, str]:
-    """Those of the caller who has made the schedule, and its name."""
-    return {**options.get("headers", {}), SCHEDULE_HEADER: row.defined.name}
+def _headers(row: ScheduleRow, options: Any, sent: Mapping[str, str] | None) -> dict[str, str]:
+    """Those of the caller who has made the schedule, its name, and those of the caller who asks for it now."""
+    return {**(sent or {}), **options.get("headers", {}), SCHEDULE_HEADER: row.defined.name}
 
 
 def _key(given: str | None, nominal: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
@@ -269,7 +270,9 @@ class Schedule:
 
     def trigger(self) -> Any:
         """Start one now, beside its ticks: the job, or the run."""
-        kind, id = self._act(acts.trigger, self._host, self.name, id_to_make(), [])
+        with self._publishing() as publication:
+            kind, id = self._act(acts.trigger, self._host, self.name, id_to_make(), [], publication.headers)
+            publication.ids = [id]
         if self._host.inline is not None:
             self._host.inline([])
         return self._host.run(id) if kind == PIPELINE else self._host.job(id)
@@ -287,7 +290,10 @@ class Schedule:
         if low > high:
             raise ConfigurationError(f"backfill({start}, {end}): it ends before it starts: exchange the two")
         policy = checked("overlap", overlap, lambda given: parse.one_of(given, Overlap))
-        return self._act(acts.backfill, self.name, acts.new_backfill(), low, high, policy)
+        publication = Publication("backfill", self.name, 1)
+        with publishing(self._host.enqueue_middlewares, publication):
+            headers = publication.headers
+            return self._act(acts.backfill, self.name, acts.new_backfill(), low, high, policy, headers)
 
     async def backfill_async(self, start: datetime, end: datetime, overlap: str = Overlap.ALLOW.value) -> int:
         return await self._host.bridge.run(self.backfill, start, end, overlap)
@@ -311,6 +317,14 @@ class Schedule:
 
     async def delete_async(self) -> bool:
         return await self._host.bridge.run(self.delete)
+
+    def _publishing(self) -> AbstractContextManager[Publication]:
+        """Start one inside the block: the middlewares around enqueues have had their say before it."""
+        around = self._host.enqueue_middlewares
+        if not around:
+            return nullcontext(Publication("job", self.name, 1))
+        kind = "run" if self._defined.kind == PIPELINE else "job"
+        return publishing(around, Publication(kind, self._defined.target, 1))
 
     def _act(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Of one that is declared and has no row yet, that is made first."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from penstock.values.fork_safety import forget_after_fork
@@ -52,6 +52,10 @@ class AttemptSettled(Event):
     error_type: str | None = None
     """The name of the exception's class, with its module."""
     traceback: str | None = None
+    run_id: str | None = None
+    """The run that a step belongs to."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The headers that were stored with the job. A step has none of its own: they are its run's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,13 @@ class ClaimLost(Event):
 class ClaimsReleased(Event):
     process: str
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsCancelled(Event):
+    """Jobs that waited were cancelled. One that runs is told, and ends by an `AttemptSettled`."""
+
+    job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +238,8 @@ class RunEnded(Event):
     pipeline: str
     status: str
     reasons: tuple[str, ...]
+    scheduled: bool = False
+    """True if a schedule has started this run, or one that it revives or repeats; never true of a child run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,13 +274,17 @@ class RowHandled(Event):
 
 @dataclass(frozen=True, slots=True)
 class TicksDecided(Event):
-    """Ticks of a schedule fired, or were skipped. `lateness`: seconds, of the latest that fired."""
+    """Ticks of a schedule fired, or were skipped. `lateness`: seconds, of the latest that fired.
+
+    `runs`: the ids of the runs that were started, where the schedule is a pipeline's.
+    """
 
     schedule: str
     task: str
     outcome: str
     count: int
     lateness: float
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

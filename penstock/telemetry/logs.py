@@ -131,8 +131,12 @@ def _indented(traceback: str | None) -> str | None:
 
 
 def _fields(event: Event) -> dict[str, object]:
-    """The fields of an event. A child of this process has its pid beside that of the process whose line it is."""
+    """The fields of an event, without headers: those may have texts that are for no log.
+
+    A child of this process has its pid beside that of the process whose line it is.
+    """
     fields = asdict(event)
+    fields.pop("headers", None)
     if fields.get("pid", os.getpid()) != os.getpid():
         fields["child_pid"] = fields.pop("pid")
     return fields

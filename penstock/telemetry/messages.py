@@ -111,6 +111,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     ),
     events.ClaimsReleased: (INFO, lambda e: f"gave back {e.count} jobs"),
     events.WorkReleased: (INFO, lambda e: f"gave back {e.count} jobs of a stopped process; nothing is spent"),
+    events.JobsCancelled: (DEBUG, lambda e: f"cancelled {len(e.job_ids)} jobs that waited"),
     events.JobCrashed: (lambda e: ERROR if e.status == "failed" else DEBUG, _crashed),
     events.WorkReclaimed: (WARNING, lambda e: f"took back {e.count} jobs of dead processes"),
     events.HandlerOverdue: (

@@ -35,3 +35,8 @@ def instant(micros: int) -> str:
 
 def moment(micros: int) -> datetime:
     return datetime.fromtimestamp(micros / 1_000_000, UTC)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number and its noun: `1 job`, `2 jobs`."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"

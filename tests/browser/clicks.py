@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Shop, apart
+from tests.browser.fixtures import Shop, apart
 
 
 def told(page: Page, words: str) -> None:

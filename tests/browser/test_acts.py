@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import expect
 
 from penstock.testing import drain
 from tests.browser.clicks import done_by_ann, in_menu, say_yes, told
-from tests.browser.conftest import PATIENCE, Pages, Shop, apart
+from tests.browser.fixtures import PATIENCE, Pages, Shop, apart
 from tests.waiting import eventually
 
 expect.set_options(timeout=PATIENCE)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import PATIENCE
+from tests.browser.fixtures import PATIENCE
 from tests.django.test_failover import GUNICORN, MANAGE, UVICORN
 from tests.django.test_projects import SHOP, needs_django_tasks, succeeded
 from tests.integrations.servers import served, told

@@ -12,9 +12,14 @@ from signal import SIGKILL, SIGTERM
 from time import monotonic
 
 import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import PATIENCE, Pages, Shop, apart, guard
+from tests.browser.fixtures import PATIENCE, Pages, Shop, apart, guard
 from tests.integrations.servers import served
 from tests.web import wsgi_server
 from tests.workers import workers

@@ -8,9 +8,14 @@ from signal import SIGINT
 from time import monotonic
 
 import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import Browser, expect
 
-from tests.browser.conftest import PATIENCE, Shop
+from tests.browser.fixtures import PATIENCE, Shop
 from tests.waiting import eventually
 from tests.web import ask
 from tests.workers import workers

@@ -6,13 +6,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import Page, expect
 from sqlalchemy import select, update
 
 from penstock import Penstock
 from penstock.testing import drain
 from tests.browser.clicks import done_by_ann, in_menu, say_yes, told
-from tests.browser.conftest import PATIENCE, Pages, Shop, apart
+from tests.browser.fixtures import PATIENCE, Pages, Shop, apart
 from tests.waiting import eventually
 
 expect.set_options(timeout=PATIENCE)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from tests.browser.accessibility import OF_A_LOOK, violations
-from tests.browser.conftest import Pages, Shop, Theme
+from tests.browser.fixtures import Pages, Shop, Theme
 
 READ: tuple[tuple[int, Theme], ...] = ((1440, "light"), (360, "dark"))
 """Looks that axe examines, the first with all of its rules."""

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.clicks import told
-from tests.browser.conftest import PATIENCE, Pages, Shop, apart
+from tests.browser.fixtures import PATIENCE, Pages, Shop, apart
 
 expect.set_options(timeout=PATIENCE)
 FOCUSED = "() => document.activeElement.id || document.activeElement.textContent.trim()"

@@ -45,6 +45,80 @@ def test_hello_world_runs_with_the_wheel(installed: Path) -> None:
     assert dist.hello_world(str(installed / "env" / "bin" / "python"), installed).startswith("hello world")
 
 
+DASHBOARD = """
+import re, sys
+import penstock
+from penstock import Penstock
+from penstock.dashboard import Viewer
+
+assert sys.prefix in penstock.__file__, penstock.__file__
+app = Penstock("sqlite:///dashboard.db")
+told = []
+
+@app.task(name="greet")
+def greet(): ...
+
+greet.enqueue()
+
+def asked(path):
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "SCRIPT_NAME": "", "SERVER_NAME": "x", "SERVER_PORT": "80",
+               "wsgi.url_scheme": "http", "wsgi.input": None}
+    pages = app.dashboard(guard=lambda request: Viewer("ann", "all"))
+    body = b"".join(pages.wsgi(environ, lambda status, headers: told.append((path, status))))
+    return body.decode(errors="replace")
+
+page = asked("/jobs")
+assert "greet" in page
+asked(re.search(r'href="([^"]+[.]css)', page)[1])
+print([status for _, status in told])
+"""
+DJANGO = """
+import sys
+import penstock
+from django.conf import settings
+
+TASKS = {"default": {"BACKEND": "penstock.django.TaskBackend"}}
+settings.configure(
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "django.db"}},
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "penstock.django"],
+    TASKS=TASKS, ROOT_URLCONF="penstock.django.urls", USE_TZ=True, SECRET_KEY="x", ALLOWED_HOSTS=["*"],
+)
+import django
+django.setup()
+assert sys.prefix in penstock.__file__, penstock.__file__
+from django.core.management import call_command
+from django.test import Client
+from penstock.django import app
+from penstock.testing import drain
+
+@app.task(name="greet")
+def greet(name): return f"hello {name}"
+
+job = greet.enqueue("world")
+drain(app)
+call_command("check")
+print(job.result(timeout=5), Client().get("/").status_code)
+"""
+
+
+def in_the_environment(installed: Path, program: str) -> str:
+    (installed / "program.py").write_text(program)
+    return dist.run([str(installed / "env" / "bin" / "python"), "program.py"], installed)
+
+
+def test_the_dashboard_of_the_wheel_answers(installed: Path) -> None:
+    pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+    told = in_the_environment(installed, DASHBOARD)
+    assert told.strip() == "['200 OK', '200 OK']"
+
+
+def test_the_django_app_of_the_wheel_works(installed: Path) -> None:
+    pytest.importorskip("django", reason="Django is not installed")
+    pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+    told = in_the_environment(installed, DJANGO)
+    assert told.strip().endswith("hello world 302"), told  # a stranger is sent to the login
+
+
 def test_mypy_finds_the_wrong_uses_and_no_others(installed: Path) -> None:
     cache = ROOT / ".cache" / "mypy-installed"
     options = ["--strict", "--explicit-package-bases", f"--cache-dir={cache}"]

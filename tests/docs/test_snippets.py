@@ -22,6 +22,7 @@ FENCE = re.compile(r"^```(python|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"\A# file: (\S+\.py)\n")
 NEEDED = {
     "README.md": ("fastapi", "jinja2", "opentelemetry.sdk"),
+    "guides/dashboard.md": ("jinja2",),
     "guides/transactional-enqueue.md": ("django",),
     "guides/django.md": ("django", "penstock.django.tasks_api", "jinja2"),
     "operations/tracing.md": ("opentelemetry.sdk", "sentry_sdk"),

@@ -9,6 +9,9 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 

@@ -84,7 +84,27 @@ def test_a_tenant_goes_with_jobs_runs_and_schedules(app: Penstock) -> None:
         carry(app, tenant="acme")  # type: ignore[arg-type]
 
 
-EXTRAS = {"django", "jinja2", "opentelemetry", "prometheus_client", "sentry_sdk", "structlog"}
+EXTRAS = {
+    "asyncpg",
+    "axe_playwright_python",
+    "django",
+    "django_tasks",
+    "fastapi",
+    "flask",
+    "gunicorn",
+    "jinja2",
+    "litestar",
+    "mcp",
+    "opentelemetry",
+    "playwright",
+    "prometheus_client",
+    "sentry_sdk",
+    "starlette",
+    "structlog",
+    "uvicorn",
+    "werkzeug",
+}
+"""Libraries that are there only with an extra, or for the tests."""
 
 
 def test_importing_penstock_imports_no_extra() -> None:

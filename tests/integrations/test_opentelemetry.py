@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -19,16 +21,20 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from penstock import Penstock, Snooze, wait_for
 from penstock.integrations.opentelemetry import instrument
+from penstock.runtime.worker import Worker
 from penstock.telemetry.tracing import Tracing
 from penstock.testing import drain, travel
+from tests.conformance.embedded import beside_a_worker
 from tests.conformance.reconcile.cloud import Cloud, Volume
-from tests.waiting import eventually
+from tests.waiting import eventually, until
 from tests.workers import Workers
 
 SHOP = '''
-import json, os
+import json, os, time
 
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter, SpanExportResult
 
@@ -45,9 +51,24 @@ class Collector(SpanExporter):
                 told = {
                     "name": span.name, "trace": span.context.trace_id, "span": span.context.span_id,
                     "parent": span.parent and span.parent.span_id, "pid": os.getpid(), "kind": span.kind.name,
+                    "error": span.attributes.get("error.type"), "status": span.status.status_code.name,
                 }
                 out.write(json.dumps(told) + "\\n")
         return SpanExportResult.SUCCESS
+
+
+class Numbers(MetricExporter):
+    """A file of its own for each process."""
+
+    def export(self, metrics_data, timeout_millis=10_000, **kwargs):
+        with open(f"{os.environ['SPANS']}.{os.getpid()}", "w") as out:
+            out.write(metrics_data.to_json())
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis=10_000):
+        return True
+
+    def shutdown(self, timeout_millis=30_000, **kwargs): ...
 
 
 provider = TracerProvider()
@@ -55,7 +76,8 @@ provider.add_span_processor(BatchSpanProcessor(Collector(), schedule_delay_milli
 trace.set_tracer_provider(provider)
 tracer = trace.get_tracer("shop")
 app = Penstock(executor_processes=1)
-instrument(app, nested=True)
+reader = PeriodicExportingMetricReader(Numbers(), export_interval_millis=600_000)
+instrument(app, nested=True, meter_provider=MeterProvider([reader]))
 
 
 def inside(name):
@@ -77,7 +99,13 @@ def in_thread() -> str:
 
 @app.task(name="in_process", executor="process")
 def in_process() -> str:
+    endless.enqueue()
     return str(inside("SELECT in_process"))
+
+
+@app.task(name="endless", executor="process", timeout=0.5, retries=0)
+def endless() -> None:
+    time.sleep(600)
 
 
 @app.task(name="begin")
@@ -106,6 +134,7 @@ def test_one_trace_over_producer_worker_threads_and_processes(worker_process: Wo
     wanted = {"POST /orders"}
     for task in ("on_loop", "in_thread", "in_process"):
         wanted |= {f"send {task}", f"process {task}", f"SELECT {task}"}
+    wanted |= {"send endless", "process endless"}
     eventually(lambda: wanted <= {span["name"] for span in seen()}, 60)
     assert worker.stop() == 0
     found = {span["name"]: span for span in seen()}
@@ -117,6 +146,11 @@ def test_one_trace_over_producer_worker_threads_and_processes(worker_process: Wo
         assert found[f"SELECT {task}"]["parent"] == found[f"process {task}"]["span"]
     for parent, child in pairwise(chain):
         assert found[child]["parent"] == found[parent]["span"], child
+    killed = found["process endless"]
+    assert (killed["status"], killed["error"]) == ("ERROR", "TimeoutError")
+    assert killed["parent"] == found["send endless"]["span"]
+    counted = spans.with_name(f"{spans.name}.{found['process in_process']['pid']}").read_text()
+    assert "messaging.process.duration" in counted
     pids = [found[name]["pid"] for name in ("POST /orders", "process on_loop", "process in_process")]
     assert len(set(pids)) == 3
     assert found["process on_loop"]["pid"] == found["process in_thread"]["pid"]
@@ -319,6 +353,93 @@ def test_each_tick_and_each_row_begins_a_trace_of_its_own(app: Penstock) -> None
     assert {(span.attributes or {})["penstock.schedule"] for span in ticks} == {"each minute"}
     assert watched.spans("reconcile visit")
     assert "penstock.reconcile.duration" in watched.metrics()
+
+
+def test_a_run_of_a_schedule_is_one_tree(app: Penstock) -> None:
+    watched = Watched(app)
+
+    @app.task(name="step")
+    def step() -> None: ...
+
+    @app.pipeline(name="nightly")
+    def nightly() -> Any:
+        return step.options(after=[step()])()
+
+    nightly.schedule(every=60, name="each minute")
+    drain(app)
+    with travel(app, 61):
+        drain(app)
+    with travel(app, 122):
+        drain(app)
+    triggers = {span.context.span_id: span.context.trace_id for span in watched.spans("trigger nightly")}
+    assert len(set(triggers.values())) == 2
+    steps = watched.spans("process step")
+    assert len(steps) == 4
+    assert {span.parent.span_id if span.parent else 0 for span in steps} == set(triggers)
+    assert {(span.attributes or {})["penstock.schedule"] for span in steps} == {"each minute"}
+
+
+def test_what_a_caller_asks_of_a_schedule_is_linked_to_the_caller(app: Penstock) -> None:
+    watched = Watched(app)
+
+    @app.task(name="step")
+    def step() -> None: ...
+
+    @app.pipeline(name="nightly")
+    def nightly() -> Any:
+        return step()
+
+    hourly = step.schedule("@hourly", name="of the task")
+    runs = nightly.schedule("@hourly", name="of the pipeline")
+    with watched.tracer.start_as_current_span("request") as request:
+        hourly.trigger()
+        runs.trigger()
+        now = hourly.next_at
+        assert now is not None
+        for one in (hourly, runs):
+            assert one.backfill(now - timedelta(hours=3), now - timedelta(hours=1)) == 3
+    drain(app)
+    parent = request.get_span_context().span_id
+    sent = {name: watched.spans(name) for name in ("send step", "trigger nightly", "backfill of the task")}
+    for name, spans in sent.items():
+        asked = [span for span in spans if span.parent is not None and span.parent.span_id == parent]
+        assert len(asked) == 1, name
+    (sent_job,), (backfill,) = sent["send step"], sent["backfill of the task"]
+    (backfill_of_runs,) = watched.spans("backfill of the pipeline")
+    links = [link.context.span_id for span in watched.spans("process step") for link in span.links]
+    assert sorted(links) == sorted([sent_job.context.span_id, *[backfill.context.span_id] * 3])
+    made_up = [span for span in sent["trigger nightly"] if span.parent is None]
+    assert [[link.context.span_id for link in span.links] for span in made_up] == [
+        [backfill_of_runs.context.span_id]
+    ] * 3
+
+
+def test_a_timeout_is_an_error_of_its_span(app: Penstock) -> None:
+    watched = Watched(app)
+    may_end = threading.Event()
+
+    @app.task(name="on_loop", timeout=0.05, retries=0)
+    async def on_loop() -> None:
+        await asyncio.sleep(600)
+
+    @app.task(name="in_thread", timeout=0.05, retries=0)
+    def in_thread() -> None:
+        may_end.wait(60)
+
+    async def main(_: Worker) -> None:
+        jobs = [await task.enqueue_async() for task in (on_loop, in_thread)]
+        await until(lambda: all(job.status == "failed" for job in jobs))
+        may_end.set()
+        await until(lambda: bool(watched.spans("process in_thread")))
+
+    beside_a_worker(app, main)
+    for name in ("process on_loop", "process in_thread"):
+        (span,) = watched.spans(name)
+        told = dict(span.attributes or {})
+        assert (told["penstock.outcome"], told["error.type"]) == ("timed_out", "TimeoutError")
+        assert span.status.status_code is trace.StatusCode.ERROR
+    measured = watched.metrics()["messaging.process.duration"]
+    assert {about.get("error.type") for about, _ in measured} == {"TimeoutError"}
 
 
 def test_the_older_door_still_makes_spans(app: Penstock) -> None:

@@ -1,5 +1,6 @@
 """Sentry by its own SDK, with a transport that keeps what would be sent."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,13 @@ pytest.importorskip("sentry_sdk", reason="sentry-sdk is not installed")
 import sentry_sdk
 from sentry_sdk.transport import Transport
 
-from penstock import Penstock
+from penstock import Penstock, Retry
 from penstock.integrations.sentry import monitor_config, report_to_sentry, slug_of
+from penstock.runtime.worker import Worker
 from penstock.schedules.definition import ScheduleDefinition
-from penstock.testing import drain, travel
+from penstock.testing import crash_at, drain, travel
+from tests.conformance.embedded import beside_a_worker
+from tests.waiting import until
 
 
 class Kept(Transport):
@@ -104,6 +108,7 @@ def test_schedules_are_cron_monitors(app: Penstock, sent: Kept) -> None:
         ("good-report", "ok"),
         ("bad", "in_progress"),
         ("bad", "error"),
+        ("nightly", "in_progress"),
         ("nightly", "ok"),
     }
     configs = {each["monitor_slug"]: each["monitor_config"] for each in sent.of("check_in")}
@@ -116,6 +121,93 @@ def test_schedules_are_cron_monitors(app: Penstock, sent: Kept) -> None:
     for each in sent.of("check_in"):
         by_id.setdefault(each["check_in_id"], []).append(each["status"])
     assert ["in_progress", "ok"] in by_id.values()
+
+
+def check_ins(sent: Kept) -> dict[str, list[str]]:
+    """The statuses of each check-in, by its monitor."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for each in sent.of("check_in"):
+        found.setdefault((each["monitor_slug"], each["check_in_id"]), []).append(each["status"])
+    assert len({slug for slug, _ in found}) == len(found), "one tick of each schedule"
+    return {slug: statuses for (slug, _), statuses in found.items()}
+
+
+def test_a_check_in_ends_once_when_its_retries_are_over(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app)
+    tries: list[str] = []
+
+    @app.task(name="late", retries=Retry(max=1, delay=1))
+    def late(name: str) -> None:
+        tries.append(name)
+        if name == "never" or tries.count(name) < 2:
+            raise ValueError(name)
+
+    @app.pipeline(name="whole")
+    def whole(name: str) -> Any:
+        return late(name)
+
+    for name in ("second", "never"):
+        app.schedules.create(late, every=3600, name=f"job-{name}", args=(name,))
+        app.schedules.create(whole, "0 * * * *", name=f"run-{name}", args=(name,))
+    with travel(app, 3600):
+        drain(app)
+    with travel(app, 3660):
+        drain(app)
+    assert check_ins(sent) == {
+        "job-second": ["in_progress", "in_progress", "ok"],
+        "job-never": ["in_progress", "in_progress", "error"],
+        "run-second": ["in_progress", "ok"],
+        "run-never": ["in_progress", "error"],
+    }
+    ended = [each for each in sent.of("check_in") if each["status"] != "in_progress"]
+    assert {each["monitor_slug"]: each["monitor_config"]["schedule"]["type"] for each in ended} == {
+        "job-second": "interval",
+        "job-never": "interval",
+        "run-second": "crontab",
+        "run-never": "crontab",
+    }
+
+
+def test_a_timeout_is_an_error_and_ends_its_check_in_as_one(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app)
+
+    @app.task(name="endless", timeout=0.05, retries=0)
+    async def endless() -> None:
+        await asyncio.sleep(600)
+
+    schedule = endless.schedule("0 0 1 1 *", name="yearly")
+
+    async def main(_: Worker) -> None:
+        job = await schedule.trigger_async()
+        await until(lambda: job.status == "failed")
+        await until(lambda: len(sent.of("check_in")) == 2)
+        (error,) = sent.of("event")
+        assert error["exception"]["values"][0]["type"] == "TimeoutError"
+        assert error["contexts"]["penstock"]["job"] == job.id
+
+    beside_a_worker(app, main)
+    assert check_ins(sent) == {"yearly": ["in_progress", "error"]}
+
+
+def test_a_crash_is_an_error_and_ends_the_check_in_when_there_are_no_more(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app)
+
+    @app.task(name="work", max_crashes=1)
+    def work() -> None: ...
+
+    schedule = app.schedules.create(work, "0 0 1 1 *", name="yearly")
+    job = schedule.trigger()
+    for seconds in (0, 600):
+        with travel(app, seconds), crash_at("execute.after") as crash:
+            drain(app)
+        assert crash.crashed
+    with travel(app, 1200):
+        drain(app)
+    assert job.status == "failed"
+    crashed = [each["exception"]["values"][0]["type"] for each in sent.of("event")]
+    assert crashed == ["Crashed"] * 2
+    assert {each["contexts"]["penstock"]["job"] for each in sent.of("event")} == {job.id}
+    assert check_ins(sent) == {"yearly": ["in_progress", "in_progress", "error"]}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from signal import SIGINT, SIGTERM
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from penstock import Penstock
 from penstock.integrations.asgi import is_reloaded, lifespan
@@ -20,6 +21,8 @@ from tests.workers import Workers
 WEB = EXAMPLES / "web"
 UVICORN = ("-m", "uvicorn", "--port", "0")
 GREET = "work.greet"
+ASYNCPG = "?ssl=disable&prepared_statement_cache_size=0&command_timeout=30"
+"""Parameters that only asyncpg knows."""
 
 
 @pytest.mark.process
@@ -28,9 +31,49 @@ GREET = "work.greet"
 def test_an_example_runs_its_jobs_and_shows_its_dashboard(
     framework: str, database_url: str, workers_on: Callable[[str], Workers]
 ) -> None:
+    check_example(framework, workers_on(_spelled(database_url)))
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("framework", ["fastapi", "litestar"])
+def test_an_example_on_the_url_that_the_application_has_for_asyncpg(
+    framework: str, postgres_url: str, workers_on: Callable[[str], Workers]
+) -> None:
+    check_example(framework, workers_on(f"{_spelled(postgres_url)}{ASYNCPG}"))
+
+
+@pytest.mark.parametrize("more", ["", "?prepared_statement_cache_size=0"])
+def test_one_url_serves_the_applications_engine_and_the_app(
+    app_on: Callable[..., Penstock], postgres_url: str, more: str
+) -> None:
+    """The application's session is asyncpg's; the app connects by its own driver, and sees what the session commits."""
+    pytest.importorskip("asyncpg", reason="asyncpg is not installed")
+    url = _spelled(postgres_url) + more
+    app = app_on(url)
+
+    @app.task(name="greet")
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    async def main() -> list[str]:
+        engine = create_async_engine(url)
+        async with AsyncSession(engine) as session:
+            kept = await greet.options(connection=session).enqueue_async("ann")
+            await session.commit()
+            await greet.options(connection=session).enqueue_async("bob")
+            await session.rollback()
+        await engine.dispose()
+        async with app.worker():
+            said = await kept.result_async(timeout=60)
+        return [said, *[job.id for job in await app.jobs_async() if job != kept]]
+
+    assert asyncio.run(main()) == ["hello ann"]
+
+
+def check_example(framework: str, workers: Workers) -> None:
     for needed in ("uvicorn", framework, "jinja2"):
         pytest.importorskip(needed)
-    server, address = served(workers_on(_spelled(database_url)), *UVICORN, f"with_{framework}:api", home=WEB)
+    server, address = served(workers, *UVICORN, f"with_{framework}:api", home=WEB)
     job = told(f"{address}/greetings/ann", "POST")["job"]
     assert told(f"{address}/greetings/{job}")["said"].startswith("hello ann")
     assert asked(f"{address}/jobs/")[0] == 403

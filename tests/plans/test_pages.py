@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
 from penstock.database.cursor_dialect import ByCursor

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.exit_codes import BAD, UsageError, out
+from penstock.cli.exit_codes import BAD, UsageError, as_typed, out
 from penstock.cli.load_app import find_app, load_app, names_app
 from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
-from penstock.cli.output import COLOURS, progress, show_json
-from penstock.operate import actions
+from penstock.cli.output import COLOURS, progress, show_json, wrapped
 from penstock.schema import version
 from penstock.values import parse
 from penstock.values.lazy_import import Lazy
+from penstock.values.plain import counted
 
 if TYPE_CHECKING:
     from penstock.operate import check as checking
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 else:
     checking, examining = Lazy("penstock.operate.check"), Lazy("penstock.operate.doctor")
     migrations, damage = Lazy("penstock.schema.migrate"), Lazy("penstock.operate.diagnosis.damage")
+
+LABEL = 8
+"""Columns for the level of a finding."""
 
 
 def migrate(
@@ -55,9 +58,8 @@ def check(
     else:
         for problem in problems:
             out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")
-        words = f"{len(problems)} problems" if problems else "no problems"
-        counted = f"{len(found.tasks)} tasks, {len(found.pipelines)} pipelines"
-        out.print(f"{counted}, {words}", markup=False)
+        words = counted(len(problems), "problem") if problems else "no problems"
+        out.print(f"{examining.declared_by(found)}, {words}", markup=False)
     if problems:
         raise typer.Exit(BAD)
 
@@ -75,15 +77,7 @@ def doctor(
     """Find what is wrong with an installation. Each finding says what to do. Exit code 1: something was found."""
     with opened(app, database, checked=mend) as found, acting(by, why):
         mended = damage.repair(found.database) if mend else []
-        findings = examining.examine(
-            examining.CheckContext(
-                found.database,
-                found.metadata,
-                frozenset(found.task_names),
-                tuple(found.reconcilers.values()),
-                of_app=names_app(app, database),
-            )
-        )
+        findings = examining.examine(examining.CheckContext.of(found, names_app(app, database)))
     if as_json:
         show_json(findings)
     else:
@@ -109,7 +103,7 @@ def prune(
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}") from None
     with steered(app, database, by, why) as found, progress("pruned") as advance:
-        removed = actions.prune(found.database, age, advance)
+        removed = found.prune(age, told=advance)
     if as_json:
         show_json({"pruned": removed})
     else:
@@ -117,7 +111,9 @@ def prune(
 
 
 def _show(finding: examining.Finding) -> None:
-    out.print(f"{finding.level.value:<8}", style=COLOURS[finding.level], end="")
-    out.print(f"{finding.check}: {finding.message}", markup=False)
-    if finding.advice:
-        out.print(f"        {finding.advice}", markup=False)
+    first, *rest = wrapped(f"{finding.check}: {finding.message}", LABEL)
+    out.print(f"{finding.level.value:<{LABEL}}", style=COLOURS[finding.level], end="")
+    for line in (first, *[" " * LABEL + line for line in rest]):
+        out.print(line, markup=False)
+    for line in wrapped(as_typed(finding.advice), LABEL) if finding.advice else ():
+        out.print(" " * LABEL + line, markup=False)

@@ -15,6 +15,7 @@ from penstock.cli.output import progress, show_json, show_table, when
 from penstock.operate import actions
 from penstock.operate import dead_letters as operate_letters
 from penstock.operate.jobs import find_job
+from penstock.values.plain import counted
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="ids, in short or whole")]
 OfTask = Annotated[str | None, typer.Option("--task", help="only this task")]
@@ -109,7 +110,7 @@ def discard_letters(
     with steered(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         if len(chosen) > 1 and not yes and not as_json and out.is_terminal:
-            typer.confirm(f"discard {len(chosen):,} dead letters?", abort=True)
+            typer.confirm(f"discard {counted(len(chosen), 'dead letter')}?", abort=True)
         _act(found, chosen, actions.discard, "discarded", as_json)
 
 

@@ -17,6 +17,7 @@ from penstock.cli.options import AsJson, By, Why, acting
 from penstock.cli.output import progress, show_json
 from penstock.pipelines.pipeline import Pipeline
 from penstock.task import Task
+from penstock.values.plain import counted
 
 CHUNK = 5000
 
@@ -50,7 +51,7 @@ def enqueue(
     elif source is None:
         out.print(ids[0], markup=False)
     else:
-        out.print(f"enqueued {len(ids):,} jobs", markup=False)
+        out.print(f"enqueued {counted(len(ids), 'job')}", markup=False)
 
 
 def _enqueue_all(task: Task[Any, Any], calls: Iterable[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,15 +12,15 @@ from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.show_run import show_run
 from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
-from penstock.cli.output import named, show_json, show_table, span, tell, when
+from penstock.cli.output import named, say, show_json, show_table, span, tell, when
 from penstock.operate import jobs as operate_jobs
 from penstock.operate.jobs import JobFilter, JobRow, Story
-from penstock.operate.overview import Overview, QueueCounts, gauges, overview
-from penstock.operate.processes import ProcessRow, list_processes, obstacles
+from penstock.operate.overview import Overview, QueueCounts, gauges
+from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
 from penstock.values.parse import nearest
-from penstock.values.plain import instant
+from penstock.values.plain import counted, instant
 from penstock.values.status import JobStatus, Reason
 
 
@@ -31,7 +32,7 @@ def status(
 ) -> None:
     """Show what waits in each queue, and who is at work."""
     with opened(app, database) as found:
-        seen = found.database.read(overview, found.settings.reap_after)
+        seen = found.status()
         where = found.settings.shown_url
     if as_json or prometheus:
         show_json(seen) if as_json else out.print(gauges(seen), markup=False, end="")
@@ -55,7 +56,7 @@ def status(
     newest = ", ".join(f"{count:,} {name}" for name, count in sorted(seen.recent.items())) or "none"
     out.print(f"\n{where}", markup=False)
     out.print(f"processes: {_roles(seen)}", markup=False)
-    out.print(f"the newest {sum(seen.recent.values()):,} jobs: {newest}", markup=False)
+    say(f"the newest {counted(sum(seen.recent.values()), 'job')}: {newest}")
 
 
 def jobs(
@@ -79,8 +80,8 @@ def jobs(
         show_json(page.jobs)
         return
     rows = [
-        (job.id, job.task, job.queue, job.status.value, _why(job), job.attempt, when(job.created_at))
-        for job in page.jobs
+        (job.id, job.task, job.queue, job.status.value, _why(job, more), job.attempt, when(job.created_at))
+        for job, more in (_folded(page.jobs) if wanted.status is None else [(job, 0) for job in page.jobs])
     ]
     show_table(
         ["id", "task", "queue", "status", "reason", "attempts #", "created (UTC)"], rows, empty="no jobs"
@@ -135,7 +136,7 @@ def pause_words(row: QueueCounts) -> str:
 def processes(app: App = None, database: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """List live processes. When each was last heard of, and how many jobs it holds."""
     with opened(app, database) as found:
-        rows = found.database.read(list_processes)
+        rows = found.processes()
         reap_after = found.settings.reap_after
     if as_json:
         show_json(rows)
@@ -160,7 +161,22 @@ def _status(text: str | None) -> JobStatus | None:
         raise UsageError(f"there is no status {text!r}{nearest(text, list(JobStatus))}") from None
 
 
-def _why(job: JobRow) -> str | None:
+def _folded(found: Sequence[JobRow]) -> list[tuple[JobRow, int]]:
+    """The jobs; of skipped steps of one run that follow each other only the first, and how many more there are."""
+    shown: list[tuple[JobRow, int]] = []
+    for job in found:
+        last = shown[-1][0] if shown else None
+        skipped = last is not None and job.status is last.status is JobStatus.SKIPPED
+        if skipped and last is not None and job.run_id is not None and job.run_id == last.run_id:
+            shown[-1] = (last, shown[-1][1] + 1)
+        else:
+            shown.append((job, 0))
+    return shown
+
+
+def _why(job: JobRow, more: int) -> str | None:
+    if more:
+        return f"{job.reason}; and {more:,} more steps of run {named(str(job.run_id))}"
     return f"waits for {job.waits_for}" if job.waits_for else job.reason
 
 

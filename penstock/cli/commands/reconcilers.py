@@ -35,8 +35,8 @@ def reconcilers(
             what = ", ".join(f"{lack.table}: {lack.what}" for lack in missing[:3])
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise UsageError(f"tables lack something ({what}{more}). `penstock check` prints the migration")
-        rows = operating.look(found.database, found.reconcilers.values())
-        failures = found.database.read(operating.failing, limit)
+        rows = found.reconciler_status()
+        failures = found.failing_rows(limit)
     if as_json:
         show_json({"reconcilers": rows, "failing": failures})
         return

@@ -28,6 +28,7 @@ from penstock.pipelines.run import Run
 from penstock.pipelines.run_control import CURRENT, OWN
 from penstock.task import Task
 from penstock.values.parse import nearest
+from penstock.values.plain import counted
 from penstock.values.status import RunStatus
 
 MOST_FAILURES = 10
@@ -84,7 +85,7 @@ def _run_all(pipeline: Pipeline, source: str, more: bool, as_json: bool) -> None
     if more:
         raise UsageError("--from has the arguments of many runs: give no others, no --key and no --wait")
     ids = trigger_all(pipeline, source)
-    tell(f"triggered {len(ids):,} runs", ids, as_json=as_json)
+    tell(f"triggered {counted(len(ids), 'run')}", ids, as_json=as_json)
 
 
 def runs(

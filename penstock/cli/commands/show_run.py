@@ -11,7 +11,7 @@ from penstock.app import Penstock
 from penstock.cli.commands.audit import plain, show_acts
 from penstock.cli.commands.watch import MOST_WAITS, QUIET, fold, in_words, picture, waiting_lines
 from penstock.cli.exit_codes import out
-from penstock.cli.output import is_compact, named, show_table, span, stream_json
+from penstock.cli.output import is_compact, named, say, show_table, span, stream_json
 from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
 from penstock.operate.run_report import RunReport, RunResult, pages_of_steps, run_report
@@ -28,6 +28,8 @@ MOST_ACTS = 100
 MOST_STEPS = 200
 SHOWN_RESULT = 1_000
 MOST_GIVEN = 300
+MARGIN = 20
+"""The arguments take two lines of a terminal, less what wrapping leaves free."""
 MOST_WORDS = 66
 MOST_NAMES = 5
 FEW = 20
@@ -70,7 +72,7 @@ def _show(app: Penstock, report: RunReport, everything: bool) -> None:
     graph, run = report.graph, report.run
     _head(app, report, everything)
     for line in waiting_lines(run.id, run.status, report.pending, report.waits):
-        out.print(f"{line}\n", markup=False)
+        say(f"{line}\n")
     total, shown = _total(graph), report.steps
     few = everything or total <= FEW
     if not everything:
@@ -121,7 +123,8 @@ def _tell_folded(run: str, graph: Graph, shown: Sequence[Step]) -> None:
         for status, count in left.items()
     )
     way = "--json" if len(shown) >= MOST_STEPS else "--all"
-    out.print(f"\nnot listed: {told}; see: penstock show {named(run)} {way}", markup=False)
+    out.print()
+    say(f"not listed: {told}; see\n  penstock show {named(run)} {way}")
 
 
 def _names(graph: Graph, status: JobStatus) -> str:
@@ -148,10 +151,11 @@ def _head(app: Penstock, report: RunReport, everything: bool) -> None:
     drawn = picture if out.is_terminal else in_words
     out.print(drawn(graph, everything=everything), markup=False)
     if given := ", ".join([f"{name}={value!r}" for name, value in _arguments(run).items()]):
-        out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
+        room = min(MOST_GIVEN, 2 * out.width - MARGIN)
+        say(f"given: {shorten(given, room, placeholder=' …')}")
     for reason in run.reasons:
         known = Reason.stored(reason)
-        out.print(f"{known.value}: {known.explanation}", markup=False)
+        say(f"{known.value}: {known.explanation}")
     for word, other in _lineage(run).items():
         if other is not None:
             out.print(f"{LINEAGE[word]} {other}", markup=False)
@@ -161,7 +165,7 @@ def _head(app: Penstock, report: RunReport, everything: bool) -> None:
     difference = _difference(app, report)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
-        out.print(f"{told}: penstock diff {named(run.id)}", markup=False)
+        say(f"{told}: penstock diff {named(run.id)}")
     out.print()
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.app import Penstock
-from penstock.cli.exit_codes import BAD, UsageError, err, one_line, out
+from penstock.cli.exit_codes import BAD, UsageError, as_typed, err, one_line, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, show_json, when
 from penstock.errors import DatabaseUnavailable
@@ -62,7 +62,7 @@ def watch(
     if as_json:
         show_json({"id": id, "status": status})
     else:
-        out.print(f"{named(id)} {status}; see: penstock show {named(id)}", markup=False)
+        out.print(as_typed(f"{named(id)} {status}; see: penstock show {named(id)}"), markup=False)
     if status != JobStatus.SUCCEEDED:
         raise typer.Exit(BAD)
 
@@ -190,7 +190,8 @@ def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
     pending: list[str] = []
     waits: list[OpenWait] = []
     if graph.status is RunStatus.PENDING:
-        pending = [cause.text for cause in app.database.read(why_pending, run.id)]
+        silence = app.settings.reap_after
+        pending = [cause.text for cause in app.database.read(why_pending, run.id, silence)]
     if any(node.counts.get(JobStatus.WAITING) for node in graph.nodes):
         waits = app.database.read(open_waits, run.id, MOST_WAITS + 1)
     return waiting_lines(run.id, graph.status, pending, waits)

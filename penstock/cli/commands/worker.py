@@ -14,7 +14,6 @@ from penstock.cli.load_app import load_app
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import show_json, span
 from penstock.context import running
-from penstock.operate.processes import list_processes
 from penstock.runtime import os_signals
 from penstock.runtime.liveness.host_identity import host_name
 from penstock.runtime.supervisor.supervisor import Supervisor
@@ -147,7 +146,7 @@ def health(
     if role is not None and role not in ROLES:
         raise UsageError(f"there is no role {role!r}{nearest(role, ROLES)}")
     with opened(app, database) as found:
-        rows = found.database.read(list_processes)
+        rows = found.processes()
         patience = found.settings.reap_after
     here = host_name()
     asked = [

@@ -153,8 +153,13 @@ class _Run:
             else None,
             "args": view.shown(detail.pipeline, "arguments", detail.args),
             "result": self._result(),
-            "pending": [cause.text for cause in self.read(why_pending, detail.id)] if is_pending else [],
+            "pending": self._pending() if is_pending else [],
         }
+
+    def _pending(self) -> list[str]:
+        """Why the run has not begun."""
+        causes = self.read(why_pending, self.detail.id, self.view.app.settings.reap_after)
+        return [cause.text for cause in causes]
 
     def _schedule(self) -> str | None:
         """The schedule that has started the run, or the run that this one goes on from."""

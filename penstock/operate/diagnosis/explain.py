@@ -14,7 +14,7 @@ from penstock.errors import PenstockError
 from penstock.job import instant
 from penstock.operate import jobs, runs
 from penstock.operate.jobs import Story
-from penstock.operate.processes import obstacles
+from penstock.operate.processes import SUPERVISOR, living, obstacles
 from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.lifecycle import run_line
@@ -256,7 +256,7 @@ def _of_run(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[C
         return
     yield from _paused_run(tx, run.id)
     if run.status is RunStatus.PENDING:
-        yield from not_started(tx, run.id)
+        yield from not_started(tx, run.id, reap_after)
         return
     yield from _open_steps(tx, run, reap_after)
 
@@ -268,7 +268,7 @@ def _paused_run(tx: Transaction, run: str) -> Iterator[Cause]:
         yield Cause("run_paused", text, {"run": run, "since": instant(row[0])})
 
 
-def not_started(tx: Transaction, run: str) -> Iterator[Cause]:
+def not_started(tx: Transaction, run: str, reap_after: float) -> Iterator[Cause]:
     """Why a run that is pending has not begun."""
     row = tx.row(TIMER, run=run, kind=timers.START)
     if row is not None and row[0] is not None:
@@ -279,20 +279,28 @@ def not_started(tx: Transaction, run: str) -> Iterator[Cause]:
         yield Cause("waits_for_run", text, {"run": str(id), "status": status})
     place = run_line.place_of(tx, run)
     if place is not None and not place.admitted:
-        yield _in_line(place)
+        yield _in_line(place, place.most or _max_running(tx, run))
+        if not any(process.role != SUPERVISOR for process in living(tx, reap_after)):
+            yield Cause("no_worker", "no worker is running that would start it: penstock worker MODULE:APP")
 
 
-def why_pending(tx: Transaction, run: str) -> list[Cause]:
+def why_pending(tx: Transaction, run: str, reap_after: float) -> list[Cause]:
     """The same as a list."""
-    return list(not_started(tx, run))
+    return list(not_started(tx, run, reap_after))
 
 
-def _in_line(place: run_line.Place) -> Cause:
-    limit = f"max_running of {place.pipeline} is {place.most}; " if place.most else ""
-    runs = "1 run is" if place.under_way == 1 else f"{place.under_way} runs are"
-    text = f"waits in line, {place.before} before it: {limit}{runs} under way"
-    detail = {"pipeline": place.pipeline, "most": place.most or None, "under_way": place.under_way}
+def _in_line(place: run_line.Place, most: int | None) -> Cause:
+    limit = f"max_running of {place.pipeline} is {most}; " if most else ""
+    runs = "1 run is" if place.under_way == 1 else f"{place.under_way or 'no'} runs are"
+    text = f"waits in line, {place.before or 'none'} before it: {limit}{runs} under way"
+    detail = {"pipeline": place.pipeline, "most": most or None, "under_way": place.under_way}
     return Cause("max_running", text, {**detail, "before": place.before})
+
+
+def _max_running(tx: Transaction, run: str) -> int | None:
+    """The limit that the run's own definition has; no worker has written down another yet."""
+    row = tx.row(runs.DEFINITION, id=run)
+    return None if row is None else Definition.from_text(str(row[0])).max_running
 
 
 def _open_steps(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[Cause]:

@@ -393,7 +393,9 @@ def _end(application: Advance, ends: Sequence[RunEnd], following: Sequence[Row])
 
 def _emit(engine_state: EngineState, ends: Sequence[RunEnd]) -> None:
     for end in ends:
-        engine_state.host.events.emit(RunEnded(end.run.id, end.run.pipeline, end.status, end.reasons))
+        scheduled = end.run.scheduled_for is not None and end.parent_job is None
+        told = RunEnded(end.run.id, end.run.pipeline, end.status, end.reasons, scheduled)
+        engine_state.host.events.emit(told)
 
 
 def _as_step(application: Advance, end: RunEnd) -> WaitResult:

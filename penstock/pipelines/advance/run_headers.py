@@ -1,7 +1,7 @@
 """Headers of runs: texts that were stored when a run was triggered, for the middleware around each of its steps.
 
 They are kept with the values of the run's context, under a key that its users do not see. A run without headers of its
-own has those of the run that started it, or that it was revived from.
+own has those of the run that started it, or that it was revived from; a re-run gets a copy.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from functools import partial
 
 from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused, ReviveError
-from penstock.pipelines.advance import read, run_rows
+from penstock.pipelines.advance import read, run_headers, run_rows
 from penstock.pipelines.advance.finish import follow
 from penstock.pipelines.advance.run_rows import CERTIFY, RunView, wiring_for
 from penstock.pipelines.advance.state import EngineState
@@ -235,6 +235,6 @@ def rerun(
     if lacking:
         raise ActionRefused(f"run {old} cannot be run again with its arguments: {lacking[0]}: give args=")
     again = NewRun(new, current.definition, given, rerun_of=old, scheduled_for=start.nominal_of(tx, old))
-    start.open_runs(engine_state, tx, [again])
+    start.open_runs(engine_state, tx, [again._replace(headers=run_headers.find(tx, old))])
     run_rows.copy_labels(tx, old, new)
     audit.of_run(tx, "rerun", old, new_run=new, new_arguments=args is not None or None)

@@ -212,6 +212,7 @@ class PreparedCall:
             headers=headers,
             signal_headers=[json.loads(text) for text in claim.signal_headers],
             job=job,
+            is_overdue=work.is_overdue,
         )
 
     def begin(self) -> Any:

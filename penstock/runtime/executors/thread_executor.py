@@ -86,7 +86,7 @@ class ThreadExecutor:
         if left is not None and left > 0:
             asyncio.get_running_loop().call_later(left, self._overdue, work)
         elif work.end_once():
-            work.signals.cancelled = True
+            work.signals.cancelled = work.signals.overdue = True
             self.stream.emit(HandlerOverdue(work.id, work.name, work.timeout or 0.0))
             work.owner.done_elsewhere(work, TimedOut(work.timeout or 0.0))
 

@@ -117,6 +117,12 @@ class Work(ABC):
             return None
         return self.timeout - (time.monotonic() - self.began) if self.started else self.timeout
 
+    def is_overdue(self) -> bool:
+        """True if it has begun, its timeout is over, and nothing else has stopped it."""
+        if self.timeout is None or not self.started or self.interrupted is not None:
+            return False
+        return time.monotonic() - self.began >= self.timeout
+
     def end_once(self) -> bool:
         """True for the first call only: a thread that ends after its timeout must not report an outcome."""
         with _ENDING:

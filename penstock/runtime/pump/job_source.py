@@ -17,7 +17,7 @@ from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
 from penstock.queue.claim import Foresee
-from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup
+from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup, headers_of
 from penstock.queue.rules import second_look
 from penstock.queue.settle import Settled
 from penstock.queue.wakeups import (
@@ -379,4 +379,6 @@ def _event(attempt: Attempt) -> AttemptSettled:
         str(failure) if failure else None,
         failure.type if failure else None,
         (failure.traceback or None) if failure else None,
+        claim.run_id,
+        headers_of(claim.options),
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.dashboard import Dashboard, Request, Right, Viewer
 from penstock.dashboard.acts import DashboardAct

@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.dashboard.pages import NAVIGATION, ROUTES
 from tests.conformance.dashboard.browser import Browser, browser

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 import penstock
 from penstock import Penstock, wait_for
 from penstock.testing import drain

@@ -9,6 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 import penstock
 from penstock import Cancel, Concurrency, Penstock, Snooze
 from penstock.dashboard import job_acts

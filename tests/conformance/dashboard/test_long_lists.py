@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from tests.conformance.dashboard.browser import Browser, browser
 from tests.conformance.dashboard.markup import Markup

@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+pytest.importorskip("fastapi", reason="fastapi is not installed")
+pytest.importorskip("flask", reason="flask is not installed")
+pytest.importorskip("starlette", reason="starlette is not installed")
+pytest.importorskip("uvicorn", reason="uvicorn is not installed")
+
 from fastapi import FastAPI
 from flask import Flask
 from starlette.applications import Starlette

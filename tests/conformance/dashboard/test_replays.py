@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock, wait_for
 from penstock.dashboard.dashboard import EVERY_ACT
 from penstock.dashboard.request_ids import MARK

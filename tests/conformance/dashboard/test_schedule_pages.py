@@ -3,6 +3,10 @@
 from datetime import UTC, datetime
 from urllib.parse import quote, quote_plus
 
+import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.testing import drain, travel
 from tests.conformance.dashboard.browser import browser

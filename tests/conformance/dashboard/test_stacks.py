@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.queue import stack_dumps
 from penstock.runtime.stacks import MOST, all_stacks

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.dashboard import Dashboard, Viewer, asgi
 

@@ -43,11 +43,12 @@ def register(
     return id
 
 
-def take(app: Penstock, process: str, limit: int = 100) -> list[Claim]:
-    """Claim as that process would."""
+def take(app: Penstock, process: str, limit: int = 100, only: str | None = None) -> list[Claim]:
+    """Claim as that process would; `only`: from this queue."""
 
     def work(tx: Transaction) -> list[Claim]:
-        lanes = [Lane(queue, tier, 0, limit) for queue, tier in claim.discover(tx, None)]
+        found = [(queue, tier) for queue, tier in claim.discover(tx, None) if only in (None, queue)]
+        lanes = [Lane(queue, tier, 0, limit) for queue, tier in found]
         claims, _ = claim.claim(tx, lanes, list(app.tasks), limit, new_token(), process)
         return claims
 

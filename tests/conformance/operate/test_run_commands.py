@@ -324,14 +324,14 @@ def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.Mo
     assert max(read) <= show_run.LISTED + 2, "so many steps, and their attempts"
     for part in ("box[39]", "no box for -2", "box: 1 failed, 39 succeeded"):
         assert part in text, part
-    assert f"not listed: 1 skipped (ship), 39 succeeded; see: penstock show {run.id} --all" in text
+    assert f"not listed: 1 skipped (ship), 39 succeeded; see\n  penstock show {run.id} --all" in text
     assert "box[20]" not in text
     text = cli.on("show", run.id, "--all").text
     assert text.index("box[39]") < text.index("box[0]") < text.index("run_halted")
     assert "not listed" not in text
     monkeypatch.setattr(show_run, "MOST_STEPS", 10)
     assert (
-        f"not listed: 1 skipped (ship), 30 succeeded; see: penstock show {run.id} --json"
+        f"not listed: 1 skipped (ship), 30 succeeded; see\n  penstock show {run.id} --json"
         in cli.on("show", run.id, "--all").text
     )
     assert len(cli.on("show", run.id, "--json").json["steps"]) == 41

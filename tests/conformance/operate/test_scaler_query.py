@@ -54,7 +54,9 @@ def test_what_is_ready_and_what_runs_is_counted_at_the_same_cost(app: Penstock) 
     drain(app)
     work.enqueue_many([()] * (CAP + 1000))
     work.options(queue="other").enqueue_many([()] * 100)
-    claimed = len(take(app, register(app), limit=7))
+    process = register(app)
+    claimed = len(take(app, process, limit=7, only="default"))
+    assert len(take(app, process, limit=40, only="other")) == 40, "of another queue: not to be counted"
 
     def asked() -> tuple[int, int]:
         with app.database.engine.connect() as connection:

@@ -107,7 +107,10 @@ def test_a_run_of_five_hundred_steps_fits_a_screen(cli: Cli) -> None:
     table = text[text.index("attempts") :]
     assert "no box for -1" in table
     assert "succeeded  " not in table
-    assert re.search(r"not listed: \d+ skipped \(box, ship\), \d+ succeeded; see", text)
+    assert re.search(
+        r"not listed: \d+ skipped \(box, ship\), \d+ succeeded; see\n  penstock show \S+ --all", text
+    )
+    assert max(map(len, text.splitlines())) <= WIDTH, text
 
 
 @pytest.mark.one_database
@@ -221,3 +224,66 @@ def test_a_run_in_line_says_why_it_waits_and_where(cli: Cli) -> None:
     told = "waits in line, 1 before it: max_running of in_line is 1; 1 run is under way"
     assert told in " ".join(cli.on("show", runs[2].id).text.split())
     assert told in " ".join(cli.on("explain", runs[2].id).text.split())
+
+
+@pytest.mark.one_database
+@pytest.mark.usefixtures("screen")
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_sentences_are_not_wider_than_the_screen(filled: Cli, command: str) -> None:
+    text = filled.on(command).text
+    lines = [line for line in text.splitlines() if "sqlite:" not in line and "/" not in line]
+    wide = [line for line in lines if len(line) > WIDTH and not line.startswith(("queue", "mail"))]
+    assert not wide, text
+    assert command != "doctor" or re.search(r"3 dead letters; of\s+billing.invoices", text), text
+
+
+@pytest.mark.one_database
+@pytest.mark.usefixtures("screen")
+def test_skipped_steps_of_a_run_are_one_line_and_have_no_attempt(cli: Cli) -> None:
+    @cli.app.task(name="fail_at", retries=0)
+    def fail_at(number: int) -> None:
+        assert number
+
+    @cli.app.pipeline(name="wide")
+    def wide(numbers: list[int]) -> Any:
+        return fail_at.map(numbers).collect()
+
+    run = wide.trigger([0, *range(20, 60)])
+    drain(cli.app)
+    skipped = [step for step in run.steps() if step.status == "skipped"]
+    assert len(skipped) > 30
+    assert {(step.started_at, len(step.attempts())) for step in skipped} == {(None, 0)}
+    text = cli.on("jobs").text
+    assert text.count("skipped") == 1, text
+    assert re.search(rf"and {len(skipped) - 1} more steps of run \S+", " ".join(text.split())), text
+    assert cli.on("jobs", "--status", "skipped").text.count("skipped") == len(skipped)
+    listed = [each for each in cli.on("jobs", "--json").json if each["status"] == "skipped"]
+    assert {(each["attempt"], each["claimed_at"]) for each in listed} == {(0, None)}
+    assert cli.app.job(skipped[0].id).started_at is None
+
+
+def test_a_run_in_line_names_its_limit_and_the_missing_worker(cli: Cli) -> None:
+    @cli.app.pipeline(name="one_by_one", max_running=1)
+    def one_by_one() -> Any:
+        return cli.app.tasks["box"](1)
+
+    run = one_by_one.trigger()
+    for text in (cli.on("show", run.id).text, cli.on("explain", run.id).text):
+        assert "none before it: max_running of one_by_one is 1; no runs are under way" in text
+        assert "no worker is running that would start it: penstock worker MODULE:APP" in text
+    register(cli.app, "worker")
+    assert "no worker is running" not in cli.on("show", run.id).text
+
+
+@pytest.mark.one_database
+def test_the_doctor_and_check_count_alike(cli: Cli) -> None:
+    box = cli.app.tasks["box"]
+    box.enqueue(-1)
+    box.schedule("@daily", name="daily", args=(1,))
+    drain(cli.app)
+    counted = re.search(r"\d+ tasks, \d+ pipelines", cli("check", f"{cli.module}:app").text)
+    assert counted is not None
+    text = cli("doctor", "--app", f"{cli.module}:app").text
+    assert f"all waiting work is for the app ({counted[0]})" in text
+    assert "1 dead letter; of box (retries_exhausted)" in text
+    assert "1 schedule, 0 paused; none is late" in text

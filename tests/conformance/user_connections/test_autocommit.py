@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import asyncpg
 import psycopg
 import pymysql
 import pytest
@@ -22,6 +21,7 @@ from penstock.task import Task
 from penstock.testing import drain
 from tests.conformance.faults import failing_at
 from tests.conformance.rows import TABLES, count
+from tests.optional import asyncpg
 
 Send = Task[[int], int]
 

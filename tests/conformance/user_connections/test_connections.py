@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
-import asyncpg
 import psycopg
 import pymysql
 import pytest
@@ -21,6 +20,7 @@ from penstock.errors import ConfigurationError
 from penstock.task import Task
 from penstock.testing import drain
 from tests.conformance.rows import count
+from tests.optional import asyncpg
 
 Send = Task[[int], int]
 
@@ -55,6 +55,8 @@ def check(app: Penstock, send: Send, connection: Any, commit: Callable[[], objec
 
 def sqlalchemy_url(url: str, driver: str | None = None) -> str:
     drivers = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
+    if driver == "postgresql+asyncpg":
+        pytest.importorskip("asyncpg", reason="asyncpg is not installed")
     made = make_url(url)
     return made.set(drivername=driver or drivers[made.get_backend_name()]).render_as_string(False)
 

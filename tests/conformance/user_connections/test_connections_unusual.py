@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import asyncpg
 import psycopg
 import pymysql
 import pytest
@@ -23,6 +22,7 @@ from penstock.task import Task
 from penstock.testing import drain
 from tests.conformance.rows import count
 from tests.conformance.user_connections.test_connections import sqlalchemy_url
+from tests.optional import asyncpg
 
 Echo = Task[[str], str]
 WORDS = "Ключ, 鍵 and \N{KEY}"

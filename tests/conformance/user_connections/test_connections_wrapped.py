@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-import asyncpg
 import pymysql
 import pytest
 from sqlalchemy import create_engine
@@ -18,6 +17,7 @@ from penstock.errors import ConfigurationError
 from penstock.testing import drain
 from tests.conformance.rows import count
 from tests.conformance.user_connections.test_connections import Send, check, check_async, send, sqlalchemy_url
+from tests.optional import asyncpg
 
 __all__ = ["send"]
 

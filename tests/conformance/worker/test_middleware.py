@@ -16,6 +16,7 @@ from tests.conformance.embedded import beside_a_worker
 from tests.waiting import until
 
 WHO: ContextVar[str] = ContextVar("who", default="")
+TENANT: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 
 def test_around_every_kind_of_handler(shop: Any) -> None:
@@ -229,7 +230,8 @@ def test_headers_reach_handlers_by_every_way_of_enqueueing(app: Penstock, databa
 
     @app.enqueue_middleware
     def tenancy(publication: Publication) -> Iterator[None]:
-        publication.headers["tenant"] = WHO.get()
+        if (tenant := TENANT.get()) is not None:
+            publication.headers["tenant"] = tenant
         yield
         told = (publication.kind, publication.name, publication.count, publication.in_transaction)
         published.append((*told, len(publication.ids)))
@@ -254,8 +256,8 @@ def test_headers_reach_handlers_by_every_way_of_enqueueing(app: Penstock, databa
     def parent(number: int) -> Any:
         return work.options(timeout=20)(child(work(number)))
 
-    WHO.set("acme")
-    work.enqueue(1)
+    TENANT.set("acme")
+    job = work.enqueue(1)
     work.options(retries=0, delay=0).enqueue(2)
     work.enqueue_many([(3,), (4,)])
     asyncio.run(work.enqueue_async(5))
@@ -264,10 +266,16 @@ def test_headers_reach_handlers_by_every_way_of_enqueueing(app: Penstock, databa
     with app.database.engine.begin() as connection:
         work.options(connection=connection).enqueue(7)
         parent.options(connection=connection).trigger(8)
-    WHO.set("")
+    job.then(work, 9)
+    asyncio.run(job.then_async(work, 10))
+    run.then([work, (child, 11)], 12).then(work, 13)
+    app.after([run, child.trigger(14)]).then(child, 15)
+    TENANT.set(None)
+    drain(app)
+    run.rerun()
     drain(app)
     assert {who for _, who in seen} == {"acme"}
-    assert len(seen) == 6 + 2 * 4
+    assert len(seen) == 6 + 2 * 4 + 2 + 3 + 2 + 4
     assert ("ended", "acme") in seen
     assert list(run.context) == ["mine"]
     assert published == [
@@ -278,6 +286,13 @@ def test_headers_reach_handlers_by_every_way_of_enqueueing(app: Penstock, databa
         ("run", "parent", 1, False, 1),
         ("job", "work", 1, True, 1),
         ("run", "parent", 1, True, 1),
+        ("job", "work", 1, False, 1),
+        ("job", "work", 1, False, 1),
+        ("run", "child", 1, False, 1),
+        ("run", "then.work", 1, False, 1),
+        ("run", "then.work", 1, False, 1),
+        ("run", "child", 1, False, 1),
+        ("run", "child", 1, False, 1),
     ]
 
 

@@ -1,13 +1,14 @@
 """Tasks of `django.tasks` that the contract is tested with."""
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 from django.contrib.auth.models import User
 
-from penstock import Concurrency, Retry
+from penstock import Cancel, Concurrency, Retry
 from penstock.django import app
 from penstock.django.tasks_api import PACKAGE, base
 
@@ -15,6 +16,7 @@ task: Any = base.task
 assert PACKAGE in ("django.tasks", "django_tasks")
 SEEN: list[Any] = []
 """What tasks have noted, in order."""
+MAY_END = threading.Event()
 
 
 class OwnError(Exception):
@@ -81,9 +83,29 @@ def fail_patiently() -> None:
     raise ValueError("again")
 
 
+@task(backend="patient", retries=0)
+def fail_impatiently() -> None:
+    raise ValueError("at once")
+
+
 @task(timeout=0.05, executor="async")
 async def sleep_too_long() -> None:
     await asyncio.sleep(30)
+
+
+@task(timeout=0.05)
+def wait_too_long() -> None:
+    MAY_END.wait(60)
+    SEEN.append("ended")
+
+
+@task
+def give_up() -> Cancel:
+    return Cancel("not today")
+
+
+@task(max_crashes=0)
+def fragile() -> None: ...
 
 
 def _plain() -> str:

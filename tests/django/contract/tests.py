@@ -1,10 +1,12 @@
 """The contract of a backend of `django.tasks`, and of `penstock.django` around it."""
 
+import asyncio
 import io
 import pickle
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -27,8 +29,9 @@ from penstock.django.tasks_api import (
     task_started,
 )
 from penstock.errors import PenstockError
-from penstock.testing import assert_enqueued, drain, drain_async, travel
+from penstock.testing import assert_enqueued, crash_at, drain, drain_async, travel
 from tests.django.contract import tasks
+from tests.waiting import until
 
 TASKS = __import__(PACKAGE, fromlist=["x"])
 A_MOMENT = timedelta(milliseconds=5)
@@ -231,6 +234,7 @@ class Work(TransactionTestCase):
         assert [name for name, _, _ in said] == ["enqueued", "started", "started", "started", "finished"]
         assert app.tasks[tasks.fail_patiently.module_path].settings.retries.max == 1
         assert app.tasks[tasks.fail.module_path].settings.retries.max == 0
+        assert app.tasks[tasks.fail_impatiently.module_path].settings.retries.max == 0
 
     def test_priority_and_time_say_who_is_first(self) -> None:
         tasks.SEEN.clear()
@@ -260,12 +264,57 @@ class Work(TransactionTestCase):
 
     def test_time_limits_and_cancelling_fail_the_result(self) -> None:
         late, cancelled = tasks.sleep_too_long.enqueue(), tasks.meaning.enqueue()
-        assert app.job(cancelled.id).cancel()
-        drain(app)
+        with heard() as said:
+            assert app.job(cancelled.id).cancel()
+            assert said == [("finished", FAILED, False)]
+            drain(app)
+        assert said[1:] == [("started", RUNNING, False), ("finished", FAILED, False)]
         late.refresh()
         cancelled.refresh()
         assert (late.status, late.errors[0].exception_class) == (FAILED, TimeoutError)
         assert (cancelled.status, cancelled.attempts) == (FAILED, 0)
+
+    def test_a_task_that_cancels_itself_has_finished(self) -> None:
+        result = tasks.give_up.enqueue()
+        with heard() as said:
+            drain(app)
+        result.refresh()
+        assert (result.status, said) == (FAILED, [("started", RUNNING, False), ("finished", FAILED, False)])
+
+    def test_the_death_of_the_last_worker_is_told_by_the_next(self) -> None:
+        result = tasks.fragile.enqueue()
+        with heard() as said:
+            with crash_at("execute.before") as crash:
+                drain(app)
+            assert crash.crashed
+            with travel(app, 600):
+                drain(app)
+        result.refresh()
+        assert (result.status, result.attempts) == (FAILED, 1)
+        assert said == [("finished", FAILED, False)]
+
+    def test_a_thread_that_goes_on_after_its_time_tells_nothing_more(self) -> None:
+        may_end = tasks.MAY_END = threading.Event()
+
+        async def main() -> list[Any]:
+            with heard() as said:
+                async with app.worker():
+                    result = await tasks.wait_too_long.aenqueue()
+                    await until(lambda: "finished" in [name for name, *_ in said])
+                    may_end.set()
+                    await until(lambda: "ended" in tasks.SEEN)
+                await result.arefresh()
+            return [result.status, *sorted(said)]
+
+        tasks.SEEN.clear()
+        told = asyncio.run(main())
+        # The worker may begin before the enqueue has told of itself.
+        assert told == [
+            FAILED,
+            ("enqueued", READY, False),
+            ("finished", FAILED, False),
+            ("started", RUNNING, False),
+        ]
 
     def test_a_limit_by_an_argument_of_the_function(self) -> None:
         results = [tasks.by_account.enqueue(account) for account in (1, 1, 2)]
@@ -322,6 +371,11 @@ class Commands(TransactionTestCase):
             with self.subTest(command), self.assertRaises(SystemExit) as ended:
                 call_command("penstock", command, stdout=io.StringIO())
             assert ended.exception.code == code
+
+    def test_advice_names_the_command_of_the_project(self) -> None:
+        with redirect_stdout(io.StringIO()) as said, self.assertRaises(SystemExit):
+            call_command("penstock", "doctor")
+        assert "Start one: manage.py penstock worker\n" in said.getvalue(), said.getvalue()
 
 
 class Dashboard(TransactionTestCase):

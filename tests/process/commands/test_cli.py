@@ -158,7 +158,7 @@ def test_wrong_options_of_a_worker_are_refused(cli: Cli, options: list[str]) -> 
 
 
 def test_check_finds_signatures_that_cannot_work(cli: Cli, tmp_path: Path) -> None:
-    assert cli("check", "shop:app").stdout == "1 tasks, 0 pipelines, no problems\n"
+    assert cli("check", "shop:app").stdout == "1 task, 0 pipelines, no problems\n"
     (tmp_path / "bad.py").write_text(SHOP + "\n@app.task\ndef lost(what: 'Nowhere') -> None: ...\n")
     done = cli("check", "bad:app")
     assert done.returncode == 1

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("mcp", reason="mcp is not installed")
+
 from mcp import Client, StdioServerParameters
 
 from penstock import Penstock, wait_for

@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 from penstock.operate.processes import list_processes
 from tests.conformance.dashboard.browser import browser

@@ -5,6 +5,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

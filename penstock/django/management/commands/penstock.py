@@ -10,6 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.db import connections
 
+from penstock.cli.exit_codes import called_as
 from penstock.cli.load_app import VARIABLE
 from penstock.cli.main import main
 
@@ -37,6 +38,7 @@ class Command(BaseCommand):
         os.environ.setdefault(VARIABLE, "penstock.django:app")
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
+        called_as("manage.py penstock")
         connections.close_all()  # a worker forks, and its children have connections of their own
         main(arguments)
 

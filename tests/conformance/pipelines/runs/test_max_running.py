@@ -88,7 +88,8 @@ def test_a_trigger_is_durable_and_pending_at_once(app: Penstock) -> None:
 
 def test_explain_says_why_and_where(app: Penstock) -> None:
     runs = Held(app).trigger(1, 2, 3, 4)
-    (cause,) = app.explain(runs[3]).causes
+    cause, missing = app.explain(runs[3]).causes
+    assert missing.kind == "no_worker"
     assert cause.kind == "max_running"
     assert cause.detail == {"pipeline": "held", "most": 2, "under_way": 2, "before": 1}
     assert cause.text == "waits in line, 1 before it: max_running of held is 2; 2 runs are under way"
