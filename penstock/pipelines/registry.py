@@ -159,7 +159,7 @@ class Pipelines:
         return run_control.Following(self._host, several)
 
     def resume(self, token: str, value: object = None) -> Run:
-        """Give the signal that a token allows (see `run.token`), in the name of the actor (see `acting`); its run.
+        """Give the signal that a token allows (see `run.token`), in the name of the actor (see `app.acting`); its run.
 
         Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
         """

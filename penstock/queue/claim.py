@@ -39,7 +39,7 @@ def claim(
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
     """The jobs now held, most urgent first, and the highest sequence met in each lane.
 
-    `foresee` asks for what will have to be known of them, by the token: that travels with the claim.
+    `prefetch_runs` asks for the runs of their steps, by the token: that travels with the claim.
     """
     tx.stage("claim")
     if not lanes or not tasks:

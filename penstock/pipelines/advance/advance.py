@@ -113,7 +113,7 @@ class Advance:
             self.take(run, plan)
 
     def _use_fast_path(self, step: EndedStep) -> bool:
-        """Without a plan, if that can be: see `usual`."""
+        """Write what follows without a plan, where that is known (see `fast_path`); true if it was."""
         run = self.runs.get(step.run_id)
         going_on = run is None or run.mode is RunMode.RUNNING
         following = fast_path.steps_after(self.engine_state, step) if going_on else None
@@ -124,14 +124,14 @@ class Advance:
         return True
 
     def _forget_cached_modes(self, ended: Sequence[EndedStep]) -> None:
-        """Their states are locked now, and only what is read after that is certain (see `runs`)."""
+        """Their states are locked now, and only what is read after that is certain (see `run_rows`)."""
         modes = self.engine_state.trace(self.tx).modes
         for step in ended:
             if step.run is None and step.run_id not in self.runs:
                 modes.pop(step.run_id, None)
 
     def work_off(self) -> None:
-        """Follow everything to where it ends or waits, and write it. What is left is for `closing.finish`."""
+        """Follow everything to where it ends or waits, and write it. What is left is for `finish.finish`."""
         while self._asks or self._arrivals or self._knocks:
             if self._asks:
                 self._answer()

@@ -57,7 +57,7 @@ class RunView:
     is_child: bool = False
     scheduled_for: int | None = None
     reserved: int | None = None
-    """Steps that expands have been granted; known once it was asked for (see `budget`)."""
+    """Steps that expands have been granted; known once it was asked for (see `read_reserved`)."""
     _params: Mapping[str, object] | None = None
 
     @property
@@ -182,10 +182,8 @@ def wiring_for(engine_state: EngineState, tx: Transaction, definition: str) -> W
 # How many steps a run may have in all (`max_steps`). Only expands make more than the definition shows.
 #
 # When an expand begins, all steps that its elements will have are reserved, on the run's row. Planning reads that
-# number
-# without a lock and refuses what is too much; the row, locked last as ever, decides: expands at the same moment
-# may each
-# have seen room for themselves, and then the run is halted. Runs without the limit are not concerned.
+# number without a lock and refuses what is too much; the row, locked last as ever, decides: expands at the same moment
+# may each have seen room for themselves, and then the run is halted. Runs without the limit are not concerned.
 
 RESERVED = "SELECT id, reserved FROM {runs} WHERE id {among:ids:uuid}"
 

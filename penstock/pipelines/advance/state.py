@@ -130,7 +130,7 @@ class NextStep(NamedTuple):
 
 
 class CachedSteps(NamedTuple):
-    """All that follows whenever a step of one node has succeeded (see `usual`)."""
+    """All that follows whenever a step of one node has succeeded (see `fast_path`)."""
 
     wiring: Wiring
     steps: tuple[NextStep, ...]
@@ -172,7 +172,7 @@ class TransactionState:
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
     foreseen: Ahead | None = None
-    """The runs of a claim, asked for along with it (see `runs.foresee`)."""
+    """The runs of a claim, asked for along with it (see `run_rows.prefetch_runs`)."""
     offer: Offer | None = None
     """The room that the settling worker has for new steps."""
 
@@ -188,7 +188,7 @@ class EngineState:
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
         self.dependants: dict[tuple[str, str], Mapping[str, int]] = {}
-        """The nodes that depend on a step that was retried by itself, by definition and node (see `dependants`)."""
+        """The nodes that depend on a step that was retried by itself, by definition and node (see `compatibility`)."""
         self.plans: dict[tuple[str, str], Plan] = {}
         """The plan after the usual end of a step, by definition and node (see `fast_path`)."""
         self.usual: dict[tuple[str, str], CachedSteps] = {}
