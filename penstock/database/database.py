@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from penstock.database import error_advice
 from penstock.database.connections import ConnectionHandle, IdleConnections, OwnConnection
-from penstock.database.dialect import Dialect
+from penstock.database.dialect import GENERAL_WAY, Dialect
 from penstock.database.sqlite_forks import ForkGate
 from penstock.database.templates import ParamStyle, Renderer
 from penstock.database.transaction import BriefReadTransaction, ReadTransaction, Transaction, WriteTransaction
@@ -69,7 +69,8 @@ class Database:
         self.url = parse(settings.database_url)
         self._where = settings.shown_url
         self.dialect: Dialect = dialect_for(self.url, settings)
-        self.dialect.fast_path = self.dialect.fast_path and settings.fast_path
+        if not settings.fast_path:
+            self.dialect.fast_path = GENERAL_WAY
         qualifies = self.dialect.name == "postgresql"
         self.schema = settings.schema if qualifies else None
         self.prefix = settings.table_prefix

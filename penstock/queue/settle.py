@@ -60,7 +60,7 @@ def settle(
     held at once. `lookup`: asks about the runs of the steps on the way.
     """
     tx.stage("settle")
-    if tx.dialect.fast_path:
+    if tx.dialect.fast_path.settle:
         settled = _fast(tx, attempts, process, finished_tokens, lookup)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)

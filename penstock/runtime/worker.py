@@ -212,7 +212,7 @@ class Worker:
             app.events,
             app.follow,
             app.prepare_claimed_steps,
-            dialect.single_statement_claims,
+            dialect.fast_path.claim,
             app.limited,
             app.prefetch_runs,
             app.run_lookup,

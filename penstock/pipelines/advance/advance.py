@@ -85,7 +85,7 @@ class Advance:
 
     def ended(self, ended: Sequence[EndedStep]) -> None:
         """Steps have ended, whichever way."""
-        unusual = {step.run_id for step in ended if not fast_path.is_usual(step)}
+        unusual = {step.run_id for step in ended if not self._is_usual(step)}
         ended = [step for step in ended if step.run_id in unusual or not self._use_fast_path(step)]
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
         if missing:
@@ -103,7 +103,7 @@ class Advance:
             stops = step.status is JobStatus.SUCCEEDED and step.reason is Reason.RUN_STOPPED
             if stops and run.mode is RunMode.RUNNING:
                 self.change(run).result = step.output
-            is_plain = fast_path.is_usual(step) and run.mode is RunMode.RUNNING
+            is_plain = self._is_usual(step) and run.mode is RunMode.RUNNING
             plan = self.engine_state.plans.get((run.definition, step.node)) if is_plain else None
             if plan is None:
                 end = StepEnded(step.node, path, step.status, step.reason, stops, step.kept)
@@ -111,6 +111,10 @@ class Advance:
                 if is_plain:
                     fast_path.learn(self.engine_state, run, step.node, plan)
             self.take(run, plan)
+
+    def _is_usual(self, step: EndedStep) -> bool:
+        """True if the plan after this step may be a remembered one."""
+        return self.tx.dialect.fast_path.plan and fast_path.is_usual(step)
 
     def _use_fast_path(self, step: EndedStep) -> bool:
         """Write what follows without a plan, where that is known (see `fast_path`); true if it was."""
