@@ -220,7 +220,8 @@ class Penstock(Pipelines, Operating):
             tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)], needs_of(jobs)
         )
         ids = queue_enqueue.enqueue(tx, jobs)
-        audit.of_enqueued(tx, jobs, ids)
+        if said() is not None:
+            audit.of_enqueued(tx, jobs, ids)
         return ids
 
     def _are_written(self, jobs: Sequence[NewJob]) -> bool:

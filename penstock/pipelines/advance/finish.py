@@ -232,7 +232,8 @@ def follow(
     for step in ended:
         if isinstance(step.run, Mode):
             trace.modes[step.run_id] = step.run
-    stop_requests.cancel_left_behind(tx, ended)
+    if any(step.status is JobStatus.CANCELLED for step in ended):
+        stop_requests.cancel_left_behind(tx, ended)
     application = Advance(engine_state, tx)
     _go_on(application, ended)
     finish(application)

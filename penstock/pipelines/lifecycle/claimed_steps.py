@@ -196,9 +196,12 @@ def _sorted_out(
             children.append(claim)
         else:
             going.append(claim)
-    if by_reading and (len(going) < len(claims) or any(run.revived_from for run in found.values())):
+    is_revival = any(run.revived_from for run in found.values())
+    if by_reading and (len(going) < len(claims) or is_revival):
         return []
-    left = revive.keep(engine_state, tx, found, going + children)
+    left = going + children
+    if is_revival:
+        left = revive.keep(engine_state, tx, found, left)
     ids = {claim.job_id for claim in going}
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(engine_state, tx, found, going + [claim for claim in left if claim.job_id not in ids])
