@@ -229,7 +229,7 @@ def expand(app: Penstock, told: Told) -> None:
 
 def row(app: Penstock, told: Told) -> None:
     @app.reconciler(Volume, where=Volume.status == "new", every=60, lease=30)
-    async def provision(item: Any) -> dict[str, Any]:
+    async def provision(_item: Any) -> dict[str, Any]:
         return {"status": "ready"}
 
     Base.metadata.create_all(app.database.engine)
@@ -241,7 +241,9 @@ def row(app: Penstock, told: Told) -> None:
             await in_caller(lambda: add_row(app))
             await asyncio.sleep(0.3)
             seen = RECORDER.seen
-            pump = next((name for name in seen if name.startswith("penstock-pump of ") and "jobs" not in name), "-")
+            pump = next(
+                (name for name in seen if name.startswith("penstock-pump of ") and "jobs" not in name), "-"
+            )
             if number >= WARM:
                 told["4 a row from hint to apply: its pump"].append(RECORDER.end(pump))
 
@@ -264,7 +266,10 @@ def dead_child(app: Penstock, told: Told) -> None:
         file, flag, out = (Path(folder, name) for name in ("pids", "flag", "out"))
         given = {FLAG: str(flag), OUT: str(out)}
         supervisor = subprocess.Popen(
-            [sys.executable, __file__, "--inside", "supervise"], env={**os.environ, **given}, cwd=ROOT, stderr=subprocess.DEVNULL
+            [sys.executable, __file__, "--inside", "supervise"],
+            env={**os.environ, **given},
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
         )
         handle = app.find_task("slow").enqueue(str(file))  # type: ignore[union-attr]
         until(file.exists)
@@ -306,7 +311,9 @@ def show(app: Penstock, told: Told) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out")
         arguments = [sys.executable, __file__, "--inside", "show", run.id]
-        subprocess.run(arguments, env={**os.environ, OUT: str(out)}, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            arguments, env={**os.environ, OUT: str(out)}, cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+        )
         modules, hops = json.loads(out.read_text())
     told["6 penstock show RUN"].append(Walk(set(modules), hops))
 

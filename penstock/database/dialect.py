@@ -67,9 +67,9 @@ class FastPath(NamedTuple):
     settle: bool = False
     """Successes are settled by one statement (`queue/settle.py`)."""
     presume: bool = False
-    """What follows from them is written without waiting for an answer; the database checks what was presumed."""
+    """The next steps are written without waiting for an answer; the database checks what was presumed."""
     plan: bool = False
-    """What follows a plain success is planned once for a node (`pipelines/advance/fast_path.py`)."""
+    """The plan after a plain success is made once for a node (`pipelines/advance/fast_path.py`)."""
     offer: bool = False
     """A worker with room holds the next steps in the transaction that makes them ready."""
 

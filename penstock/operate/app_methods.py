@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from penstock.app_services import AppServices
 from penstock.errors import ConfigurationError
 from penstock.job import Job
+from penstock.operate import overview
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.operate.jobs import JobFilter, list_jobs
@@ -26,13 +27,12 @@ from penstock.values.status import JobStatus
 if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
-    from penstock.operate import overview
     from penstock.operate.diagnosis import explain as explaining
     from penstock.operate.diagnosis.explain import Explanation
     from penstock.operate.overview import QueueCounts
     from penstock.settings import Settings
 else:
-    explaining, overview = Lazy("penstock.operate.diagnosis.explain"), Lazy("penstock.operate.overview")
+    explaining = Lazy("penstock.operate.diagnosis.explain")
 
 web = Lazy("penstock.dashboard.dashboard")
 

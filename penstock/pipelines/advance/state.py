@@ -17,22 +17,19 @@ from penstock.app_services import AppServices
 from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
+from penstock.pipelines.model import definition
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, ready
 from penstock.task_options import TaskOptions
 from penstock.values.fork_safety import forget_after_fork
-from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
     from penstock.pipelines.advance.advance import Advance
     from penstock.pipelines.advance.run_rows import RunView
     from penstock.pipelines.advance.step_rows import NewStep
-    from penstock.pipelines.model import definition
     from penstock.pipelines.model.wiring import Wiring
     from penstock.pipelines.plan.changes import Plan
-else:
-    definition = Lazy("penstock.pipelines.model.definition")
 
 
 # Runs that cannot be planned: tried a few times, then halted with the error, so that nothing waits for them for ever.

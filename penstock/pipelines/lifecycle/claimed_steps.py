@@ -200,8 +200,7 @@ def _sorted_out(
     if by_reading and (len(going) < len(claims) or is_revival):
         return []
     left = going + children
-    if is_revival:
-        left = revive.keep(engine_state, tx, found, left)
+    left = revive.keep(engine_state, tx, found, left) if is_revival else left
     ids = {claim.job_id for claim in going}
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(engine_state, tx, found, going + [claim for claim in left if claim.job_id not in ids])
