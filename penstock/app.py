@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 from typing_extensions import TypeVar
 
 from penstock import middleware as around
-from penstock.async_bridge import AsyncBridge
+from penstock.async_bridge import AsyncBridge, in_thread
 from penstock.database.database import Database
 from penstock.database.listeners import ear_for
 from penstock.database.transaction import Transaction
@@ -389,7 +389,7 @@ class Penstock(Pipelines, Operating):
             self._prepared = False  # the tables are gone with it
 
     async def close_async(self) -> None:
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
     def __enter__(self) -> Penstock:
         return self

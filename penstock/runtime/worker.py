@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.async_bridge import ended
+from penstock.async_bridge import ended, one_thread
 from penstock.database.listeners import ear_for, hears, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
@@ -110,7 +109,7 @@ class Worker:
         if self._watch is not None:
             raise PenstockError("a worker works once, and this one was started: make another, app.worker()")
         self.loop = asyncio.get_running_loop()
-        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-arrive")
+        thread = one_thread("arrive")
         arriving = thread.submit(self._arrive)
         try:
             await ended(arriving)

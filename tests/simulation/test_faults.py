@@ -20,7 +20,7 @@ ONLY_LOSSES: Lean = {
 AWAITS = {
     "await in _awaited": "a handler on the loop, at any await of its own",
     "await in ended": "a statement in a block on the loop",
-    "await in _in_thread": "once() on the loop",
+    "await in in_thread": "once() on the loop",
     "await in RowDispatcher._run_async": "a reconciler on the loop",
     "await in Worker._watch_services": "the worker itself",
 }
