@@ -157,7 +157,7 @@ class Penstock(Pipelines, Operating):
         self, model: type[M] | Table, /, **options: Unpack[ReconcilerKeywords]
     ) -> Callable[[Callable[[Item[M]], Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
-        self.database.go_through_sqlalchemy()
+        self.database.connections.go_through_sqlalchemy()
         return definition.declaration(self.reconcilers, model, options, lambda: self.middlewares)
 
     def middleware(self, function: Around, /) -> Around:
