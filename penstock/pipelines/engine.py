@@ -13,7 +13,7 @@ from penstock.pipelines.advance import finish, run_rows
 from penstock.pipelines.advance.run_headers import RunHeaders
 from penstock.pipelines.advance.run_modes import SettledRuns
 from penstock.pipelines.advance.state import EngineState
-from penstock.pipelines.lifecycle import claimed_steps, features, start
+from penstock.pipelines.lifecycle import claimed_steps, lineage, signals, start
 from penstock.pipelines.lifecycle.start import NewRun
 from penstock.pipelines.maintenance.chores import Chores
 from penstock.queue.jobs import Claim, EndedStep, Offer
@@ -29,12 +29,19 @@ else:
 R = TypeVar("R")
 
 
+class Features:
+    """The features of runs that a plan needs (`state.RunFeatures`): `advance/` imports nothing of `lifecycle/`."""
+
+    keeps_failure = staticmethod(lineage.keeps_failure)
+    start_waiting = staticmethod(signals.start_waiting)
+
+
 class Engine:
     """Pipelines in storage."""
 
     def __init__(self, host: AppServices) -> None:
         self.host = host
-        self.engine_state = EngineState(host, features)
+        self.engine_state = EngineState(host, Features())
         self.chores = Chores(self.engine_state, host)
         self.run_lookup = SettledRuns()
         self.run_headers = RunHeaders(host.database)
