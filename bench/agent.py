@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from bench.field import CLASSES
 from bench.marks import Marks
-from bench.systems.base import STEPS, WARM_UP, PipelineSystem, SupervisedSystem, System
+from bench.systems.base import STEPS, WARM_UP, HandWrittenSystem, PipelineSystem, SupervisedSystem, System
 
 Answer = dict[str, Any]
 
@@ -68,6 +68,9 @@ async def pipelines(system: System, options: Answer) -> Answer:
         if options["chained"]:
             await system.enqueue("step", number * STEPS)
             ended = await _stamped(system, number + 1)
+        elif options.get("commits"):
+            await _by_hand(system).checkpoint(number)
+            ended = time.monotonic()
         else:
             await _with_pipelines(system).run_pipeline(number)
             ended = time.monotonic()
@@ -96,6 +99,12 @@ async def fan(system: System, options: Answer) -> Answer:
     began = time.monotonic()
     await _with_pipelines(system).fan(options["width"])
     return {"seconds": time.monotonic() - began}
+
+
+def _by_hand(system: System) -> HandWrittenSystem:
+    if not isinstance(system, HandWrittenSystem):
+        raise TypeError(f"{type(system).__name__} is not the hand-written loop")
+    return system
 
 
 def _with_pipelines(system: System) -> PipelineSystem:

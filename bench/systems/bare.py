@@ -1,7 +1,8 @@
 """The reference line: what a careful engineer writes by hand on psycopg, on Penstock's own tables.
 
 Claim 100, run 100, settle 100, each one statement; a token, a floor, a history row. No leases, no retries, no
-time-outs, no history of failures, no second kind of task.
+time-outs, no history of failures, no second kind of task. Five steps are one job whose worker commits each step's
+output before the next begins, and tells the caller at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from bench.systems.base import STEPS
+from bench.systems.base import STEPS, HandWrittenSystem
 from bench.systems.penstock import PenstockSystem
 
 BATCH = 100
@@ -37,9 +38,11 @@ SELECT job_id, 1, 0, 0, 'succeeded' FROM done
 
 CHECKPOINTS = "CREATE TABLE checkpoints (run int, step int, output int, PRIMARY KEY (run, step))"
 CHECKPOINT = "INSERT INTO checkpoints VALUES (%s, %s, %s)"
+OUTPUT = "SELECT output FROM checkpoints WHERE run = %s AND step = %s"
+PIPELINE = "five"
 
 
-class BareSystem(PenstockSystem):
+class BareSystem(PenstockSystem, HandWrittenSystem):
     """Enqueues as Penstock does; the loop is its own."""
 
     async def open(self) -> None:
@@ -62,11 +65,35 @@ class BareSystem(PenstockSystem):
             self.connection.execute("SELECT pg_notify('bare', '')")
 
     async def run_pipeline(self, number: int) -> None:
-        """Five checkpoints, one commit each, and nothing else: so much the disk and the way to it take."""
+        """Through the loop in another process: enqueue, wait to be told of the end, read the last output."""
+        if number == 0:
+            self.connection.execute(CHECKPOINTS)
+            self.ended = psycopg.connect(self.url, autocommit=True)
+            self.ended.execute("LISTEN bare_ended")
+        await self.enqueue(PIPELINE, number)
+        for _ in self.ended.notifies(timeout=30, stop_after=1):
+            pass
+        row = self.connection.execute(OUTPUT, [number, STEPS - 1]).fetchone()
+        assert row == (STEPS,)
+
+    async def checkpoint(self, number: int) -> None:
+        """Five commits here and nothing else: so much the disk and the way to it take."""
         if number == 0:
             self.connection.execute(CHECKPOINTS)
         for step in range(STEPS):
             self.connection.execute(CHECKPOINT, [number, step, step + 1])
+
+    def _do_steps(self, job: str, token: int, number: int) -> None:
+        """Each output is committed before the next step begins; the last one with the end of the job."""
+        connection, output = self.connection, 0
+        for step in range(STEPS):
+            output += 1
+            if step < STEPS - 1:
+                connection.execute(CHECKPOINT, [number, step, output])
+        with connection.transaction(), connection.pipeline():
+            connection.execute(CHECKPOINT, [number, STEPS - 1, output])
+            connection.execute(SETTLE, {"ids": [job], "token": token})
+            connection.execute("SELECT pg_notify('bare_ended', '')")
 
     async def work(self) -> None:
         connection = self.connection
@@ -83,6 +110,10 @@ class BareSystem(PenstockSystem):
                     pass
                 continue
             floor = rows[0][3]
+            if rows[0][1] == PIPELINE:
+                for job, _, payload, _ in rows:
+                    self._do_steps(job, token, int(payload))
+                continue
             for _, task, payload, _ in rows:
                 if task == "mark":
                     await self.do_mark(int(payload))

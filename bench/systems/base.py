@@ -89,3 +89,11 @@ class SupervisedSystem(PipelineSystem):
     @abstractmethod
     def supervise(self) -> None:
         """Become the program by which workers are run in production."""
+
+
+class HandWrittenSystem(System):
+    """Can also do nothing but commit."""
+
+    @abstractmethod
+    async def checkpoint(self, number: int) -> None:
+        """Five commits in this process, and nothing else."""

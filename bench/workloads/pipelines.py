@@ -17,14 +17,21 @@ REAL = ("penstock", "dbos")
 def latency(bench: Bench) -> Figures:
     """Trigger to result, one after the other; in DBOS called directly, which is its fastest way.
 
-    Of the hand-written loop it is five commits and nothing else.
+    Of the hand-written loop it is one job, whose worker commits the output of each step before it begins the next.
     """
-    alone = bench.name in ("bare", "dbos")
-    chained = not alone and bench.name not in REAL
-    if not alone:
+    if bench.name != "dbos":
         bench.start("work").go()
     time.sleep(0.5)
-    seconds = bench.do("pipelines", count=max(10, int(60 * bench.scale)), chained=chained)["seconds"]
+    return _timed(bench, chained=bench.name not in (*REAL, "bare"))
+
+
+def commits(bench: Bench) -> Figures:
+    """Five commits in one process and nothing else: so much of five steps is the disk."""
+    return _timed(bench, chained=False, commits=True)
+
+
+def _timed(bench: Bench, **options: bool) -> Figures:
+    seconds = bench.do("pipelines", count=max(10, int(60 * bench.scale)), **options)["seconds"]
     milliseconds = [1000 * value for value in seconds]
     return {"p50": percentile(milliseconds, 0.5), "p95": percentile(milliseconds, 0.95)}
 
@@ -70,6 +77,7 @@ def fan(bench: Bench) -> Figures:
 
 WORKLOADS = (
     Workload("steps", "5 sequential steps, idle", latency, {"p50": "ms p50", "p95": "ms p95"}),
+    Workload("commits", "5 commits, nothing else", commits, {"p50": "ms p50", "p95": "ms p95"}, ("bare",)),
     Workload("runs", "2,000 runs of 5 steps, 1 process", throughput, {"steps": "steps/s"}, QUEUES),
     Workload(
         "step-cost",

@@ -32,7 +32,7 @@ from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.idle import resting
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
-from penstock.runtime.pump.pump import Pump
+from penstock.runtime.pump.pump import DOZENS, Pump
 from penstock.runtime.pump.waker import Waker
 from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
@@ -158,6 +158,7 @@ class Worker:
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
+        self.pump.worth_a_turn = max(1, min(DOZENS, self.settings.unrecorded // 2))
         self.housekeeping = Housekeeping(
             app.database,
             lambda: self.identity.id,

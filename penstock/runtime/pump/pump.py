@@ -35,7 +35,8 @@ TOLD = 6
 """So many empty looks are left out of the growing pauses where others tell of what is new."""
 DOZENS = 64
 """So many outcomes are worth a turn while as many claims wait here to be run."""
-NAP, NAPS = 0.002, 8
+COLLECTING, COLLECTS = 0.002, 8
+"""Seconds, and how many times, that the pump waits for so many outcomes; claims may run out meanwhile."""
 MOST_COLLISIONS, COLLIDING = 5, 10.0
 """So many races may be lost in a row, and for so many seconds, before that counts as trouble."""
 AFTER_COLLISION = (0.0, 0.004, 0.1)
@@ -48,6 +49,8 @@ class Pump(Service, Generic[C, F]):
     _in_trouble_claiming = False
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
+    worth_a_turn = DOZENS
+    """The number of outcomes that the pump collects before a turn, if so many claims wait."""
     _look_at = math.inf
     """When to look at what another process was told of, and does not seem to come to."""
 
@@ -91,10 +94,13 @@ class Pump(Service, Generic[C, F]):
         """True if nothing has happened since the last wait ended: the listener need not be asked again."""
         self._collisions, self._colliding_since, self._cautious, self._settling = 0, 0.0, 0, 0
         self._one_at_a_time = threading.Lock()
+        self._collecting, self._enough = False, threading.Event()
 
     def finished(self, work: F) -> None:
         """An outcome: it will be settled in the next turn."""
         self._outbox.append(work)
+        if self._collecting and len(self._outbox) >= self.worth_a_turn:
+            self._enough.set()
         self.waker.wake()
 
     @property
@@ -205,10 +211,18 @@ class Pump(Service, Generic[C, F]):
 
     def _collect(self) -> None:
         """As long as more than enough waits here to be run, outcomes go by the dozen: each turn has its price."""
-        naps = 0
-        while len(self._outbox) < DOZENS <= self.waiting() and naps < NAPS and not self.stopping.is_set():
-            time.sleep(NAP)
-            naps += 1
+        if not self._is_worth_waiting():
+            return
+        self._enough.clear()
+        self._collecting = True
+        for _ in range(COLLECTS):
+            # Asked again after `_collecting` is set: the outcome that makes it enough may have come in between.
+            if not self._is_worth_waiting() or self._enough.wait(COLLECTING):
+                break
+        self._collecting = False
+
+    def _is_worth_waiting(self) -> bool:
+        return len(self._outbox) < self.worth_a_turn <= self.waiting() and not self.stopping.is_set()
 
     def _settle(self, finished: Sequence[F], limit: int) -> list[C]:
         """First in the belief that nothing has come in between; if that is wrong, once more without it."""
@@ -376,6 +390,7 @@ class Pump(Service, Generic[C, F]):
 
     def stop(self) -> None:
         super().stop()
+        self._enough.set()
         self.waker.wake()
 
 

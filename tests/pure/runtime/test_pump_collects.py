@@ -1,42 +1,69 @@
 """Outcomes are settled by the dozen while more than enough waits to be run, and at once when it does not."""
 
-import threading
 from collections import deque
 from typing import Any
 
-import pytest
-
-from penstock.runtime.pump.pump import DOZENS, NAPS, Pump
+from penstock.runtime.pump.pump import COLLECTING, COLLECTS, DOZENS, Pump
 
 
-def collecting(
-    outcomes: int, waiting: int, monkeypatch: pytest.MonkeyPatch, arriving: int = 0
-) -> tuple[int, int]:
-    """How often a pump naps, and what it has then."""
+class Waits:
+    """Stands for the event that ends a wait: counts the waits, and has outcomes arrive meanwhile."""
+
+    def __init__(self, pump: Any, arriving: int) -> None:
+        self.pump = pump
+        self.arriving = arriving
+        self.waits = 0
+        self.is_told = False
+
+    def clear(self) -> None:
+        self.is_told = False
+
+    def set(self) -> None:
+        self.is_told = True
+
+    def wait(self, seconds: float) -> bool:
+        assert seconds == COLLECTING
+        self.waits += 1
+        for number in range(self.arriving):
+            self.pump.finished(number)
+            if self.is_told:
+                return True
+        return False
+
+
+class Nothing:
+    def wake(self) -> None: ...
+
+    def is_set(self) -> bool:
+        return False
+
+
+def collecting(outcomes: int, waiting: int, arriving: int = 0) -> tuple[int, int]:
+    """How often a pump waits, and what it has then."""
     made: Any = object.__new__(Pump)
     made._outbox = deque(range(outcomes))
     made.waiting = lambda: waiting
-    made.stopping = threading.Event()
-    naps: list[float] = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-        made._outbox.extend(range(arriving))
-
-    monkeypatch.setattr("time.sleep", nap)
+    made.stopping = made.waker = Nothing()
+    made._enough = Waits(made, arriving)
+    made._collecting = False
     made._collect()
-    return len(naps), len(made._outbox)
+    assert not made._collecting
+    return made._enough.waits, len(made._outbox)
 
 
-def test_a_job_that_ends_alone_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert collecting(1, 0, monkeypatch) == (0, 1)
-    assert collecting(1, DOZENS - 1, monkeypatch) == (0, 1)
+def test_a_job_that_ends_alone_is_not_kept() -> None:
+    assert collecting(1, 0) == (0, 1)
+    assert collecting(1, DOZENS - 1) == (0, 1)
 
 
-def test_while_enough_waits_a_few_outcomes_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert collecting(1, DOZENS, monkeypatch, arriving=DOZENS // 2) == (2, DOZENS + 1)
-    assert collecting(DOZENS, 500, monkeypatch) == (0, DOZENS)
+def test_while_enough_waits_a_few_outcomes_wait_for_more() -> None:
+    assert collecting(1, DOZENS, arriving=DOZENS // 2) == (2, DOZENS)
+    assert collecting(DOZENS, 500) == (0, DOZENS)
 
 
-def test_but_not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert collecting(1, 500, monkeypatch) == (NAPS, 1)
+def test_the_wait_ends_with_the_outcome_that_makes_it_enough() -> None:
+    assert collecting(1, 500, arriving=500) == (1, DOZENS)
+
+
+def test_but_not_for_long() -> None:
+    assert collecting(1, 500) == (COLLECTS, 1)
