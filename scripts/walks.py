@@ -275,6 +275,7 @@ def dead_child(app: Penstock, told: Told) -> None:
         until(file.exists)
         time.sleep(0.3)
         flag.touch()
+        time.sleep(0.2)
         os.kill(int(file.read_text()), signal.SIGKILL)
         handle.result(60)
         flag.unlink()
