@@ -187,6 +187,11 @@ class ActingTools:
         with self.app.acting(by=BY, why=why):
             return _answer(run=self._named(id).revive().id)
 
+    def fork(self, id: str, step: str, why: str) -> Answer:
+        """Fork a run that has ended: a new run does this step and what depends on it again, and keeps the rest."""
+        with self.app.acting(by=BY, why=why):
+            return _answer(run=self._named(id).fork(step).id)
+
     def pause(self, id: str, why: str) -> Answer:
         """Start no further step of a run until it is resumed."""
         with self.app.acting(by=BY, why=why):
@@ -207,7 +212,7 @@ class ActingTools:
 
     @property
     def tools(self) -> list[Callable[..., Answer]]:
-        return [self.retry, self.cancel, self.revive, self.pause, self.resume, self.signal]
+        return [self.retry, self.cancel, self.revive, self.fork, self.pause, self.resume, self.signal]
 
 
 def assistant_server(app: Penstock, *, acts: bool) -> MCPServer[Any]:

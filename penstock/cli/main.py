@@ -20,7 +20,7 @@ from penstock.cli.commands.jobs import explain, jobs, processes, show, status
 from penstock.cli.commands.mcp import mcp
 from penstock.cli.commands.queues import queues
 from penstock.cli.commands.reconcilers import reconcilers
-from penstock.cli.commands.runs import cancel, pause, resume, retry, revive, run, runs, then
+from penstock.cli.commands.runs import cancel, fork, pause, resume, retry, revive, run, runs, then
 from penstock.cli.commands.schedules import schedules
 from penstock.cli.commands.signals import signal, token
 from penstock.cli.commands.watch import watch
@@ -45,6 +45,7 @@ COMMANDS: list[Callable[..., None]] = [
     pause,
     resume,
     revive,
+    fork,
     rerun,
     retry,
     signal,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -44,6 +44,20 @@ def show_json(value: object) -> None:
     """One JSON document on stdout; instants are ISO 8601 in UTC."""
     written = json.dumps(plain(value), ensure_ascii=False, indent=2, default=str)
     out.print(in_json(written), markup=False)
+
+
+def stream_json(head: Mapping[str, object], name: str, pages: Iterable[Sequence[object]]) -> None:
+    """One JSON object on stdout whose last field is a list that comes in pages; no more than a page is in memory."""
+    written = json.dumps(plain(head), ensure_ascii=False, indent=2, default=str)
+    opened = written.removesuffix("\n}")
+    out.print(in_json(f'{opened},\n  "{name}": ['), markup=False, end="")
+    separator = "\n"
+    for page in pages:
+        texts = [json.dumps(plain(item), ensure_ascii=False, indent=2, default=str) for item in page]
+        lines = [text.replace("\n", "\n    ") for text in texts]
+        out.print(in_json(separator + ",\n".join([f"    {line}" for line in lines])), markup=False, end="")
+        separator = ",\n"
+    out.print("\n  ]\n}" if separator == ",\n" else "]\n}", markup=False)
 
 
 def tell(words: str, value: object, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Acts on runs: pause, resume, cancel, signal, revive, retry a step, repeat, follow, move to today's definition."""
+"""Acts on runs: pause, resume, cancel, signal, revive, retry a step, fork, repeat, follow, migrate."""
 
 from __future__ import annotations
 
@@ -73,6 +73,13 @@ def retry_step(view: View, form: Form) -> Done:
     return _new_run(f"{step} is done again in this run, which keeps what was finished.", new)
 
 
+def fork_run(view: View, form: Form) -> Done:
+    """A new run that does one step and what depends on it again, and keeps the rest."""
+    step = text_of(form, "step")
+    new = _run(view, form).fork(step)
+    return _new_run(f"{step} and what depends on it is done again in this run, which keeps the rest.", new)
+
+
 def rerun_run(view: View, form: Form) -> Done:
     """The same again from the beginning, with the arguments it had."""
     return _new_run("This run repeats the other from the beginning.", _run(view, form).rerun())
@@ -116,6 +123,7 @@ RUN_ACTS: tuple[DashboardAct, ...] = (
     DashboardAct("signal-run", Right.RUNS, signal_run),
     DashboardAct("revive-run", Right.RUNS, revive_run),
     DashboardAct("retry-step", Right.RUNS, retry_step),
+    DashboardAct("fork-run", Right.RUNS, fork_run),
     DashboardAct("rerun-run", Right.RUNS, rerun_run),
     DashboardAct("migrate-run", Right.RUNS, migrate_run),
     DashboardAct("repeat-run", Right.ENQUEUE, repeat_run),

@@ -48,6 +48,7 @@ class RunRow:
     parent: str | None
     revived_from: str | None
     rerun_of: str | None
+    forked_from: str | None
 
 
 def find_run(tx: Transaction, prefix: str) -> str:
@@ -82,7 +83,7 @@ def notable_steps(tx: Transaction, run: str, limit: int) -> list[Step]:
     Those that failed come first, then those that are not over, then those that succeeded, at last those that were
     skipped; each in the order in which they were made.
     """
-    rows = tx.rows(NOTABLE, run=run, limit=limit)
+    rows = tx.rows(NOTABLE, run=run, limit=limit) if limit else []
     attempts: dict[str, list[Sequence[object]]] = {}
     ids = [str(row[0]) for row in rows]
     for job, *attempt in tx.rows(ATTEMPTS, ids=ids) if ids else ():
@@ -153,8 +154,9 @@ def run_row(standing: RunStatusRow) -> RunRow:
         standing.started_at,
         standing.ended_at,
         standing.parent_run,
-        standing.revived_from,
+        standing.revived_from if standing.forked_from is None else None,
         standing.rerun_of,
+        standing.forked_from,
     )
 
 

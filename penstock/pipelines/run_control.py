@@ -5,7 +5,7 @@ Each takes effect in the database at once; the consequences are worked off by th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.app_services import AppServices
@@ -15,7 +15,7 @@ from penstock.errors import ArgumentError, ConfigurationError, DefinitionError, 
 from penstock.pipelines.advance import read, run_rows
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.advance.run_rows import wiring_for
-from penstock.pipelines.lifecycle import cancel, chains, child_runs, migrate, revive
+from penstock.pipelines.lifecycle import cancel, chains, child_runs, fork, migrate, revive
 from penstock.pipelines.lifecycle.start import NewRun, is_written
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.diff import Difference, compare, current
@@ -119,8 +119,14 @@ class RunOrigin:
 
     @property
     def revived_from(self) -> Run | None:
-        """The run whose finished work this one keeps."""
-        return self._other(self._stands().revived_from)
+        """The run that this one continues."""
+        standing = self._stands()
+        return self._other(standing.revived_from if standing.forked_from is None else None)
+
+    @property
+    def forked_from(self) -> Run | None:
+        """The run whose work this one keeps, up to the step at which it was forked."""
+        return self._other(self._stands().forked_from)
 
     @property
     def rerun_of(self) -> Run | None:
@@ -225,10 +231,7 @@ class RunControl(RunOrigin):
             if not is_written(tx, new):
                 revive.rerun(host.engine.engine_state, tx, self.id, new, wanted, text)
 
-        host.database.in_transaction(write)
-        if host.inline is not None:
-            host.inline([])
-        return host.run(new)
+        return self._written(write, new)
 
     async def rerun_async(self, args: Arguments | None = None) -> Run:
         return await self._host.bridge.run(self.rerun, args)
@@ -240,6 +243,25 @@ class RunControl(RunOrigin):
 
     async def retry_step_async(self, key: str, duplicate_context: bool = True) -> Run:
         return await self._host.bridge.run(self.retry_step, key, duplicate_context)
+
+    def fork(self, at: str, duplicate_context: bool = True) -> Run:
+        """A new run that does this step and all that depends on it anew, and keeps the rest.
+
+        The run must have ended, and is not changed. What is redone is new work, with new idempotency keys: a step that
+        charges a card charges it again.
+        """
+        checked("at", at, lambda given: parse.text(given, NAME_LENGTH))
+        host, new = self._host, new_id()
+        host.prepare()
+
+        def write(tx: Transaction) -> None:
+            if not is_written(tx, new):
+                fork.fork(host.engine.engine_state, tx, self.id, new, at, duplicate_context)
+
+        return self._written(write, new)
+
+    async def fork_async(self, at: str, duplicate_context: bool = True) -> Run:
+        return await self._host.bridge.run(self.fork, at, duplicate_context)
 
     def then(self, /, *target: Any, **kwargs: Any) -> Following:
         """A run that starts when this one has succeeded, and is skipped if it does not.
@@ -263,6 +285,10 @@ class RunControl(RunOrigin):
             if not is_written(tx, new):
                 revive.revive(host.engine.engine_state, tx, self.id, new, context, text, only, wanted)
 
+        return self._written(write, new)
+
+    def _written(self, write: Callable[[Transaction], None], new: str) -> Run:
+        host = self._host
         host.database.in_transaction(write)
         if host.inline is not None:
             host.inline([])

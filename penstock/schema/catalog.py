@@ -37,7 +37,7 @@ runs: id uuid, pipeline text, definition text, run_key text, args text, status t
   integer, halted boolean, reasons text, result text, parent_run_id uuid, parent_job_id uuid, revived_from
   uuid, only_step text, created_at bigint, started_at bigint, paused_at bigint, ended_at bigint, rerun_of
   uuid, redefined boolean, reserved integer, lock_count bigint,
-  scheduled_for bigint
+  scheduled_for bigint, forked_from uuid
 run_keys: pipeline text, run_key text, run_id uuid
 run_labels: label text, run_id uuid
 joins: run_id uuid, node text, path text, still_open integer, blocked integer, pruned integer, winner text,

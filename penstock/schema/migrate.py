@@ -36,6 +36,7 @@ from penstock.schema.migrations import (
     v0011,
     v0012,
     v0013,
+    v0014,
 )
 from penstock.schema.migrations.names import Names
 from penstock.schema.version import LATEST
@@ -94,6 +95,7 @@ MIGRATIONS: tuple[Upgrade, ...] = (
     v0011.upgrade,
     v0012.upgrade,
     v0013.upgrade,
+    v0014.upgrade,
 )
 
 MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))

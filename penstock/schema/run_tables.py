@@ -64,12 +64,15 @@ def _runs(metadata: MetaData, prefix: str) -> None:
         Column("reserved", Integer),
         Column("lock_count", BigInteger),
         Column("scheduled_for", micros()),
+        Column("forked_from", identifier()),
         info={"storage": {"fillfactor": "70"}},
     )
     Index(f"{prefix}runs_pipeline", runs.c.pipeline, runs.c.id)
     Index(f"{prefix}runs_ended", runs.c.ended_at, runs.c.id)
     is_child = sql("parent_run_id IS NOT NULL")
     Index(f"{prefix}runs_children", runs.c.parent_run_id, postgresql_where=is_child, sqlite_where=is_child)
+    is_fork = sql("forked_from IS NOT NULL")
+    Index(f"{prefix}runs_forks", runs.c.forked_from, postgresql_where=is_fork, sqlite_where=is_fork)
 
 
 def _names_of_runs(metadata: MetaData, prefix: str) -> None:

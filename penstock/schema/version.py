@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     migrate = Lazy("penstock.schema.migrate")
 
-LATEST = 13
+LATEST = 14
 NEWEST = "SELECT COALESCE(MAX(version), 0) FROM "
 
 

@@ -60,6 +60,7 @@ STAGES = frozenset(
         "fleet",
         "fold",
         "forget_cancellations",
+        "fork",
         "give_up",
         "give_up_unknown",
         "glance",

@@ -20,6 +20,7 @@ TWINS = {
     "Run": {
         "cancel",
         "diff",
+        "fork",
         "migrate",
         "pause",
         "rerun",

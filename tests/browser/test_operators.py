@@ -162,7 +162,16 @@ def test_a_run_is_started_followed_mended_and_moved(look: Pages, shop: Shop) -> 
     assert apart(lambda: shop.app.run(third).revived_from) == apart(shop.app.run, second)
     for run, act in ((first, "trigger"), (first, "then"), (first, "retry_step"), (second, "revive")):
         done_by_ann(shop, run, act)
-    apart(shop.app.run(third).cancel)
+    page.goto(f"{look.site}/runs/{first}?step=subtitles")
+    page.get_by_role("button", name="Fork here").click()
+    expect(page.get_by_role("dialog")).to_contain_text("subtitles, ")
+    say_yes(page)
+    fourth = _opened(page, f"{first}?step=subtitles")
+    told(page, "subtitles and what depends on it is done again in this run")
+    assert apart(lambda: shop.app.run(fourth).forked_from) == apart(shop.app.run, first)
+    done_by_ann(shop, first, "fork")
+    for run in (third, fourth):
+        apart(shop.app.run(run).cancel)
 
     older = apart(_of_yesterday, shop)
     page.goto(f"{look.site}/runs/{older}")

@@ -77,6 +77,7 @@ def arguments() -> st.SearchStrategy[list[str]]:
     return st.one_of(
         st.tuples(named, id).map(lambda pair: [pair[0], "--", pair[1]]),
         st.tuples(id, value).map(lambda pair: ["signal", "--", pair[0], "go", pair[1]]),
+        st.tuples(id, value).map(lambda pair: ["fork", "--", *pair]),
         st.tuples(listed, number).map(lambda pair: [*pair[0], pair[1]]),
     )
 

@@ -1,7 +1,7 @@
 """What may go: finished work that is old enough, and that nobody who is still there may need.
 
-A run goes as a whole. Before it go the runs that were revived from it, and the run that it is a child of, and it
-stays while one that follows it has not ended: each of them may still ask what it made of a step.
+A run goes as a whole. Before it go the runs that were revived or forked from it, and the run that it is a child of, and
+it stays while one that follows it has not ended: each of them may still ask what it made of a step.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Run(NamedTuple):
     status: str
     parent: str | None
     revived: str | None
+    forked: str | None
 
 
 @dataclass(slots=True)
@@ -112,10 +113,10 @@ class Keeping:
         while before is not None:
             if before.parent in self.runs:
                 self.say(f"run {run.id} is gone before {before.parent}, whose child it is, or continues")
-            before = self.runs.get(before.revived or "")
+            before = None if before.forked else self.runs.get(before.revived or "")
         for other in self.runs.values():
             if other.revived == run.id:
-                self.say(f"run {run.id} is gone before {other.id}, which was revived from it")
+                self.say(f"run {run.id} is gone before {other.id}, which was revived or forked from it")
             if (other.id, run.id) in self.follows and other.status not in OVER:
                 self.say(f"run {run.id} is gone before {other.id} has ended, which follows it")
 

@@ -29,7 +29,7 @@ TOLD = {
     "processes": ("id", "heartbeat_at"),
     "dead_letters": ("job_id",),
     "advancements": ("id", "run_id"),
-    "runs": ("id", "status", "parent_run_id", "revived_from"),
+    "runs": ("id", "status", "parent_run_id", "revived_from", "forked_from"),
     "chains": ("downstream_id", "upstream_id"),
 }
 CHANGES = {

@@ -99,10 +99,10 @@ def show(
     """Show one run or one job. Of a run: graph, steps, errors. Of a job: who holds it, each attempt and its error."""
     with opened(app, database) as found:
         id, is_run = found.database.read(find_run_or_job, job)
-        acts = found.audit(id)
         if is_run:
-            show_run(found, found.run(id), acts, as_json, everything=everything)
+            show_run(found, id, as_json, everything=everything)
             return
+        acts = found.audit(id)
         told = found.database.read(operate_jobs.story, id)
         obstacle = _obstacle(found, told)
     if told is None:

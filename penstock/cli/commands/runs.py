@@ -1,4 +1,4 @@
-"""Commands about runs: run, runs, pause, resume, revive, then."""
+"""Commands about runs: run, runs, pause, resume, revive, fork, then."""
 
 from __future__ import annotations
 
@@ -163,6 +163,24 @@ def revive(
         new = old.retry_step(step, context) if step else old.revive(context, new_arguments(arguments), which)
         told = f"{old.id} goes on as {new.id}"
         tell(told, {"run": new.id, "revived_from": old.id}, as_json=as_json)
+
+
+def fork(
+    run: RunId,
+    step: Annotated[str, typer.Argument(metavar="STEP", help="the step from which all is done again")],
+    context: Annotated[bool, typer.Option(help="copy the run's context too")] = True,
+    by: By = None,
+    why: Why = None,
+    app: App = None,
+    database: DatabaseUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fork a run at a step. A new run keeps what came before, and does the step and what depends on it again."""
+    with steered(app, database, by, why) as found:
+        old = the_run(found, run)
+        new = old.fork(step, context)
+        told = f"{old.id} is forked at {step} as {new.id}"
+        tell(told, {"run": new.id, "forked_from": old.id, "step": step}, as_json=as_json)
 
 
 def then(

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from textwrap import shorten
+from typing import Any, cast
 
 from penstock.app import Penstock
 from penstock.cli.commands.audit import plain, show_acts
-from penstock.cli.commands.watch import QUIET, fold, in_words, picture, waiting_for
+from penstock.cli.commands.watch import MOST_WAITS, QUIET, fold, in_words, picture, waiting_lines
 from penstock.cli.exit_codes import out
-from penstock.cli.output import is_compact, named, show_json, show_table, span
+from penstock.cli.output import is_compact, named, show_table, span, stream_json
 from penstock.errors import PenstockError
 from penstock.job import AttemptRecord
-from penstock.operate.audit import Act
+from penstock.operate.run_report import RunReport, RunResult, pages_of_steps, run_report
 from penstock.operate.runs import notable_steps
-from penstock.pipelines.model.diff import Difference
+from penstock.pipelines.advance.read import RunStatusRow
+from penstock.pipelines.model.diff import Difference, compare, current
 from penstock.pipelines.model.graph_view import Graph
 from penstock.pipelines.run import Run, Step
 from penstock.values.escape import in_line
-from penstock.values.status import JobStatus, OutcomeKind, Reason, RunStatus
+from penstock.values.status import JobStatus, OutcomeKind, Reason
+from penstock.values.typed_json.json_text import decode
 
+MOST_ACTS = 100
 MOST_STEPS = 200
+SHOWN_RESULT = 1_000
 MOST_GIVEN = 300
 MOST_WORDS = 66
 MOST_NAMES = 5
@@ -32,35 +37,65 @@ HEAD, EACH = 14, 3
 """Lines of a screen around the list, and for each step in it."""
 UNEVENTFUL = (OutcomeKind.SUCCEEDED,)
 FOLDED = (JobStatus.SKIPPED,)
+LINEAGE = {
+    "parent": "a step of",
+    "revived_from": "revived from",
+    "forked_from": "forked from",
+    "rerun_of": "re-run of",
+}
 
 
-def show_run(
-    app: Penstock, run: Run, acts: Sequence[Act], as_json: bool, *, everything: bool = False
-) -> None:
+def show_run(app: Penstock, run: str, as_json: bool, *, everything: bool = False) -> None:
     """The run's graph, its steps with their attempts, what went wrong, and what people did about it."""
+
+    def limit(graph: Graph) -> int:
+        if as_json:
+            return 0  # all of them come in pages
+        return MOST_STEPS if everything else FEW if _total(graph) <= FEW else _room(graph)
+
+    state = app.engine.engine_state
+    report = app.database.read(run_report, state, run, MOST_ACTS, MOST_WAITS + 1, limit, as_json)
     if as_json:
-        show_json(_plain(run, run.steps()) | {"audit": [plain(act) for act in acts]})
+        pages = pages_of_steps(app.database, state, report)
+        stream_json(_plain(app, report), "steps", ([_plain_step(step) for step in page] for page in pages))
         return
-    graph = run.graph()
-    _head(run, graph, everything)
-    for line in waiting_for(app, run, graph):
+    _show(app, report, everything)
+
+
+def _total(graph: Graph) -> int:
+    return sum(node.total for node in graph.nodes)
+
+
+def _show(app: Penstock, report: RunReport, everything: bool) -> None:
+    graph, run = report.graph, report.run
+    _head(app, report, everything)
+    for line in waiting_lines(run.id, run.status, report.pending, report.waits):
         out.print(f"{line}\n", markup=False)
-    total = sum(node.total for node in graph.nodes)
+    total, shown = _total(graph), report.steps
     few = everything or total <= FEW
-    shown = app.database.read(
-        notable_steps, run.id, MOST_STEPS if everything else FEW if few else _room(graph)
-    )
     if not everything:
         shown = [step for step in shown if step.status not in (FOLDED if few else QUIET)]
     columns = ["step", "status", "reason", "attempts #", "took #", "job", "error"]
     empty = "no step was reached" if not total else "no step has failed or is under way"
     show_table(columns, [_row(step) for step in shown], empty=empty)
-    _tell_folded(run, graph, shown)
+    _tell_folded(run.id, graph, shown)
     if few:
         _attempts(shown)
-    show_acts(acts)
-    if run.status is RunStatus.SUCCEEDED:
-        out.print(f"\nresult: {run.result(1)!r}", markup=False)
+    show_acts(report.acts)
+    if report.result is not None:
+        out.print(f"\nresult: {_result_words(run.id, report.result)}", markup=False)
+
+
+def _result_words(run: str, result: RunResult) -> str:
+    """The result as text, in part if it is long."""
+    whole = f"all of it: penstock show {named(run)} --json"
+    if not result.is_read:
+        steps = "a step" if result.steps == 1 else f"{result.steps:,} steps"
+        return f"{result.size:,} characters, from {steps}; {whole}"
+    text = repr(result.value)
+    return (
+        text if len(text) <= SHOWN_RESULT else f"{text[:SHOWN_RESULT]} … ({len(text):,} characters; {whole})"
+    )
 
 
 def _room(graph: Graph) -> int:
@@ -71,7 +106,7 @@ def _room(graph: Graph) -> int:
     return max(FEWEST, min(LISTED, (out.height - drawn - HEAD) // EACH))
 
 
-def _tell_folded(run: Run, graph: Graph, shown: Sequence[Step]) -> None:
+def _tell_folded(run: str, graph: Graph, shown: Sequence[Step]) -> None:
     """How many steps are not listed, by their status, and which were skipped."""
     seen = Counter(step.status for step in shown)
     counts: Counter[JobStatus] = Counter()
@@ -86,7 +121,7 @@ def _tell_folded(run: Run, graph: Graph, shown: Sequence[Step]) -> None:
         for status, count in left.items()
     )
     way = "--json" if len(shown) >= MOST_STEPS else "--all"
-    out.print(f"\nnot listed: {told}; see: penstock show {named(run.id)} {way}", markup=False)
+    out.print(f"\nnot listed: {told}; see: penstock show {named(run)} {way}", markup=False)
 
 
 def _names(graph: Graph, status: JobStatus) -> str:
@@ -105,34 +140,54 @@ def failures(app: Penstock, run: Run) -> list[str]:
     ]
 
 
-def _head(run: Run, graph: Graph, everything: bool) -> None:
+def _head(app: Penstock, report: RunReport, everything: bool) -> None:
+    run, graph = report.run, report.graph
     out.print(f"run {run.id}", markup=False)
-    if words := run.description:
+    if words := _description(app, run):
         out.print(words, markup=False)
     drawn = picture if out.is_terminal else in_words
     out.print(drawn(graph, everything=everything), markup=False)
-    if given := ", ".join([f"{name}={value!r}" for name, value in run.args.items()]):
+    if given := ", ".join([f"{name}={value!r}" for name, value in _arguments(run).items()]):
         out.print(f"given: {shorten(given, MOST_GIVEN, placeholder=' …')}", markup=False)
     for reason in run.reasons:
-        out.print(f"{reason.value}: {Reason.stored(reason).explanation}", markup=False)
-    lineage = {"a step of": run.parent, "revived from": run.revived_from, "re-run of": run.rerun_of}
-    for word, other in lineage.items():
+        known = Reason.stored(reason)
+        out.print(f"{known.value}: {known.explanation}", markup=False)
+    for word, other in _lineage(run).items():
         if other is not None:
-            out.print(f"{word} {other.id}", markup=False)
-    for word, found in (("key", run.key), ("labels", ", ".join(run.labels))):
+            out.print(f"{LINEAGE[word]} {other}", markup=False)
+    for word, found in (("key", run.key), ("labels", ", ".join(report.labels))):
         if found:
             out.print(f"{word}: {found}", markup=False)
-    difference = _difference(run)
+    difference = _difference(app, report)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
         out.print(f"{told}: penstock diff {named(run.id)}", markup=False)
     out.print()
 
 
-def _difference(run: Run) -> Difference | None:
+def _description(app: Penstock, run: RunStatusRow) -> str:
+    pipeline = app.find_pipeline(run.pipeline)
+    return "" if pipeline is None else pipeline.description
+
+
+def _arguments(run: RunStatusRow) -> dict[str, Any]:
+    return cast("dict[str, Any]", decode(run.args))
+
+
+def _lineage(run: RunStatusRow) -> dict[str, str | None]:
+    """The runs that this one comes from."""
+    return {
+        "parent": run.parent_run,
+        "revived_from": run.revived_from if run.forked_from is None else None,
+        "forked_from": run.forked_from,
+        "rerun_of": run.rerun_of,
+    }
+
+
+def _difference(app: Penstock, report: RunReport) -> Difference | None:
     """How the app's definition differs; None: it knows no such pipeline, or cannot build it."""
     try:
-        return run.diff()
+        return compare(report.wiring.definition, current(app, report.run.pipeline).definition)
     except PenstockError:
         return None
 
@@ -181,25 +236,22 @@ def _name(step: Step) -> str:
     return step.key + "".join(f"[{index}]" for index in step.path)
 
 
-def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
-    graph, origin, difference = run.graph(), run.revived_from, _difference(run)
-    repeated, parent = run.rerun_of, run.parent
+def _plain(app: Penstock, report: RunReport) -> dict[str, object]:
+    run, difference = report.run, _difference(app, report)
     return {
         "id": run.id,
         "run": run.id,
-        "pipeline": graph.pipeline,
-        "description": run.description or None,
-        "arguments": run.args,
-        "status": graph.status.value,
-        "reasons": [reason.value for reason in run.reasons],
+        "pipeline": run.pipeline,
+        "description": _description(app, run) or None,
+        "arguments": _arguments(run),
+        "status": run.status.value,
+        "reasons": [Reason.stored(reason).value for reason in run.reasons],
         "key": run.key,
-        "labels": run.labels,
-        "parent": parent.id if parent is not None else None,
-        "revived_from": origin.id if origin is not None else None,
-        "rerun_of": repeated.id if repeated is not None else None,
+        "labels": report.labels,
+        **_lineage(run),
         "definition": run.definition,
         "current": None if difference is None else not difference,
-        "result": run.result(1) if graph.status is RunStatus.SUCCEEDED else None,
+        "result": report.result.value if report.result is not None else None,
         "graph": [
             {
                 "key": node.key,
@@ -207,10 +259,10 @@ def _plain(run: Run, steps: list[Step]) -> dict[str, object]:
                 "inside": list(node.inside),
                 "counts": {status.value: count for status, count in node.counts.items()},
             }
-            for node in graph.nodes
+            for node in report.graph.nodes
             if node.kind.is_step
         ],
-        "steps": [_plain_step(step) for step in steps],
+        "audit": [plain(act) for act in report.acts],
     }
 
 

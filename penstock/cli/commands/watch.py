@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, TypeVar
 
 import typer
@@ -187,27 +187,34 @@ def _standing(told: Story) -> str:
 
 def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
     """Lines about the signals that steps of a run wait for; about a run that is paused, or has not begun."""
-    lines = []
+    pending: list[str] = []
+    waits: list[OpenWait] = []
     if graph.status is RunStatus.PENDING:
-        lines += [cause.text for cause in app.database.read(why_pending, run.id)]
-    if graph.status is RunStatus.PAUSED:
-        lines.append(f"paused; go on with: penstock resume {named(run.id)}")
+        pending = [cause.text for cause in app.database.read(why_pending, run.id)]
     if any(node.counts.get(JobStatus.WAITING) for node in graph.nodes):
         waits = app.database.read(open_waits, run.id, MOST_WAITS + 1)
-        lines += [_answer(run, wait) for wait in waits[:MOST_WAITS]]
-        if len(waits) > MOST_WAITS:
-            lines.append("and more wait for a signal")
+    return waiting_lines(run.id, graph.status, pending, waits)
+
+
+def waiting_lines(run: str, status: RunStatus, pending: list[str], waits: Sequence[OpenWait]) -> list[str]:
+    """The same of what was read: the causes of a pending run, and one wait more than are listed, if there are."""
+    lines = list(pending)
+    if status is RunStatus.PAUSED:
+        lines.append(f"paused; go on with: penstock resume {named(run)}")
+    lines += [_answer(run, wait) for wait in waits[:MOST_WAITS]]
+    if len(waits) > MOST_WAITS:
+        lines.append("and more wait for a signal")
     return lines
 
 
-def _answer(run: Run, wait: OpenWait) -> str:
+def _answer(run: str, wait: OpenWait) -> str:
     at = "".join(f"[{index}]" for index in wait.path)
     until = ""
     if wait.until_at is not None:
         then = "then it fails" if wait.default is None else f"then it has {in_line(wait.default)}"
         until = f" until {when(wait.until_at)} ({then})"
     path = f" --path {'.'.join(map(str, wait.path))}" if wait.path else ""
-    command = f"penstock signal {named(run.id)} {in_line(wait.signal)} VALUE{path}"
+    command = f"penstock signal {named(run)} {in_line(wait.signal)} VALUE{path}"
     return f"{in_line(wait.node)}{at} waits since {when(wait.since_at)} UTC{until}; answer with:\n  {command}"
 
 

@@ -18,6 +18,7 @@ from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
+from penstock.pipelines.lifecycle.fork import redone_steps
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
 from penstock.pipelines.model.diff import Difference, compare, shown
 from penstock.pipelines.model.expressions import path_of, path_text
@@ -135,7 +136,8 @@ class _Run:
             "labels": self.read(of_run, detail.id),
             "reasons": [{"reason": str(one), "means": Reason.stored(one).explanation} for one in reasons],
             "definition": detail.definition,
-            "only_step": detail.only_step,
+            "only_step": None if detail.forked_from else detail.only_step,
+            "forked_at_step": detail.only_step if detail.forked_from else None,
             "created_at": detail.created_at,
             "started_at": detail.started_at,
             "paused_at": detail.paused_at,
@@ -180,6 +182,7 @@ class _Run:
             "cancel": not self.over and status != RunStatus.CANCELLING,
             "revive": revivable,
             "retry": sorted(failed) if revivable else [],
+            "fork": self.over and status != RunStatus.SKIPPED,
             "rerun": self.over and self.view.app.find_pipeline(self.detail.pipeline) is not None,
             "migrate": not self.over and difference is not None,
             "then": True,
@@ -218,6 +221,7 @@ class _Run:
         return {
             "node": self._node(node, known),
             "call": _call(node),
+            "redone": redone_steps(self.wiring, node.key),
             "options": node.options.to_json(),
             "state": status,
             "steps": [_step(step) for step in page.steps] if one is None or single is None else [],
@@ -307,7 +311,12 @@ class _Run:
         """The runs around this one. Those that go on from it are found in the trail of acts."""
         detail = self.detail
         newer = {str(act.detail["new_run"]): act.act for act in acts if act.detail.get("new_run")}
-        named = {"parent": detail.parent, "revived_from": detail.revived_from, "rerun_of": detail.rerun_of}
+        named = {
+            "parent": detail.parent,
+            "revived_from": None if detail.forked_from else detail.revived_from,
+            "forked_from": detail.forked_from,
+            "rerun_of": detail.rerun_of,
+        }
         ids = [id for id in (*named.values(), *newer) if id is not None]
         known = self.read(run_steps.briefly, ids) if ids else {}
         return {
@@ -315,7 +324,8 @@ class _Run:
             "children": related.children,
             "follows": related.follows,
             "followed_by": related.followed_by,
-            "went_on_as": [known[id] for id in newer if id in known],
+            "went_on_as": [known[id] for id, act in newer.items() if id in known and act != "fork"],
+            "forked_as": [known[id] for id, act in newer.items() if id in known and act == "fork"],
         }
 
     def _opened(self) -> dict[str, object] | None:

@@ -20,7 +20,8 @@ WINDOW = 2_000
 FEW = 5
 RUN = """
 SELECT id, pipeline, definition, run_key, args, status, mode, failed, reasons, result, parent_run_id, parent_job_id,
-  revived_from, rerun_of, only_step, created_at, started_at, paused_at, ended_at, scheduled_for, {now}
+  revived_from, rerun_of, only_step, created_at, started_at, paused_at, ended_at, scheduled_for,
+  forked_from, {now}
 FROM {runs} WHERE id = :id
 """
 COUNTED = """
@@ -101,6 +102,7 @@ class RunDetail:
     paused_at: int | None
     ended_at: int | None
     scheduled_for: int | None
+    forked_from: str | None
     now: int
 
 

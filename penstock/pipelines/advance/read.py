@@ -19,7 +19,7 @@ from penstock.values.typed_json.json_text import loads
 
 STANDING = """
 SELECT id, pipeline, definition, run_key, args, status, mode, reasons, result, parent_run_id, revived_from,
-  created_at, started_at, ended_at, rerun_of
+  created_at, started_at, ended_at, rerun_of, forked_from
 FROM {runs} WHERE id {among:ids:uuid}
 """
 STEPS = """
@@ -68,6 +68,7 @@ class RunStatusRow(NamedTuple):
     started_at: int | None
     ended_at: int | None
     rerun_of: str | None
+    forked_from: str | None
 
 
 def standings(tx: Transaction, ids: Sequence[str]) -> dict[str, RunStatusRow]:

@@ -21,7 +21,7 @@ from penstock.values.typed_json.json_text import loads
 
 MODES = "SELECT id, mode, paused_at, definition FROM {runs} WHERE id {among:ids:uuid}"
 COLUMNS = "id, mode, paused_at, pipeline, definition, args, revived_from, only_step, redefined, parent_job_id"
-COLUMNS += ", scheduled_for"
+COLUMNS += ", scheduled_for, forked_from"
 ORIGINS = f"SELECT {COLUMNS} FROM {{runs}} WHERE id {{among:ids:uuid}}"
 # By the receipt of the claim, which is written by the statement before this one. For PostgreSQL, which has claims that
 # are one statement. By lists, not by joins: those look up each one in an index, whatever the planner believes.
@@ -56,6 +56,7 @@ class RunView:
     redefined: bool = False
     is_child: bool = False
     scheduled_for: int | None = None
+    forked: bool = False
     reserved: int | None = None
     """Steps that expands have been granted; known once it was asked for (see `read_reserved`)."""
     _params: Mapping[str, object] | None = None
@@ -162,6 +163,7 @@ def view(
         bool(origin.redefined),
         origin.parent_job is not None,
         origin.scheduled_for,
+        origin.forked_from is not None,
     )
 
 

@@ -141,13 +141,14 @@ class RunHeader(NamedTuple):
     args: str
     revived_from: str | None = None
     only: str | None = None
-    """Of the steps that failed before, do this one again and no other."""
+    """Of the steps that failed before, do this one again and no other. Of a fork: the step from which all is redone."""
     redefined: bool = False
     """Revived with the app's own definition; so are its children."""
     parent_job: str | None = None
     """The step that it is, if it is a child."""
     scheduled_for: int | None = None
     """The nominal time of the tick that it was started by."""
+    forked_from: str | None = None
 
 
 class Mode(NamedTuple):

@@ -7,6 +7,9 @@ so is the child.
 A child may have been revived by itself, before: then it is the last of its revivals that is continued, so that what was
 finished there is kept too. While that one is still under way its results are not known: the step fails.
 
+A fork does not take a child away from the run that it was forked from: its child is a fork of that child, which keeps
+what is finished there. The other run, and other forks of it, can continue the same child.
+
 Pipelines may start each other, and then something in them has to decide that it is enough. If nothing does, the depth
 at which no more is opened does.
 """
@@ -223,6 +226,9 @@ def _revived(
         new = _new(engine_state, claim)._replace(redefined=True)
     else:
         new = _same_again(engine_state, tx, claim, old)
+    if child.shared:
+        inherit(tx, old.id, new.id, context=True)
+        return new._replace(revived_from=old.id, forked_from=old.id)
     holder = revivals.claim_revival(tx, claim.task, old.id, new.id)
     # A revival that was pruned does not count, and has nothing left that could be kept.
     if holder != new.id and is_written(tx, holder):
@@ -235,7 +241,7 @@ def _revived(
 def _newest(tx: Transaction, pipeline: str, child: ChildRun) -> ChildRun:
     """The run to continue: the child, or the last of its revivals."""
     known = revivals.newest(tx, pipeline, child.id)
-    if known is None:
+    if known is None or (child.shared and not known.status.terminal):
         return child
     if not known.status.terminal:
         raise _elsewhere(child, known.id)

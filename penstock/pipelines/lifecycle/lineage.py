@@ -5,6 +5,9 @@ were made from are not changed. The others are new, and have new idempotency key
 
 The same goes for what depends on a step that was retried by itself: it is made from something else now. Whatever the
 runs before that one made of it does not count, neither then nor when that run is revived in its turn.
+
+A run that was forked at a step does that step and its dependants anew, all elements, whatever became of them before. A
+fork of which no step is named is a child run: that of a fork (see `child_runs`), and keeps all that is finished.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from penstock.pipelines.model.expressions import path_of, path_text
 from penstock.values.fork_safety import cached_property
 from penstock.values.status import JobStatus, Reason
 
-ANCESTOR = "SELECT revived_from, definition, only_step FROM {runs} WHERE id = :id"
+ANCESTOR = "SELECT revived_from, definition, only_step, forked_from FROM {runs} WHERE id = :id"
 STEPS = """
 SELECT j.run_id, j.node, j.path, j.id, s.status, s.reason FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id {among:runs:uuid} AND j.node {among:nodes:text}
@@ -56,14 +59,17 @@ class ChildRun(NamedTuple):
 
     id: str
     definition: str
+    shared: bool = False
+    """True if a fork lies between: the run that forked may be revived too, and then continues the same child."""
 
 
 class _EarlierRun(NamedTuple):
-    """A run: this one, or one that it was revived from."""
+    """A run: this one, or one that it was revived or forked from."""
 
     id: str
     definition: str
     only: str | None
+    forked: bool
 
 
 class _Step(NamedTuple):
@@ -98,15 +104,13 @@ def children(
     nodes, paths = sorted({node for node, _ in wanted}), sorted({path for _, path in wanted})
     rows = tx.rows(CHILDREN, runs=[past.id for past in history.runs[1:]], nodes=nodes, paths=paths)
     known: dict[tuple[str, Place], ChildRun] = {}
-    for parent, node, path, *child in rows:
-        known.setdefault(
-            (str(parent), (str(node), str(path or ""))), ChildRun(*[str(part) for part in child])
-        )
+    for parent, node, path, child, definition in rows:
+        known.setdefault((str(parent), (str(node), str(path or ""))), ChildRun(str(child), str(definition)))
     found: dict[Place, ChildRun] = {}
     for place in wanted:
         for past in history.counting(place):
-            if (past.id, place) in known:
-                found.setdefault(place, known[past.id, place])
+            if (past.id, place) in known and place not in found:
+                found[place] = known[past.id, place]._replace(shared=history.is_across_a_fork(past))
     return found
 
 
@@ -126,10 +130,11 @@ class _History:
         self.tx = tx
         self.run = run
         self.places = set(places)
-        self.runs = [_EarlierRun(run.id, run.definition, run.only)]
+        self.runs = [_EarlierRun(run.id, run.definition, run.only, run.forked)]
         next_one = run.revived_from
         while next_one is not None and (row := tx.row(ANCESTOR, id=next_one)) is not None:
-            self.runs.append(_EarlierRun(next_one, str(row[1]), None if row[2] is None else str(row[2])))
+            only = None if row[2] is None else str(row[2])
+            self.runs.append(_EarlierRun(next_one, str(row[1]), only, row[3] is not None))
             next_one = None if row[0] is None else str(row[0])
         self._known: dict[tuple[int, Place], EarlierResult | None] = {}
 
@@ -152,6 +157,10 @@ class _History:
             if self._is_same(self.runs[number + 1].definition, place[0]):
                 found.append(self.runs[number + 1])
         return found
+
+    def is_across_a_fork(self, past: _EarlierRun) -> bool:
+        """True if this run, or one between it and the earlier one, was forked."""
+        return any(later.forked for later in self.runs[: self.runs.index(past)])
 
     @cached_property
     def _steps(self) -> dict[tuple[str, Place], _Step]:
@@ -178,7 +187,9 @@ class _History:
         past, (node, path) = self.runs[number], place
         shared = self._dependants(past).get(node)
         if past.only is None or shared is None:
-            return False
+            return past.forked and node == past.only
+        if past.forked:
+            return True
         start, retried = path_text(path_of(path)[:shared]), self._retried(past)
         if shared == retried.depth:
             known = self.made((past.only, start), number)

@@ -35,6 +35,12 @@ def claim_revival(tx: Transaction, pipeline: str, old: str, new: str) -> str:
     return new if holder is None else read_id(holder[0])
 
 
+def is_being_pruned(tx: Transaction, pipeline: str, run: str) -> bool:
+    """True if some of the run's steps are gone already. The caller holds the run's row."""
+    holder = tx.row(HOLDER, pipeline=pipeline, key=key_of(run))
+    return holder is not None and read_id(holder[0]) == run
+
+
 def newest(tx: Transaction, pipeline: str, run: str) -> Revival | None:
     """The last of the revivals of a run; None if it was never revived."""
     found: Revival | None = None

@@ -48,10 +48,12 @@ COPY_ELEMENT_SIGNALS = """
 INSERT INTO {element_signals} (run_id, name, path, value, signalled_at, headers)
 SELECT :new, name, path, value, signalled_at, headers FROM {element_signals} WHERE run_id = :old
 """
+EXCEPT_SIGNALS = "AND NOT (name {among:names:text})"
 COPY_CONTEXT = """
 INSERT INTO {tuples} (run_id, tuple_key, value, setter, set_at)
-SELECT :new, tuple_key, value, setter, set_at FROM {tuples} WHERE run_id = :old
+SELECT :new, t.tuple_key, t.value, t.setter, t.set_at FROM {tuples} t WHERE t.run_id = :old
 """
+EXCEPT_SETTERS = "AND NOT EXISTS (SELECT 1 FROM {jobs} j WHERE j.id = t.setter AND j.node {among:nodes:text})"
 FAILED_STEPS = """
 SELECT DISTINCT j.node FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'failed'
@@ -109,11 +111,26 @@ def _adapted(run: str, stored: str, current: Current | None) -> str:
     return given
 
 
-def inherit(tx: Transaction, old: str, new: str, context: bool) -> None:
-    """Copy the signals of the old run to the revived one and, if wished, its context."""
-    tx.run(COPY_SIGNALS, new=new, old=old)
-    tx.run(COPY_ELEMENT_SIGNALS, new=new, old=old)
-    if context:
+def inherit(
+    tx: Transaction,
+    old: str,
+    new: str,
+    context: bool,
+    without: Sequence[str] = (),
+    redone: Sequence[str] = (),
+) -> None:
+    """Copy the signals of the old run to the new one and, if wished, its context.
+
+    `without`: signals that are to be given anew. `redone`: nodes whose steps write their values anew.
+    """
+    for copy in (COPY_SIGNALS, COPY_ELEMENT_SIGNALS):
+        if without:
+            tx.run(copy + EXCEPT_SIGNALS, new=new, old=old, names=list(without))
+        else:
+            tx.run(copy, new=new, old=old)
+    if context and redone:
+        tx.run(COPY_CONTEXT + EXCEPT_SETTERS, new=new, old=old, nodes=list(redone))
+    elif context:
         tx.run(COPY_CONTEXT, new=new, old=old)
 
 

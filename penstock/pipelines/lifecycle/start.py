@@ -56,6 +56,7 @@ class NewRun(NamedTuple):
     """The nominal time of the tick that it was started by."""
     headers: Mapping[str, str] | None = None
     """Texts for the middleware around its steps."""
+    forked_from: str | None = None
 
     @property
     def is_due(self) -> bool:
@@ -156,6 +157,7 @@ def open_runs(engine_state: EngineState, tx: Transaction, news: Sequence[NewRun]
                 new.redefined,
                 new.parent_job,
                 new.scheduled_for,
+                new.forked_from,
             )
             trace.modes[new.id] = Mode("running", False, new.definition.hash)
             _begin(application, view(engine_state, tx, new.id, origin))
@@ -230,4 +232,5 @@ def _row(new: NewRun) -> dict[str, object]:
         "redefined": True if new.redefined else None,
         "rerun_of": new.rerun_of,
         "scheduled_for": new.scheduled_for,
+        "forked_from": new.forked_from,
     }

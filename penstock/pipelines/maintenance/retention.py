@@ -3,7 +3,8 @@
 A run stays as long as a stored run may need it. A run that was revived asks all those before it what they made of a
 step, also for its idempotency key, under which `once()` remembers; so the one before it stays while it
 is there. A child is continued when its parent is revived, to any depth, or the last of its own revivals is; so all of
-these stay while its parent is there. And a run stays until those that follow it have ended.
+these stay while its parent is there. A run stays while a fork of it is there, which asks like a revived one. And a run
+stays until those that follow it have ended.
 
 Small runs go together: a transaction for each would be most of what it costs. Their rows are locked first, as by every
 transaction that would build on one, and what holds them back is asked again under those locks; a run that another
@@ -28,16 +29,17 @@ MOST_LOOKED_AT = 500
 """So many are looked at in one go, where those before are held back."""
 
 FREE = """
-SELECT r.id, r.pipeline, r.run_key, r.revived_from FROM {runs} r WHERE r.ended_at <= {now} - :age
+SELECT r.id, r.pipeline, r.run_key, r.revived_from, r.forked_from FROM {runs} r WHERE r.ended_at <= {now} - :age
   AND NOT EXISTS (SELECT 1 FROM {chains} c JOIN {runs} d ON d.id = c.downstream_id
     WHERE c.upstream_id = r.id AND d.ended_at IS NULL)
   AND NOT EXISTS (SELECT 1 FROM {runs} p WHERE p.id = r.parent_run_id)
+  AND NOT EXISTS (SELECT 1 FROM {runs} f WHERE f.forked_from = r.id)
 """
 OLDEST = FREE + "ORDER BY r.ended_at, r.id LIMIT :limit OFFSET :skip"
 STILL_FREE = FREE + "AND r.id {among:runs:uuid}"
 LOCK = "SELECT id FROM {runs} {by_key} WHERE id {among:runs:uuid} {lock_skip}"
 BEFORE = """
-SELECT r.revived_from, p.id FROM {runs} r LEFT JOIN {runs} p ON p.id = r.parent_run_id WHERE r.id = :run
+SELECT r.revived_from, r.forked_from, p.id FROM {runs} r LEFT JOIN {runs} p ON p.id = r.parent_run_id WHERE r.id = :run
 """
 CONTINUED = """
 SELECT k.run_key, k.run_id FROM {run_keys} k JOIN {runs} d ON d.id = k.run_id
@@ -78,7 +80,7 @@ def prune(
         for removal in REMOVALS:
             tx.run(removal, ids=ids)
     if len(ids) == BATCH:
-        run, pipeline, _, _ = rows[0]
+        run, pipeline, *_ = rows[0]
         revivals.claim_revival(tx, str(pipeline), str(run), str(run))
         return 0, True
     _forget(tx, rows)
@@ -96,7 +98,7 @@ def _leaving(tx: Transaction, age: int, left: Collection[str], only: Collection[
     while found := tx.rows(OLDEST, age=age, limit=limit, skip=skip):
         continued = _continued(tx, found)
         wanted = [row for row in found if str(row[0]) not in left and (only is None or str(row[0]) in only)]
-        free = [row for row in wanted if str(row[0]) not in continued and not _is_for_a_parent(tx, row[3])]
+        free = [row for row in wanted if str(row[0]) not in continued and not _is_for_a_parent(tx, *row[3:])]
         if leaving := _locked(tx, age, free[:TOGETHER]):
             return leaving
         skip, limit = skip + limit, MOST_LOOKED_AT
@@ -143,10 +145,13 @@ def _forget(tx: Transaction, rows: Sequence[Row]) -> None:
         tx.run(removal, runs=runs)
 
 
-def _is_for_a_parent(tx: Transaction, before: object) -> bool:
-    """True if the run continues a child whose parent is stored: a revival of the parent goes on from here."""
-    while before is not None and (row := tx.row(BEFORE, run=before)) is not None:
-        before, parent = row
+def _is_for_a_parent(tx: Transaction, before: object, forked_from: object) -> bool:
+    """True if the run continues a child whose parent is stored: a revival of the parent goes on from here.
+
+    A fork continues no child: a revival of the parent goes on from the child itself, or from a revival of it.
+    """
+    while before is not None and forked_from is None and (row := tx.row(BEFORE, run=before)) is not None:
+        before, forked_from, parent = row
         if parent is not None:
             return True
     return False

@@ -46,7 +46,7 @@ AFTER_COLLISION = (0.0, 0.004, 0.1)
 class Pump(Service, Generic[C, F]):
     """Moves work from a source to executors, and outcomes back."""
 
-    _in_trouble_claiming = False
+    _in_trouble_claiming = _collecting = False
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
     worth_a_turn = DOZENS
@@ -77,8 +77,8 @@ class Pump(Service, Generic[C, F]):
         self.claiming = True
         self.rest = IdleMode()
         self.link = ConnectionHandle(database, dedicated=source.own_tables)
-        self._outbox: deque[F] = deque()
         self.outcomes: Boundary[str] = Boundary(database, stream, "the outcome of")
+        self._outbox: deque[F] = deque()
         self._refused: list[tuple[float, F]] = []
         self._empty_turns, self._doubtful = 0, False
         self._found = 0
@@ -93,8 +93,7 @@ class Pump(Service, Generic[C, F]):
         self._just_heard = False
         """True if nothing has happened since the last wait ended: the listener need not be asked again."""
         self._collisions, self._colliding_since, self._cautious, self._settling = 0, 0.0, 0, 0
-        self._one_at_a_time = threading.Lock()
-        self._collecting, self._enough = False, threading.Event()
+        self._one_at_a_time, self._enough = threading.Lock(), threading.Event()
 
     def finished(self, work: F) -> None:
         """An outcome: it will be settled in the next turn."""

@@ -120,6 +120,42 @@ def test_a_failed_run_is_revived_retried_and_repeated(app: Penstock) -> None:
     assert ann.act("repeat-run", id=run.id, args="[").status == 400
 
 
+def test_a_run_is_forked_at_the_step_that_is_looked_at(app: Penstock) -> None:
+    enrich, _ = shop(app)
+    run = enrich.trigger([1, 3])
+    ann = browser(app)
+    assert "/act/fork-run" not in ann.get(f"/runs/{run.id}?step=load").text, "it has not ended"
+    refused = ann.act("fork-run", id=run.id, step="load")
+    assert (refused.status, "only a run that has ended" in refused.text) == (400, True)
+    run.signal("approve", True)
+    drain(app)
+    assert run.status == "succeeded"
+    data = ann.get(f"/runs/{run.id}.json?step=mail").json
+    assert data["can"]["fork"] is True
+    assert data["chosen"]["redone"] == ["mail", "total"]
+    page = ann.get(f"/runs/{run.id}?step=mail").text
+    assert "/act/fork-run" in page
+    assert "A new run does again: mail, total." in page
+    looker = browser(app, rights=["look", "jobs", "schedules", "enqueue"])
+    assert "/act/fork-run" not in looker.get(f"/runs/{run.id}?step=mail").text
+    answer = ann.post("/act/fork-run", {"id": run.id, "step": "mail", "back": f"/runs/{run.id}"})
+    assert answer.status == 303
+    forked = app.run(answer.headers["location"].rpartition("/")[2])
+    drain(app)
+    assert (forked.status, forked.forked_from) == ("succeeded", run)
+    again = ann.act("fork-run", id=run.id, step="total", why="to compare").json["run"]
+    assert next((act.act, act.by, act.why) for act in app.audit(run)) == ("fork", "ann", "to compare")
+    assert "its steps are" in ann.act("fork-run", id=run.id, step="nothing").text
+    assert ann.act("fork-run", id=run.id).status == 400
+    data = ann.get(f"/runs/{again}.json").json
+    assert (data["lineage"]["forked_from"]["id"], data["lineage"]["revived_from"]) == (run.id, None)
+    assert (data["run"]["forked_at_step"], data["run"]["only_step"]) == ("total", None)
+    assert "Forked from" in ann.get(f"/runs/{again}").text
+    lineage = ann.get(f"/runs/{run.id}.json").json["lineage"]
+    assert {one["id"] for one in lineage["forked_as"]} == {forked.id, again}
+    assert lineage["went_on_as"] == []
+
+
 def test_a_run_is_paused_resumed_and_cancelled(app: Penstock) -> None:
     enrich, _ = shop(app)
     run = enrich.trigger([1])
@@ -145,6 +181,7 @@ ACTS = [
     "signal-run",
     "revive-run",
     "retry-step",
+    "fork-run",
     "rerun-run",
     "migrate-run",
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, inspect, text
 
 from penstock import Penstock, wait_for
 from penstock.schema import migrate
@@ -35,6 +35,7 @@ ADDED: dict[int, dict[str, tuple[str, ...]]] = {
         "signals": ("headers",),
         "element_signals": ("headers",),
     },
+    14: {"runs": ("forked_from",)},
 }
 """What each version has brought: tables, or columns of a table that was there."""
 
@@ -68,6 +69,13 @@ class Shop:
         self.double, self.refuse, self.approved = double, refuse, approved
 
 
+def _drop_indexes(app: Penstock, connection: Connection, table: str, column: str) -> None:
+    """Drop the indexes of a column, which SQLite does not drop with it."""
+    for index in inspect(connection).get_indexes(f"{app.database.prefix}{table}", app.database.schema):
+        if column in index["column_names"] and app.database.dialect.name == "sqlite":
+            connection.execute(text(f"DROP INDEX {index['name']}"))
+
+
 def go_back_to(app: Penstock, version: int) -> None:
     """Take away what later versions have brought, and leave what is in the rest."""
     with app.database.engine.begin() as connection:
@@ -77,6 +85,7 @@ def go_back_to(app: Penstock, version: int) -> None:
                 if not columns:
                     connection.execute(text(f"DROP TABLE {named}"))
                 for column in columns:
+                    _drop_indexes(app, connection, table, column)
                     connection.execute(text(f"ALTER TABLE {named} DROP COLUMN {column}"))
         versions = app.database.qualified("schema_versions")
         connection.execute(text(f"DELETE FROM {versions} WHERE version > {version}"))

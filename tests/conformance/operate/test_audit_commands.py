@@ -16,6 +16,7 @@ CHANGING = {
     "cancel",
     "doctor",
     "enqueue",
+    "fork",
     "migrate-run",
     "pause",
     "prune",

@@ -17,8 +17,10 @@ from rich.console import Console
 from penstock import Penstock
 from penstock.cli.commands import show_run
 from penstock.cli.commands import watch as watching
+from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
+from penstock.operate import run_report
 from penstock.pipelines.model.graph_view import Graph
 from penstock.pipelines.run import Run
 from penstock.queue.unknown_tasks import KNOWS, marks
@@ -335,6 +337,56 @@ def test_show_reads_no_more_steps_than_it_shows(cli: Cli, monkeypatch: pytest.Mo
     assert len(cli.on("show", run.id, "--json").json["steps"]) == 41
 
 
+def test_show_is_two_reads_and_a_few_statements(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.trigger("pack", [1, 2, 3])
+    drain(cli.app)
+    reads: list[object] = []
+    statements: list[str] = []
+    execute, read = Transaction._execute, Database.read
+
+    def counted(tx: Transaction, template: str, parameters: Any) -> Any:
+        statements.append(template)
+        return execute(tx, template, parameters)
+
+    def counted_read(database: Database, work: Any, *args: Any, **given: Any) -> Any:
+        reads.append(work)
+        return read(database, work, *args, **given)
+
+    monkeypatch.setattr(Transaction, "_execute", counted)
+    monkeypatch.setattr(Database, "read", counted_read)
+    assert "result: '60 shipped'" in cli.on("show", run.id).text
+    assert len(reads) == 2, "one finds what the id names, the other reads the report"
+    assert len(statements) <= 12, statements
+
+
+def test_show_tells_a_long_result_in_part(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.trigger("pack", [1], "x" * 5_000)
+    drain(cli.app)
+    text = cli.on("show", run.id).text
+    assert f"xxx … (5,005 characters; all of it: penstock show {run.id} --json)" in text
+    assert len(text.partition("result: ")[2]) < 1_200
+    monkeypatch.setattr(run_report, "MOST_RESULT", 100)
+    text = cli.on("show", run.id).text
+    assert f"result: 5,005 characters, from a step; all of it: penstock show {run.id} --json" in text
+    assert cli.on("show", run.id, "--json").json["result"] == "10 " + "x" * 5_000
+
+
+def test_the_steps_of_show_come_in_pages(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of the definition, then of the elements; a page may be full to the last place."""
+    monkeypatch.setattr(run_report, "PAGE", 2)
+    empty = cli.trigger("pack", [])
+    runs = {width: cli.trigger("pack", list(range(1, width + 1))) for width in (1, 2, 3, 4)}
+    pending = cli.app.pipelines["pack"].options(delay=3600).trigger([1])
+    drain(cli.app)
+    for width, run in runs.items():
+        steps = cli.on("show", run.id, "--json").json["steps"]
+        expected = [("box", [number]) for number in range(width)]
+        assert [(step["key"], step["path"]) for step in steps] == [*expected, ("ship", [])]
+        assert [step["output"] for step in steps][:-1] == [10 * number for number in range(1, width + 1)]
+    assert [step["key"] for step in cli.on("show", empty.id, "--json").json["steps"]] == ["ship"]
+    assert cli.on("show", pending.id, "--json").json["steps"] == []
+
+
 def test_show_names_an_element_by_its_index(cli: Cli) -> None:
     run = cli.trigger("pack", [1] * 12)
     drain(cli.app)
@@ -418,6 +470,24 @@ def test_revive_takes_other_arguments_if_it_knows_the_pipeline(cli: Cli) -> None
     assert cli.app.run(new).result(0) == [10, 60], "the first was finished"
 
 
+def test_fork_does_a_step_again_and_keeps_what_came_before(cli: Cli) -> None:
+    run = cli.trigger("limited", 1, 2)
+    cli.on("fork", run.id, "one").refused(1, "running", "has ended")
+    drain(cli.app)
+    cli.on("fork", run.id, "three").refused(1, "its steps are one, two")
+    told = cli.on("fork", run.id, "one", "--by", "ann", "--why", "to compare", "--json").json
+    assert told == {"run": told["run"], "forked_from": run.id, "step": "one"}
+    assert "is forked at two as" in cli.on("fork", run.id, "two", "--no-context").text
+    drain(cli.app)
+    new = cli.app.run(told["run"])
+    assert new.result(0) == run.result(0)
+    assert [(act.act, act.by, act.why) for act in cli.app.audit(run)][-1] == ("fork", "ann", "to compare")
+    assert f"forked from {run.id}" in cli.on("show", new.id).text
+    assert "revived from" not in cli.on("show", new.id).text
+    assert cli.on("show", new.id, "--json").json["forked_from"] == run.id
+    assert {row["forked_from"] for row in cli.on("runs", "--json").json} == {None, run.id}
+
+
 def test_retry_does_one_step_again(cli: Cli) -> None:
     run = cli.trigger("limited", -1, -2)
     drain(cli.app)
@@ -485,7 +555,19 @@ def test_then_refuses_what_makes_no_sense(cli: Cli) -> None:
 
 def test_every_command_explains_itself(cli: Cli) -> None:
     commands: list[Callable[..., Answer]] = []
-    for command in ("run", "runs", "show", "cancel", "pause", "resume", "revive", "retry", "signal", "then"):
+    for command in (
+        "run",
+        "runs",
+        "show",
+        "cancel",
+        "pause",
+        "resume",
+        "revive",
+        "fork",
+        "retry",
+        "signal",
+        "then",
+    ):
         commands.append(cli)
         answer = cli(command, "--help")
         assert answer.code == 0

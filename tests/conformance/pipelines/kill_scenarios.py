@@ -290,6 +290,22 @@ def revive_with_a_child(stage: Stage, key: str) -> None:
     assert child.revived_from is not None
 
 
+@window("fork", "hydrate", "claim", "settle", "advance")
+def fork(stage: Stage, key: str) -> None:
+    """The client forks, a worker keeps one step and redoes two. The insert of the run decides that there is a fork."""
+    run = stage.run("joined", key)
+    later = "SELECT id FROM {runs} WHERE forked_from = :run"
+    stage.work()
+    assert run.result(0) == 14
+    if not stage.found(later, run):
+        run.fork("same_2")
+    stage.work()
+    (again,) = stage.found(later, run)
+    assert again.result(0) == 14
+    kept = {step.key: len(step.attempts()) for step in again.steps()}
+    assert sorted(kept) == ["add", "same", "same_2", "same_3"]
+
+
 def revived(stage: Stage, key: str, pipeline: str) -> Run:
     run = stage.run(pipeline, key)
     later = "SELECT id FROM {runs} WHERE revived_from = :run"

@@ -20,7 +20,7 @@ from tests.workers import CHECKOUT
 pytestmark = pytest.mark.process
 
 READING = {"status", "failures", "jobs", "runs", "show", "explain", "schedules"}
-ACTING = {"retry", "cancel", "revive", "pause", "resume", "signal"}
+ACTING = {"retry", "cancel", "revive", "fork", "pause", "resume", "signal"}
 SHOP = """
 import os
 from tests.process.commands.test_mcp import make
@@ -141,6 +141,7 @@ def test_it_acts_only_if_that_is_allowed(shop: Penstock, database_url: str, tmp_
         assert (await ask("signal", id=run.id, name="sign", value={"by": "ann"}, why="signed"))["given"]
         assert (await ask("cancel", id=gone.id, why="not needed"))["cancelled"]
         assert (await ask("revive", id=halted.id, why="again"))["run"] != halted.id
+        assert (await ask("fork", id=halted.id, step="pay", why="look again"))["run"] != halted.id
         await ask.refused("cancel", id=gone.id)
 
     talk(tmp_path, database_url, ["--allow-acts"], main)
@@ -149,7 +150,7 @@ def test_it_acts_only_if_that_is_allowed(shop: Penstock, database_url: str, tmp_
     assert gone.status == "cancelled"
     told = [(act.act, act.by, act.why) for act in shop.audit(by="mcp")]
     assert ("retry", "mcp", "the order is there now") in told
-    assert {act for act, _, _ in told} >= {"retry", "pause", "resume", "signal", "cancel", "revive"}
+    assert {act for act, _, _ in told} >= {"retry", "pause", "resume", "signal", "cancel", "revive", "fork"}
     shop.close()
 
 

@@ -15,6 +15,7 @@ import pytest
 from penstock import Penstock
 from penstock.pipelines.pipeline import Pipeline
 from penstock.pipelines.run import Run
+from penstock.testing import drain
 from penstock.values.status import RunStatus
 from tests.process import run_plays
 from tests.process.forks import killed_at, windows_of
@@ -103,6 +104,34 @@ def test_a_run_may_be_killed_anywhere(
             queue
         )
     spent_no_more_than_a_crash(jobs, killer.struck)
+    nothing_is_left(shop)
+
+
+def test_a_fork_may_be_killed_anywhere(shop: Penstock, killer: Killer, diary: Path) -> None:
+    """Actors: a worker that keeps the steps before `in_turn` and redoes the others, and the worker that comes after it.
+
+    Each kept step is settled in the transaction that claims it, through the fence of that claim; each redone step is
+    settled like any other. So a worker may die between any two statements: no step is there twice, none is left, and
+    none that was finished before the fork is done again.
+    """
+    forks: dict[str, Run] = {}
+
+    def prepare(queue: str) -> None:
+        old = run_plays.everything(shop, queue).trigger(1)
+        drain(shop, queues=queue)
+        assert old.result(0) == run_plays.SUM
+        forks[queue] = old.fork("in_turn")
+
+    killer.kill_everywhere("claim hydrate settle advance", prepare, ALONE, every=3)
+    recover(shop)
+    jobs = check(shop)
+    assert {job["status"] for job in jobs.values()} == {"succeeded"}
+    done = Counter(line.split()[0] for line in diary.read_text().splitlines())
+    for queue, fork in forks.items():
+        assert fork.result(0) == run_plays.SUM, killer.struck.get(queue)
+        assert each_step_once(shop, fork) == 5, killer.struck.get(queue)
+        called = sorted(step.key for step in fork.steps() if done[step.id])
+        assert called == ["in_turn", "in_turn", "total"], "a kept step calls no handler"
     nothing_is_left(shop)
 
 

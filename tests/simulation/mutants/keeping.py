@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from penstock.pipelines.lifecycle import lineage
 from penstock.pipelines.maintenance import retention as run_retention
 from penstock.queue import retention
 from tests.simulation.mutants import Change, Code, Instead, Mutant, Sql
 from tests.simulation.mutants.tasks import LOCAL
 
 PARENT = "AND NOT EXISTS (SELECT 1 FROM {runs} p WHERE p.id = r.parent_run_id)"
+FORKS = "AND NOT EXISTS (SELECT 1 FROM {runs} f WHERE f.forked_from = r.id)"
 OFTEN = {"retention": 1.0, "trouble": 220}
 
 
@@ -42,4 +44,10 @@ KEPT: dict[str, Mutant] = {
         7, Instead(run_retention, "_continued", lambda *_: set()), **OFTEN
     ),
     "retention ignores those that follow": Mutant(19, *_runs("d.ended_at IS NULL", "1 = 0"), **OFTEN),
+}
+FORKED: dict[str, Mutant] = {
+    "retention ignores forks": Mutant(0, *_runs(FORKS, ""), **OFTEN),
+    "a fork keeps the step it is to redo": Mutant(
+        0, Code(lineage._History._is_redone, "return past.forked and node == past.only", "return False")
+    ),
 }

@@ -26,7 +26,7 @@ from tests.simulation.workloads.limits import Limits
 from tests.simulation.workloads.rows import Rows, ask, ask_only, write
 from tests.simulation.workloads.rules import Rules
 from tests.simulation.workloads.runs import Runs
-from tests.simulation.workloads.shape_acts import retry_step, revive, revive_child_at_last, then
+from tests.simulation.workloads.shape_acts import fork, retry_step, revive, revive_child_at_last, then
 from tests.simulation.workloads.shapes import Shapes
 from tests.simulation.workloads.tasks import Tasks
 from tests.simulation.workloads.ticks import Ticks
@@ -48,6 +48,7 @@ VARIANTS: dict[str, tuple[str, Workload]] = {
     "children": ("runs", Runs(known=("nested",), most=8)),
     "signals": ("runs", Runs(asked=1.0)),
     "revivals": ("runs", Shapes(steering=((then,), (then, then)), again=AGAIN)),
+    "forks": ("runs", Shapes(steering=((),), again=((fork,), (fork, fork), (fork, revive)))),
     "asking": ("rows", Rows(asks=(ask, ask_only, write), most=12)),
     "writers": ("rows", Rows(asks=(write,), most=6, held=0.2)),
     "families": ("rows", Rows(casts=(("fleets", "instances"), ("fleets", "orders", "instances")))),
@@ -60,6 +61,7 @@ KINDS = {
     "children": runs.CHILDREN | keeping.RUNS,
     "signals": runs.SIGNALS,
     "revivals": keeping.KEPT,
+    "forks": keeping.FORKED,
     "rows": rows.MUTANTS,
     "asking": rows.ASKING,
     "writers": rows.WRITERS,

@@ -126,6 +126,13 @@ def retry_step(client: ClientHost, given: Given) -> None:
     _again(client, given, again)
 
 
+def fork(client: ClientHost, given: Given) -> None:
+    """Some step, and what depends on it, is done again, whatever became of it."""
+    nodes = shaped(client.app, given.shape, given.strategy).definition.nodes
+    steps = [node.key for node in nodes if node.kind.is_step]
+    _again(client, given, lambda run: run.fork(client.world.rng.choice(steps)))
+
+
 def _again(client: ClientHost, given: Given, act: Callable[[Any], Any]) -> None:
     run = _ended(client, given)
     given.ids[given.number] = act(run).id

@@ -9,15 +9,17 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from penstock.pipelines.model.compatibility import dependants
 from penstock.pipelines.model.definition import Definition, NodeKind
 from penstock.pipelines.model.expressions import Path, path_of
+from penstock.pipelines.model.wiring import wiring_of
 from tests.pure.pipelines.machine import Boom
 from tests.pure.pipelines.reference import BLOCKED, PRUNED, RAN, End, Reference
 from tests.simulation.story import Story
 from tests.simulation.workloads.shape_author import LATE, breaks, plain, program, signalled
 
 RUNS = """
-SELECT r.id, r.status, r.revived_from, d.text FROM penstock_runs r
+SELECT r.id, r.status, r.revived_from, d.text, r.forked_from, r.only_step FROM penstock_runs r
 JOIN penstock_definitions d ON d.hash = r.definition WHERE r.pipeline LIKE 'shape-%'
 """
 STEPS = """
@@ -43,6 +45,8 @@ class Ended:
     revived: str | None
     """The run whose finished work it keeps."""
     definition: Definition
+    forked_at: str | None = None
+    """The step from which all is redone, if it is a fork."""
     steps: dict[tuple[str, Path], Step] = field(default_factory=dict)
     winners: dict[tuple[str, Path], str] = field(default_factory=dict)
     kept: dict[tuple[str, Path], object] = field(default_factory=dict)
@@ -60,10 +64,35 @@ def check(story: Story) -> list[str]:
         result = story.hosts[-1].app.run(run.id).result(timeout=0) if run.status == "succeeded" else None
         if run.status == "succeeded" and plain(result) != plain(reference.result):
             wrong.append(f"run {run.id}: its result is {result} and should be {reference.result}")
+    wrong += _misjudged_forks(story, meddled)
     for down, status, up_status in story.rows(CHAINED):
         if (status == "skipped") == (up_status == "succeeded"):
             wrong.append(f"run {down} follows one that {up_status}, and is {status}")
     return wrong
+
+
+def _misjudged_forks(story: Story, meddled: set[object]) -> Iterator[str]:
+    """Steps of forks that were to be done again and were not, and those that were to be kept and were done."""
+    runs = {run.id: run for run in _runs(story)}
+    jobs = {
+        (str(run), str(node), path_of(str(path or ""))): str(job)
+        for run, job, node, path, _, _ in story.rows(STEPS)
+    }
+    done = {str(fact[3]) for fact in story.facts("returned")}
+    for run in runs.values():
+        old = runs.get(run.revived or "")
+        if run.forked_at is None or old is None or run.id in meddled:
+            continue
+        redone = {run.forked_at, *dependants(wiring_of(run.definition.text), run.forked_at)}
+        for (node, path), (status, _, _) in run.steps.items():
+            if run.definition.by_key[node].kind is not NodeKind.TASK or status != "succeeded":
+                continue
+            is_done = jobs[run.id, node, path] in done
+            if node in redone and not is_done:
+                yield f"fork {run.id} at {run.forked_at}: step {node} {path} was not done again"
+            before = old.steps.get((node, path), ("", None, None))[0]
+            if node not in redone and is_done and before == "succeeded":
+                yield f"fork {run.id} at {run.forked_at}: step {node} {path} was done again"
 
 
 def _meddled(story: Story) -> set[object]:
@@ -78,9 +107,13 @@ def _meddled(story: Story) -> set[object]:
 def _runs(story: Story) -> list[Ended]:
     runs = {
         str(id): Ended(
-            str(id), str(status), None if revived is None else str(revived), Definition.from_text(str(text))
+            str(id),
+            str(status),
+            None if revived is None else str(revived),
+            Definition.from_text(str(text)),
+            None if forked is None else str(only),
         )
-        for id, status, revived, text in story.rows(RUNS)
+        for id, status, revived, text, forked, only in story.rows(RUNS)
     }
     outputs = _outputs(story)
     for run, job, node, path, status, reason in story.rows(STEPS):

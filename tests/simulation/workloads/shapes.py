@@ -39,7 +39,8 @@ STEERING: tuple[tuple[Deed, ...], ...] = (
     (shape_acts.cancel_step, shape_acts.revive_child),
 )
 AGAIN: tuple[tuple[Deed, ...], ...] = (
-    *((), (), (), (), (shape_acts.revive,), (shape_acts.retry_step,)),
+    *((), (), (shape_acts.fork,), (shape_acts.revive,), (shape_acts.retry_step,)),
+    (shape_acts.fork, shape_acts.revive),
     (shape_acts.revive_child, shape_acts.revive),
     (shape_acts.revive, shape_acts.retry_step),
 )

@@ -18,7 +18,7 @@ from tests.waiting import until
 
 
 def test_every_action_on_a_run_is_in_the_api_for_both_worlds_and_on_the_command_line() -> None:
-    actions = {"cancel", "diff", "pause", "rerun", "resume", "revive", "retry_step", "signal", "then"}
+    actions = {"cancel", "diff", "fork", "pause", "rerun", "resume", "revive", "retry_step", "signal", "then"}
     commands = {command.__name__ for command in COMMANDS}
     for action in actions:
         assert callable(getattr(Run, action))

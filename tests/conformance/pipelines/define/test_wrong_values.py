@@ -38,6 +38,7 @@ def of_runs(app: Penstock, run: Run, task: Any, one: Any) -> Iterator[Case]:
     yield "signal path", lambda v: run.signal("go", 1, path=v), (3, "x", [-1], [True], [1.5], [[]])
     yield "token expires", lambda v: run.token("go", expires=v), SECONDS
     yield "retry_step", run.retry_step, (*TEXTS, None)
+    yield "fork", run.fork, (*TEXTS, None)
     yield "context get", run.context.get, (*TEXTS, None)
     yield "context set", lambda v: run.context.set(v, 1), (*TEXTS, None)
     yield "context increment", run.context.increment, (*TEXTS, None)

@@ -1,4 +1,4 @@
-"""A run that is revived or followed while it is being pruned: whoever builds on it finds all of it, or is refused.
+"""A run that is revived, forked or followed while it is being pruned: the act finds all of the run, or is refused.
 
 All of them lock the run's row first, and what the other has done is asked under that lock. So each of them is stopped
 at every point of its transaction, and the other comes in between: it waits, or passes the run over.
@@ -53,6 +53,7 @@ class Scene:
         self.shop.broken = False
         self.revived: Run | None = None
         self.followed = False
+        self.redone: list[str] = []
 
     def prune(self) -> None:
         self.app.database.in_transaction(retention.prune, 0)
@@ -60,6 +61,12 @@ class Scene:
     def revive(self) -> None:
         with suppress(ReviveError):
             self.revived = self.run.revive()
+
+    def fork(self) -> None:
+        """Redo the step that failed. That is new work, so it charges again."""
+        with suppress(ReviveError):
+            self.revived = self.run.fork("charge")
+            self.redone = ["charge"]
 
     def follow(self) -> None:
         """Whoever asks for it dies before the end of the run is looked at."""
@@ -78,7 +85,7 @@ class Scene:
         else:
             assert len(self.run.steps()) == 4, f"{point}: the run that was revived has lost its steps"
             assert self.revived.result(0) == 3, point
-        assert sorted(self.shop.charges) == ["charge", "pack 1", "pack 2", "pack 3"], point
+        assert sorted(self.shop.charges) == ["charge", *self.redone, "pack 1", "pack 2", "pack 3"], point
 
 
 def beside(act: Act, other: Act, at: int | None = None) -> list[str]:
@@ -102,7 +109,7 @@ def beside(act: Act, other: Act, at: int | None = None) -> list[str]:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("prune", "revive"), ("revive", "prune"), ("prune", "follow"), ("follow", "prune")],
+    [pair for act in ("revive", "fork", "follow") for pair in (("prune", act), (act, "prune"))],
 )
 def test_the_first_to_come_has_the_run(app: Penstock, first: str, second: str) -> None:
     scene = Scene(app)

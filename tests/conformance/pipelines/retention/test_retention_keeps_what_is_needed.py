@@ -133,6 +133,8 @@ def test_a_large_run_that_is_half_gone_cannot_be_revived(
         run.revive()
     with pytest.raises(ReviveError):
         run.retry_step("charge")
+    with pytest.raises(ReviveError, match="pruned"):
+        run.fork("charge")
     assert app.engine.chores.prune(0) == 1
     left = app.database.read(lambda tx: tx.rows("SELECT run_key FROM {run_keys}"))
     assert list(left) == []

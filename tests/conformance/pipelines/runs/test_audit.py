@@ -133,6 +133,13 @@ DEEDS = [
         lambda yard, run: len(revivals(yard, run)) == 1,
     ),
     Deed(
+        "fork",
+        "fork",
+        Yard.broken,
+        lambda _, run: run.fork("fails"),
+        lambda yard, run: bool(rows(yard.app, "SELECT 1 FROM {runs} WHERE forked_from = :run", run=run.id)),
+    ),
+    Deed(
         "rerun",
         "rerun",
         Yard.broken,
@@ -206,7 +213,7 @@ def test_every_act_leaves_one_row_and_an_act_without_effect_none(yard: Yard, dee
     )
     assert began <= act.at.timestamp() * 1e6 <= rows(app, "SELECT {now}")[0][0]
     assert deed.is_done(yard, subject)
-    if deed.name not in ("then", "resume", "rerun"):
+    if deed.name not in ("then", "resume", "rerun", "fork"):
         with app.acting(by="bob"), suppress(ActionRefused):
             deed.act(yard, subject)
         assert "bob" not in [by for _, by, _ in trail(app, subject)]
@@ -242,6 +249,7 @@ def test_what_is_refused_leaves_nothing(yard: Yard) -> None:
         run.resume,
         lambda: run.signal("go"),
         lambda: run.retry_step("same"),
+        lambda: run.fork("other"),
     ):
         with pytest.raises(ActionRefused):
             attempt()
