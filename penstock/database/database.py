@@ -74,7 +74,7 @@ class Database:
         self._renderers: dict[ParamStyle, Renderer] = {}
         self.connections.begin(spares=0 if self.dialect.in_memory else settings.pool_size // 2)
         file = self.dialect.one_writer and not self.dialect.in_memory
-        self.crossing = ForkGate(self._close_all) if file else None
+        self.fork_gate = ForkGate(self._close_all) if file else None
 
     def move_to(self, settings: Settings) -> None:
         """Work on another database from now on, as a framework's test runner wants it; all connections are closed."""

@@ -18,7 +18,7 @@ from penstock.values.status import JobStatus
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
 LOWEST_TIER = -(2**31)
-Foresee = Callable[[Transaction, int], None]
+PrefetchRuns = Callable[[Transaction, int], None]
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
 HEAD = """
 SELECT seq, job_id, task FROM {availabilities}
@@ -35,7 +35,7 @@ def claim(
     limit: int,
     token: int,
     process: str,
-    prefetch_runs: Foresee | None = None,
+    prefetch_runs: PrefetchRuns | None = None,
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
     """The jobs now held, most urgent first, and the highest sequence met in each lane.
 

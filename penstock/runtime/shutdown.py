@@ -142,7 +142,7 @@ class Shutdown:
             service.stop()
         for service in worker.services:
             service.join(10)
-        worker.deafen()
+        worker.stop_listening()
         worker.dispatcher.close()
 
     def _deregister(self) -> None:

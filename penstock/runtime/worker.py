@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.async_bridge import ended, one_thread
-from penstock.database.listeners import ear_for, hears, new_channel
+from penstock.database.listeners import hears, listener_for, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
@@ -94,7 +94,7 @@ class Worker:
         self.hurried = False
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
-        self._departure = Shutdown(self)
+        self._shutdown = Shutdown(self)
         self._known_tasks = len(app.task_names)
 
     async def __aenter__(self) -> Worker:
@@ -119,7 +119,7 @@ class Worker:
         except (Exception, asyncio.CancelledError):
             self.stopping.set()
             self.hurry()
-            leaving = self._departure.begin(thread)
+            leaving = self._shutdown.begin(thread)
             self.stopped.set()
             if arriving.done():
                 await ended(leaving)
@@ -144,7 +144,7 @@ class Worker:
 
     def _assemble(self) -> None:
         app = self.app
-        listener = ear_for(app.database, app.wakeups.channel_of(READY), self.channel)
+        listener = listener_for(app.database, app.wakeups.channel_of(READY), self.channel)
         self.waker = Waker(listener)
         self.rest = resting(app.database, listener, self._holds, self.waker.wake)
         self.source = self._make_source()
@@ -154,7 +154,7 @@ class Worker:
             app.database, self.identity.id, app.follow, *limits, self.heartbeat.report
         )
         self.around.ending = self._loop_is_ending
-        self.dispatcher = self._make_crew()
+        self.dispatcher = self._make_dispatcher()
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
@@ -173,10 +173,10 @@ class Worker:
         self.housekeeping.follow_controls = self._follow_controls
         reaper = self.housekeeping.reaper
         reaper.outage_guard = self.heartbeat.outage_guard
-        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
+        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.host_identity)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
-        self._deafen = app.wakeups.listen(self._hear)
+        self._stop_listening = app.wakeups.listen(self._hear)
         app.wakeups.housekeepers += 1
         if self.channel is not None:
             app.wakeups.here.add(self.channel)
@@ -198,7 +198,7 @@ class Worker:
             rest=self.rest,
             wanted=self._wanted,
             seen=self._seen,
-            look_up=self._departure.go_if_deserted,
+            look_up=self._shutdown.go_if_deserted,
         )
 
     def _make_source(self) -> JobSource:
@@ -218,7 +218,7 @@ class Worker:
             app.run_lookup,
         )
 
-    def _make_crew(self) -> Dispatcher:
+    def _make_dispatcher(self) -> Dispatcher:
         limit = self.options.concurrency or self.settings.concurrency
         return Dispatcher(
             self.around,
@@ -343,13 +343,13 @@ class Worker:
         """
         if self.stopping.is_set():
             await self.stopped.wait()  # another caller's stop is under way: wait for its end
-            if self._departure.leaving is not None:
-                await ended(self._departure.leaving)
+            if self._shutdown.leaving is not None:
+                await ended(self._shutdown.leaving)
             return
         self.stopping.set()
         try:
             if self.services:
-                await self._departure.go(self.settings.shutdown_timeout if timeout is None else timeout)
+                await self._shutdown.go(self.settings.shutdown_timeout if timeout is None else timeout)
         finally:
             self.stopped.set()
             if self._watch is not None:
@@ -382,8 +382,8 @@ class Worker:
     def at_rest(self) -> bool:
         return not (self.source.holdings.count or self.pump.unsettled) and self.rows.at_rest
 
-    def deafen(self) -> None:
-        self._deafen()
+    def stop_listening(self) -> None:
+        self._stop_listening()
         self.app.wakeups.housekeepers -= 1
         self.app.wakeups.here.discard(self.channel or "")
 

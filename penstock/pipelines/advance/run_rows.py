@@ -86,9 +86,9 @@ class RunView:
 def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:
     """The runs with these ids, at most two queries for all of them; those that are gone are left out."""
     trace = engine_state.trace(tx)
-    if trace.foreseen is not None:
-        foreseen, trace.foreseen = trace.foreseen(), None
-        for row in foreseen:
+    if trace.prefetched is not None:
+        prefetched, trace.prefetched = trace.prefetched(), None
+        for row in prefetched:
             _learn(engine_state, trace, row)
     known = {id: origin for id in ids if (origin := engine_state.origin(id)) is not None}
     wanted = sorted([id for id in known if id not in trace.modes])
@@ -105,7 +105,7 @@ def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dic
 
 def prefetch_runs(engine_state: EngineState, tx: Transaction, token: int) -> None:
     """Ask for the runs of the claim that was sent just before."""
-    engine_state.trace(tx).foreseen = tx.early(OF_CLAIM, token=token)
+    engine_state.trace(tx).prefetched = tx.early(OF_CLAIM, token=token)
 
 
 def _learn(engine_state: EngineState, trace: TransactionState, row: Row) -> RunHeader:
@@ -131,7 +131,7 @@ def mode_of(engine_state: EngineState, id: str, text: str) -> RunMode:
     try:
         return RunMode(text)
     except ValueError:
-        raise engine_state.troubles.of(
+        raise engine_state.planning_failures.of(
             id, Unreadable(f"its mode is {text!r}, which means nothing here")
         ) from None
 
@@ -147,7 +147,7 @@ def view(
     try:
         wiring = wiring_for(engine_state, tx, origin.definition)
     except Unreadable as error:
-        raise engine_state.troubles.of(id, error) from error
+        raise engine_state.planning_failures.of(id, error) from error
     limit = engine_state.host.settings.max_fanout
     return RunView(
         id,

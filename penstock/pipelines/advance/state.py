@@ -169,7 +169,7 @@ class TransactionState:
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
-    foreseen: Ahead | None = None
+    prefetched: Ahead | None = None
     """The runs of a claim, asked for along with it (see `run_rows.prefetch_runs`)."""
     offer: Offer | None = None
     """The room that the settling worker has for new steps."""
@@ -189,10 +189,10 @@ class EngineState:
         """The nodes that depend on a step that was retried by itself, by definition and node (see `compatibility`)."""
         self.plans: dict[tuple[str, str], Plan] = {}
         """The plan after the usual end of a step, by definition and node (see `fast_path`)."""
-        self.usual: dict[tuple[str, str], CachedSteps] = {}
-        self.troubles = PlanningFailures()
+        self.cached_steps: dict[tuple[str, str], CachedSteps] = {}
+        self.planning_failures = PlanningFailures()
         self._origins: OrderedDict[str, RunHeader] = OrderedDict()
-        self._moulds: dict[tuple[str, str], JobTemplate] = {}
+        self._templates: dict[tuple[str, str], JobTemplate] = {}
         self._here = threading.local()
         self.forget()
         forget_after_fork(self)
@@ -218,11 +218,11 @@ class EngineState:
 
     def template(self, origin: str, node: definition.Node) -> JobTemplate:
         """How steps of a node are enqueued; `origin` is the hash of its definition."""
-        found = self._moulds.get((origin, node.key))
+        found = self._templates.get((origin, node.key))
         if found is None:
             named = node.kind in (definition.NodeKind.TASK, definition.NodeKind.CHILD)
             task = node.target if named else f"@{node.kind}.{node.target}"[:200]
-            found = self._moulds[origin, node.key] = JobTemplate.of(task, node.options.job)
+            found = self._templates[origin, node.key] = JobTemplate.of(task, node.options.job)
         return found
 
     # the transaction under way

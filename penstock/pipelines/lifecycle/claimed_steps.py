@@ -261,7 +261,7 @@ def _call(
 def _fault(engine_state: EngineState, run: str, error: Exception) -> PenstockError:
     if isinstance(error, ArgumentError):
         return error
-    fault = engine_state.troubles.of(run, error)
+    fault = engine_state.planning_failures.of(run, error)
     fault.__cause__ = error
     return fault
 

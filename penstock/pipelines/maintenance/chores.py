@@ -258,9 +258,13 @@ class Chores:
 
     def _spend(self, run: str, error: Exception) -> str | None:
         """Count a failed try for a run; after the last try the run is halted, and its id returned."""
-        failed = error if isinstance(error, AdvancementFailed) else self.engine_state.troubles.of(run, error)
+        failed = (
+            error
+            if isinstance(error, AdvancementFailed)
+            else self.engine_state.planning_failures.of(run, error)
+        )
         failed.spend()
-        if not self.engine_state.troubles.given_up([failed.run_id]):
+        if not self.engine_state.planning_failures.given_up([failed.run_id]):
             return None
         self.host.database.in_transaction(partial(finish.give_up, self.engine_state), failed.run_id)
         return failed.run_id

@@ -16,7 +16,7 @@ from penstock.errors import AdvancementFailed
 from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
-from penstock.queue.claim import Foresee
+from penstock.queue.claim import PrefetchRuns
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup
 from penstock.queue.rules import second_look
 from penstock.queue.settle import Settled
@@ -71,7 +71,7 @@ def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
     return finished._replace(outcome=outcome)
 
 
-Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
+PrepareClaimedSteps = Callable[[Transaction, list[Claim], bool], list[Claim]]
 TIER = re.compile(r"-?[0-9]{1,10}")
 """The text of a tier in a wake-up; other text is ignored."""
 NO_LIMITS: Mapping[str, TaskLimits] = {}
@@ -146,10 +146,10 @@ class JobSource:
         wakeups: Wakeups,
         stream: Stream,
         follow: Follow,
-        prepare_claimed_steps: Hydrate | None = None,
+        prepare_claimed_steps: PrepareClaimedSteps | None = None,
         one_statement: bool = False,
         limited: Mapping[str, TaskLimits] = NO_LIMITS,
-        prefetch_runs: Foresee | None = None,
+        prefetch_runs: PrefetchRuns | None = None,
         lookup: RunLookup | None = None,
     ) -> None:
         self.one_statement = one_statement
@@ -269,7 +269,7 @@ class JobSource:
         return claims
 
     def _take(
-        self, tx: Transaction, lanes: Sequence[Lane], limit: int, prefetch_runs: Foresee | None = None
+        self, tx: Transaction, lanes: Sequence[Lane], limit: int, prefetch_runs: PrefetchRuns | None = None
     ) -> list[Claim]:
         if not lanes:
             return []

@@ -58,5 +58,5 @@ def test_it_is_one_switch(app_on: Callable[..., Penstock], postgres_url: str, fa
     runs = [made.trigger(number) for number in (1, 2)]
     drain(app)
     assert [run.result(0) for run in runs] == [1, 2]
-    assert bool(app.engine.engine_state.usual) is fast, "plans are remembered by the fast path alone"
+    assert bool(app.engine.engine_state.cached_steps) is fast, "plans are remembered by the fast path alone"
     assert app.database.dialect.fast_path == (ALL_PARTS if fast else GENERAL_WAY)

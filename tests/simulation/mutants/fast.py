@@ -71,9 +71,9 @@ RUNS: dict[str, Mutant] = {
         46, Code(_Known.output, "return self._output", "return None"), **FAST
     ),
     "fast: a remembered plan is taken twice": Mutant(
-        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps * 2"), **FAST
+        10, Code(fast_path.steps_after, "for step in cached.steps", "for step in cached.steps * 2"), **FAST
     ),
     "fast: a remembered plan is forgotten": Mutant(
-        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps[1:]"), **FAST
+        10, Code(fast_path.steps_after, "for step in cached.steps", "for step in cached.steps[1:]"), **FAST
     ),
 }

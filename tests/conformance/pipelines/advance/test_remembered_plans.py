@@ -74,7 +74,7 @@ def test_a_second_run_comes_to_what_the_first_would(app: Penstock, build: Build)
         RandomWorker(app, number).run()
         results.append(run.result(0))
     assert results[0] == results[2] != results[1]
-    assert bool(app.engine.engine_state.usual) == app.database.dialect.fast_path.plan
+    assert bool(app.engine.engine_state.cached_steps) == app.database.dialect.fast_path.plan
 
 
 def test_it_is_held_with_its_arguments(app: Penstock) -> None:
