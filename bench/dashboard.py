@@ -1,6 +1,7 @@
 """`python -m bench.dashboard`: what the dashboard costs on PostgreSQL with years of work in its tables.
 
 pages    server time of every page, p50 and p95, and the slowest statement of each, as the server's log tells
+paint    first contentful paint of every page, in Chromium
 memory   of the process of `penstock dashboard` that has served them all
 watch    CPU that ten clients cost while jobs keep coming: of the dashboard, and of the server
 drain    20,000 jobs drained alone, and while ten clients watch
@@ -21,18 +22,22 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import psycopg
 
-from bench.dashboard_tables import Loaded, Size, load
+from bench.dashboard_operations import SCHEDULE, declare, fill_operations
+from bench.dashboard_tables import Loaded, Multiplied, Size, load
 from bench.server import SETTINGS, cpu_seconds
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
+from penstock.dashboard.http import read_query
 from tests.pages import addresses as dashboard_pages
+from tests.servers.chromium import chromium
 from tests.servers.postgres import Postgres
 from tests.web import ask
 
@@ -73,6 +78,8 @@ def main() -> None:
         if "pages" in options.parts:
             for line in pages(server, url, loaded):
                 print(line, flush=True)
+        if "paint" in options.parts:
+            print(paint(url, loaded), flush=True)
         if "memory" in options.parts:
             print(memory(url, loaded), flush=True)
         if "watch" in options.parts:
@@ -89,7 +96,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, help="a hundredth")
     parser.add_argument("--elements", type=int, help="of one run; a tenth")
     parser.add_argument("--rounds", type=int, default=5, help="of the drain")
-    parser.add_argument("--parts", default="pages,memory,watch,drain")
+    parser.add_argument("--parts", default="pages,paint,memory,watch,drain")
     parser.add_argument("--folder", type=Path, help="where the server's data stay")
     return parser.parse_args()
 
@@ -127,6 +134,7 @@ def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
     app = Penstock(url)
     app.migrate()
     loaded = load(app, size)
+    loaded = replace(loaded, limit=fill_operations(app, Multiplied(app), many))
     app.close()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
@@ -141,7 +149,11 @@ def _filled(server: Postgres, url: str, options: argparse.Namespace) -> Loaded:
 def addresses(loaded: Loaded) -> list[str]:
     """Every page, with ids that there are, and the filters and windows that people use."""
     ids = {"jobs": [loaded.job], "runs": [loaded.large_run]}
-    found = dashboard_pages(ids, {"pipeline": ["small"], "schedule": []})
+    views = {
+        f"/runs/{loaded.large_run}": ["step=task-0", "step=task-0&state=failed", "step=task-0&path=7"],
+        "/limits": [f"key={quote(loaded.limit, '')}"],
+    }
+    found = dashboard_pages(ids, {"pipeline": ["small"], "schedule": [SCHEDULE]}, views)
     more = [
         "/jobs?status=failed",
         "/jobs?status=available&queue=queue-3",
@@ -156,13 +168,13 @@ def addresses(loaded: Loaded) -> list[str]:
 
 def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
     app = Penstock(url)
+    declare(app)
     board = app.dashboard(guard=lambda _: Viewer("bench", "all"))
     log = server.folder / "server.log"
     yield f"{'page':<60} {'p50 ms':>8} {'p95 ms':>8} {'statements':>10} {'slowest ms':>10}"
     for path in addresses(loaded):
         where, _, query = path.partition("?")
-        given = dict(part.split("=") for part in query.split("&") if part)
-        request = Request("GET", where, query={name: [value] for name, value in given.items()})
+        request = Request("GET", where, query=read_query(query))
         board.respond(request)
         start, times, status = log.stat().st_size, [], 0
         for _ in range(TIMES):
@@ -190,6 +202,28 @@ def _figures(path: str, times: list[float], log: Path, start: int) -> PageFigure
     return PageFigures(
         path, middle, sorted(times)[int(len(times) * 0.95)], len(told) // TIMES, float(slowest[0]), slowest[1]
     )
+
+
+# paint
+
+PAINT = "() => (performance.getEntriesByName('first-contentful-paint')[0] || {}).startTime"
+
+
+def paint(url: str, loaded: Loaded) -> str:
+    """Milliseconds from the click to the first text on the screen, with an empty cache and with a full one."""
+    worst: dict[str, tuple[float, str]] = {}
+    with served(url) as (_, address, signed_in), chromium() as browser:
+        name, _, value = signed_in["Cookie"].partition("=")
+        for path in addresses(loaded):
+            with browser.new_context() as context:
+                context.add_cookies([{"name": name, "value": value, "url": address}])
+                page = context.new_page()
+                for state in ("empty", "full"):
+                    page.goto(address + path)
+                    page.wait_for_function(PAINT)
+                    worst[state] = max(worst.get(state, (0.0, "")), (float(page.evaluate(PAINT)), path))
+    told = [f"{time:.0f} ms ({path}) with the cache {state}" for state, (time, path) in worst.items()]
+    return f"paint    slowest first paint {', '.join(told)}"
 
 
 # memory
@@ -322,12 +356,12 @@ def _left(app: Penstock) -> int:
 
 @contextmanager
 def _watching(address: str, signed_in: dict[str, str]) -> Iterator[None]:
-    """Ten clients that look as the script of a page does: every two seconds, for what has changed."""
+    """Ten clients that look as the script of a page does: every second, for what has changed."""
     over = threading.Event()
 
     def watch(path: str) -> None:
         tag = ""
-        while not over.wait(2.0):
+        while not over.wait(1.0):
             with suppress(OSError):
                 answer = ask(address + path, headers={**signed_in, "If-None-Match": tag})
                 tag = answer.headers.get("etag", tag)

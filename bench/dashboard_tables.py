@@ -43,20 +43,36 @@ class Loaded:
     job: str
     run: str
     large_run: str
+    limit: str = ""
+    """A key of a limit that jobs wait for."""
 
 
 def load(app: Penstock, size: Size) -> Loaded:
     """Everything; the caller takes the statistics."""
     done, dead, small, fan = _examples(app)
-    multiply = _Multiplied(app)
+    multiply = Multiplied(app)
     span = max(1, WEEK // max(1, size.finished))
     made = f":now - CAST({WEEK} - n * {span} AS bigint)"
     ended = f"{made} + 60000"
-    multiply("jobs", done, size.finished, id=_id("1", span), task=_task(), created_at=made)
-    multiply("job_states", done, size.finished, job_id=_id("1", span), claimed_at=made, finished_at=ended)
-    multiply("executions", done, size.finished, job_id=_id("1", span), started_at=made, finished_at=ended)
+    multiply("jobs", done, size.finished, id=time_ordered_id("1", span), task=_task(), created_at=made)
+    multiply(
+        "job_states",
+        done,
+        size.finished,
+        job_id=time_ordered_id("1", span),
+        claimed_at=made,
+        finished_at=ended,
+    )
+    multiply(
+        "executions",
+        done,
+        size.finished,
+        job_id=time_ordered_id("1", span),
+        started_at=made,
+        finished_at=ended,
+    )
     for table in ("jobs", "job_states", "executions", "dead_letters"):
-        multiply(table, dead, size.finished // 1000, **_own(table, _id("2", span * 1000), made))
+        multiply(table, dead, size.finished // 1000, **_own(table, time_ordered_id("2", span * 1000), made))
     _pending(app, multiply, done, size.pending)
     _runs(multiply, small, size.runs)
     _elements(multiply, fan, size.elements)
@@ -64,7 +80,7 @@ def load(app: Penstock, size: Size) -> Loaded:
     return Loaded(done, small, fan)
 
 
-class _Multiplied:
+class Multiplied:
     """Copies one row so often, with other values in some columns."""
 
     def __init__(self, app: Penstock) -> None:
@@ -133,9 +149,9 @@ def _examples(app: Penstock) -> tuple[str, str, str, str]:
     return done.id, dead.id, run.id, large.id
 
 
-def _pending(app: Penstock, multiply: _Multiplied, done: str, count: int) -> None:
+def _pending(app: Penstock, multiply: Multiplied, done: str, count: int) -> None:
     """Of a hundred jobs 70 are ready in ten queues, and 30 are due some day."""
-    id = _id("3", 1000)
+    id = time_ordered_id("3", 1000)
     queue = "'queue-' || n % 10"
     new = {"task": _task(), "queue": queue, "created_at": ":now + n * 1000"}
     multiply("jobs", done, count, id=id, **new)
@@ -163,11 +179,11 @@ def _pending(app: Penstock, multiply: _Multiplied, done: str, count: int) -> Non
     app.database.in_transaction(queued)
 
 
-def _runs(multiply: _Multiplied, small: str, count: int) -> None:
+def _runs(multiply: Multiplied, small: str, count: int) -> None:
     """Finished ones, and of every thousand one that goes on; each has the two steps of the first."""
     span = WEEK // max(1, count)
     made = f":now - CAST({WEEK} - n * {span} AS bigint)"
-    run = _id("4", span)
+    run = time_ordered_id("4", span)
     status = "CASE WHEN n % 1000 = 0 THEN 'running' WHEN n % 50 = 0 THEN 'failed' ELSE 'succeeded' END"
     ended = f"CASE WHEN n % 1000 = 0 THEN NULL ELSE {made} + 1000000 END"
     multiply("runs", small, count, id=run, status=status, created_at=made, started_at=made, ended_at=ended)
@@ -178,19 +194,19 @@ def _runs(multiply: _Multiplied, small: str, count: int) -> None:
         )
     ]
     for place, step in enumerate(steps):
-        id = _id(str(5 + place), span)
+        id = time_ordered_id(str(5 + place), span)
         multiply("jobs", step, count, id=id, run_id=run, created_at=made)
         multiply("job_states", step, count, job_id=id, claimed_at=made, finished_at=f"{made} + 60000")
         multiply("executions", step, count, job_id=id, started_at=made, finished_at=f"{made} + 60000")
 
 
-def _elements(multiply: _Multiplied, fan: str, count: int) -> None:
+def _elements(multiply: Multiplied, fan: str, count: int) -> None:
     """The only element of the run, so often; its list stays as short as it was."""
     found = multiply.app.database.read(
         lambda tx: tx.rows("SELECT id FROM {jobs} WHERE run_id = :run AND path <> ''", run=fan)
     )
     element = str(found[0][0])
-    id, made = _id("8", 1000), ":now - 3600000000 + n * 1000"
+    id, made = time_ordered_id("8", 1000), ":now - 3600000000 + n * 1000"
     multiply("jobs", element, count, id=id, path=_path(), created_at=made)
     multiply("job_states", element, count, job_id=id, claimed_at=made, finished_at=f"{made} + 60000")
     multiply("executions", element, count, job_id=id, started_at=made, finished_at=f"{made} + 60000")
@@ -234,7 +250,7 @@ def _task() -> str:
     return f"'shop.task-' || n % {TASKS}"
 
 
-def _id(mark: str, span: int) -> str:
+def time_ordered_id(mark: str, span: int) -> str:
     """A time-ordered id: milliseconds of the row's time, then the kind of row, then its number."""
     millis = (
         f"(:now - {WEEK} + n * {span}) / 1000"

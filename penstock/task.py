@@ -25,7 +25,7 @@ from penstock.task_options import (
 )
 from penstock.values.fork_safety import cached_property
 from penstock.values.function_identity import both_written, bound_apart, qualified_name, same
-from penstock.values.ids import new_id, new_ids
+from penstock.values.ids import id_to_make, new_ids
 from penstock.values.limits import TaskLimits
 from penstock.values.parse import NAME_LENGTH
 from penstock.values.typed_json.annotations import is_async
@@ -96,7 +96,7 @@ class Task(StepCalls[P, R]):
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """Write a job for this call; durable from the moment this returns."""
-        job = self._job(new_id(), self._encoded(args, kwargs))
+        job = self._job(id_to_make(), self._encoded(args, kwargs))
         (id,) = self._written([job])
         return Job(self.host, id, self)
 
@@ -113,7 +113,7 @@ class Task(StepCalls[P, R]):
 
     async def enqueue_async(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[Any]:
         """`enqueue` for async callers."""
-        job = self._job(new_id(), self._encoded(args, kwargs))
+        job = self._job(id_to_make(), self._encoded(args, kwargs))
         (id,) = await self._written_async([job])
         return Job(self.host, id, self)
 

@@ -21,6 +21,12 @@ sys.path.insert(0, str(ROOT))
 THEMES = ("light", "dark")
 LEFT_OUT = ("jobs-bulk", "search", "job-waiting", "job-hostile")
 """Pages that have little to show, unless they are asked for."""
+WHOLE = ("overview", "run-crashed", "run-halted", "job-failed")
+"""Pages whose pictures are as high as they are."""
+ON_A_PHONE = ("overview", "run-waiting", "jobs")
+PHONE = 360
+LEAST, HIGHEST = 600, 1800
+"""Pixels of a picture that is as high as its page: what is longer goes on below."""
 STILL = "*, *::before, *::after { animation: none !important; transition: none !important; caret-color: transparent; }"
 
 
@@ -39,7 +45,8 @@ def main() -> None:
         board = shop.app.dashboard(guard=lambda _: viewer, title="Corner shop", redact=_without_paths)
         url = os.environ["PENSTOCK_DATABASE_URL"]
         with filling.staffed(shop, url, Path(folder)) as process, web.asgi_server(board) as site:
-            _take(site, _pages(filled, process, options.pages), options)
+            crashed = filling.crash(shop, url, Path(folder))
+            _take(site, _pages(filled, process, crashed, options.pages), options)
         shop.app.close()
     total = sum(file.stat().st_size for file in options.to.glob("*.png"))
     print(f"{len(list(options.to.glob('*.png')))} pictures in {options.to}, {total / 2**20:.1f} MB")
@@ -60,13 +67,15 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
+def _pages(filled: Any, process: str, crashed: str, chosen: str) -> dict[str, str]:
     """The address of each page by the name of its picture."""
     found: dict[str, str] = {}
     for path in import_module("tests.browser.addresses").every_address(filled, process):
         named = _name(path, filled).replace(f"es/{process}", "").partition("?")[0]
         name = re.sub(r"-{2,}", "-", named.strip("/").replace("/", "-")) or "overview"
         found.setdefault(name, path)
+    found["run-step"] = f"/runs/{filled.large_run}?step=pack&path={filled.element}#step"
+    found["run-crashed"] = f"/runs/{crashed}"
     wanted = [name for name in chosen.split(",") if name]
     return {
         name: path for name, path in found.items() if (name in wanted if wanted else name not in LEFT_OUT)
@@ -75,7 +84,7 @@ def _pages(filled: Any, process: str, chosen: str) -> dict[str, str]:
 
 def _name(path: str, filled: Any) -> str:
     """An id is written as what it stands for: `/runs/<id>` of the run that waits is `run-waiting`."""
-    for field in filled.__slots__:
+    for field in [name for name in filled.__slots__ if name.endswith(("_run", "_job"))]:
         id = getattr(filled, field)
         if id in path:
             return path.replace(
@@ -85,24 +94,33 @@ def _name(path: str, filled: Any) -> str:
 
 
 def _take(site: str, pages: dict[str, str], options: argparse.Namespace) -> None:
+    phone = {name: pages[name] for name in ON_A_PHONE if name in pages and not options.pages}
     with import_module("tests.servers.chromium").chromium() as browser:
         for theme in options.themes.split(","):
             context = browser.new_context(
-                viewport={"width": options.width, "height": options.height or 720},
-                color_scheme=theme,
-                timezone_id="Europe/Berlin",
-                reduced_motion="reduce",
+                color_scheme=theme, timezone_id="Europe/Berlin", reduced_motion="reduce"
             )
             page = context.new_page()
             for name, path in pages.items():
-                page.goto(site + path)
+                whole = options.height == 0 or (name in WHOLE and not options.pages)
+                _picture(page, site + path, (options.width, 0 if whole else options.height))
+                page.screenshot(path=options.to / f"{name}-{theme}.png", style=STILL, animations="disabled")
+            for name, path in phone.items():
+                _picture(page, site + path, (PHONE, 0))
                 page.screenshot(
-                    path=options.to / f"{name}-{theme}.png",
-                    full_page=options.height == 0,
-                    style=STILL,
-                    animations="disabled",
+                    path=options.to / f"{name}-phone-{theme}.png", style=STILL, animations="disabled"
                 )
             context.close()
+
+
+def _picture(page: Any, address: str, size: tuple[int, int]) -> None:
+    """Open a page in a window of this width and height; 0: as high as the page is."""
+    width, height = size
+    page.set_viewport_size({"width": width, "height": height or LEAST})
+    page.goto(address)
+    if not height:
+        high = min(page.evaluate("() => document.documentElement.scrollHeight"), HIGHEST)
+        page.set_viewport_size({"width": width, "height": high})
 
 
 if __name__ == "__main__":

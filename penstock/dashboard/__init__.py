@@ -25,7 +25,9 @@ times, ids, fields, menus, empty states) and pictures from `pictures.py` (`graph
 `bars_picture`, `line_picture`), which draw the page's own data with `drawing/`.
 
 To add an act: write a function of (view, form) that returns `Done(message, data)`, and a `DashboardAct(name, right,
-function)` in the `ACTS` of `acts.py`. A page sends it with a plain form:
+function)` in the `ACTS` of `acts.py`; `further` says which rights a form needs beside. A form that makes a job or a run
+has `{{ ui.once_field() }}`, and the job or run takes its id from `id_to_make()`: so it is made once, however often the
+form is sent (`request_ids.py`). A page sends it with a plain form:
 
     <form method="post" action="{{ act('retry-jobs') }}">
       <input type="hidden" name="id" value="{{ job.id }}">

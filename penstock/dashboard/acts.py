@@ -1,19 +1,21 @@
 """Acts: everything that a viewer can change. `perform` is the only way to one.
 
-In this order: the request comes from the dashboard itself, the act exists, the viewer has its right; then the act runs
+In this order: the request comes from the dashboard itself, the act exists, the viewer has its right and those that
+the form needs beside (`further`); then the act runs
 under the viewer's name, so the audit trail has it. A person is sent back to the page with a notice (303); a program,
 which posts to `/act/NAME.json`, gets the result as JSON. The rights are checked here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.dashboard.access import Right
 from penstock.errors import PenstockError
 from penstock.operate import actions
+from penstock.operate.jobs import are_steps
 from penstock.values.ids import checked_id
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ class DashboardAct:
     name: str
     right: Right
     perform: Callable[[View, Form], Done]
+    further: Callable[[View, Form], Iterable[Right]] = lambda _view, _form: ()
+    """The rights that this form needs beside."""
+
+    def lacking(self, view: View, form: Form) -> Right | None:
+        """The first right that the viewer lacks for this form; None: the act may be done."""
+        return next((right for right in self.further(view, form) if not view.may(right)), None)
 
 
 def text_of(form: Form, name: str) -> str:
@@ -93,6 +101,11 @@ def discard_jobs(view: View, form: Form) -> Done:
     return _changed(ids, done, "discarded", "is no dead letter")
 
 
+def rights_on_steps(view: View, form: Form) -> list[Right]:
+    """A job that is a step belongs to its run: to cancel it is an act on the run too."""
+    return [Right.RUNS] if view.read(are_steps, ids_of(form)) else []
+
+
 def _changed(ids: list[str], done: list[str], well: str, otherwise: str) -> Done:
     if not ids:
         return Done("no job was chosen", {"done": []}, bad=True)
@@ -103,6 +116,6 @@ def _changed(ids: list[str], done: list[str], well: str, otherwise: str) -> Done
 
 ACTS: tuple[DashboardAct, ...] = (
     DashboardAct("retry-jobs", Right.JOBS, retry_jobs),
-    DashboardAct("cancel-jobs", Right.JOBS, cancel_jobs),
+    DashboardAct("cancel-jobs", Right.JOBS, cancel_jobs, rights_on_steps),
     DashboardAct("discard-jobs", Right.JOBS, discard_jobs),
 )

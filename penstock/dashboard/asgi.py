@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from hashlib import sha256
 from typing import Any, Protocol
 
 from penstock.dashboard.access import AccessDecision
@@ -47,7 +48,7 @@ async def serve(handler: AsyncHandler, scope: Scope, receive: Receive, send: Sen
     if request.path == EVENTS and request.is_safe:
         refusal = (await handler.admission(request)).refusal
         if refusal is None:
-            await _stream(handler, receive, send)
+            await _stream(handler, request.headers.get("last-event-id", ""), receive, send)
         else:
             await _send(send, request, refusal)
         return
@@ -100,7 +101,8 @@ def _start(status: int, *headers: tuple[str, str]) -> dict[str, object]:
     return {"type": "http.response.start", "status": status, "headers": written}
 
 
-async def _stream(handler: AsyncHandler, receive: Receive, send: Send) -> None:
+async def _stream(handler: AsyncHandler, seen: str, receive: Receive, send: Send) -> None:
+    """Say when something has changed since what the browser has `seen`, as the streams before this one told it."""
     await send(
         _start(
             200,
@@ -111,14 +113,14 @@ async def _stream(handler: AsyncHandler, receive: Receive, send: Send) -> None:
     )
     leaving = asyncio.ensure_future(_left(receive))
     loop = asyncio.get_running_loop()
-    end, seen = loop.time() + STREAM_SECONDS, ""
+    end = loop.time() + STREAM_SECONDS
     await send({"type": "http.response.body", "body": b"retry: 500\n\n", "more_body": True})
     try:
         while not leaving.done() and loop.time() < end:
-            stamp = await handler.latest_stamp()
-            notice = b"event: changed\ndata: \n\n" if stamp != seen else b": \n\n"
+            stamp = sha256((await handler.latest_stamp()).encode()).hexdigest()[:16]
+            notice = f"event: changed\nid: {stamp}\ndata: \n\n" if stamp != seen else ": \n\n"
             seen = stamp
-            await send({"type": "http.response.body", "body": notice, "more_body": True})
+            await send({"type": "http.response.body", "body": notice.encode(), "more_body": True})
             await asyncio.wait([leaving], timeout=LOOK_EVERY)
     finally:
         leaving.cancel()

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dashboard import asgi, assets, wsgi
 from penstock.dashboard.access import READING, AccessDecision, Guard, Right, Viewer, refuses_as_cross_site
-from penstock.dashboard.acts import ACTS, Done, WrongForm
+from penstock.dashboard.acts import ACTS, DashboardAct, Done, Form, WrongForm
 from penstock.dashboard.conditional import BuiltPage, Content, Pulse
 from penstock.dashboard.http import LONGEST_BODY, Request, Response, as_json, redirect
 from penstock.dashboard.job_acts import JOB_ACTS
 from penstock.dashboard.logins import COOKIE, FailureLimit, LinkLogin, PasswordLogin
 from penstock.dashboard.pages import NAVIGATION, Route, find
 from penstock.dashboard.render import render
+from penstock.dashboard.request_ids import MARK, once_of, sent_before, with_ids
 from penstock.dashboard.run_acts import RUN_ACTS
 from penstock.dashboard.schedule_acts import SCHEDULE_ACTS
 from penstock.dashboard.troubles import Troubles
@@ -32,6 +33,7 @@ from penstock.dashboard.views import NotAllowed, NotFound, Redact, View
 from penstock.errors import DatabaseUnavailable, PenstockError, ReadTimeout
 from penstock.operate.jobs import UnknownId
 from penstock.operate.pages.charts import SegmentMemory
+from penstock.values.ids import choosing
 from penstock.values.plain import plain
 
 if TYPE_CHECKING:
@@ -58,6 +60,15 @@ CLOSED = (
     "This dashboard is closed: no guard was given. Give one, app.dashboard(guard=...), or set dashboard_password "
     "(PENSTOCK_DASHBOARD_PASSWORD) for basic authentication. On your own machine: penstock dashboard MODULE:APP"
 )
+ERRORS: tuple[tuple[type[PenstockError], tuple[int, str]], ...] = (
+    (NotFound, (404, "Not found")),
+    (UnknownId, (404, "Not found")),
+    (NotAllowed, (403, "Not allowed")),
+    (ReadTimeout, (503, "This took too long")),
+    (DatabaseUnavailable, (503, "The database cannot be reached")),
+    (PenstockError, (400, "This cannot be done")),
+)
+"""Errors that a page tells: the status and the title. The first kind that fits counts."""
 EVERY_ACT = (*ACTS, *JOB_ACTS, *RUN_ACTS, *SCHEDULE_ACTS)
 STATIC = "/static/"
 ACT = "/act/"
@@ -204,33 +215,28 @@ class Dashboard:
         viewer = admission.viewer
         if admission.refusal is not None or viewer is None:
             return admission.refusal or self._message(request, 403, "Not allowed", CLOSED)
-        found = self._shield(request, lambda: AccessDecision(refusal=self._for_viewer(request, viewer)))
+        found = self._shield(
+            request, lambda: AccessDecision(refusal=self._for_viewer(request, viewer)), viewer
+        )
         assert found.refusal is not None
         return found.refusal
 
-    def _shield(self, request: Request, work: Callable[[], AccessDecision]) -> AccessDecision:
+    def _shield(
+        self, request: Request, work: Callable[[], AccessDecision], viewer: Viewer | None = None
+    ) -> AccessDecision:
         """Do something, and answer errors with a page: the host's own handling of errors has no part in this."""
         try:
             return work()
-        except (NotFound, UnknownId) as error:
-            return AccessDecision(refusal=self._message(request, 404, "Not found", str(error)))
-        except NotAllowed as error:
-            return AccessDecision(refusal=self._message(request, 403, "Not allowed", str(error)))
-        except ReadTimeout as error:
-            return AccessDecision(refusal=self._message(request, 503, "This took too long", str(error)))
-        except DatabaseUnavailable as error:
-            return AccessDecision(
-                refusal=self._message(request, 503, "The database cannot be reached", str(error))
-            )
         except PenstockError as error:
-            return AccessDecision(refusal=self._message(request, 400, "This cannot be done", str(error)))
+            status, title = next(told for kind, told in ERRORS if isinstance(error, kind))
+            return AccessDecision(refusal=self._message(request, status, title, str(error), viewer))
         except Exception:
-            return self._broken(request)
+            return self._broken(request, viewer)
 
-    def _broken(self, request: Request) -> AccessDecision:
+    def _broken(self, request: Request, viewer: Viewer | None = None) -> AccessDecision:
         log.exception("the dashboard could not answer %s %s", request.method, request.path)
         words = "The dashboard met an error, which is in the log of its process."
-        return AccessDecision(refusal=self._message(request, 500, "Something broke", words))
+        return AccessDecision(refusal=self._message(request, 500, "Something broke", words, viewer))
 
     def _for_viewer(self, request: Request, viewer: Viewer) -> Response:
         if request.path.startswith(ACT):
@@ -241,7 +247,7 @@ class Dashboard:
         view = self._view(request, viewer, args)
         self.app.prepare()
         tag, key = request.headers.get("if-none-match", ""), _key(view)
-        if not tag or request.cookie(NOTICE):
+        if not tag or request.cookie(NOTICE) or _is_navigation(request):
             return self._page(view, route, self._pulse.keep(key, self._build(view, route)))
         found = self._pulse.find(key)
         if found is not None and tag == self._tag(view, found):
@@ -279,7 +285,8 @@ class Dashboard:
             return redirect(view.request.prefix + page.to).with_headers(("Cache-Control", "no-store"))
         notice = view.request.cookie(NOTICE)
         tag = self._tag(view, built)
-        if view.request.headers.get("if-none-match") == tag and not notice:
+        is_known = view.request.headers.get("if-none-match") == tag
+        if is_known and not notice and not _is_navigation(view.request):
             return self._unchanged(tag)
         headers = (("ETag", tag), *CONDITIONAL)
         if view.request.wants_json:
@@ -291,7 +298,7 @@ class Dashboard:
         if not notice:
             content.keep(view.viewer.name, html)
         ending = [_notice_cookie("", self._mount(view.request))] if notice else []
-        return Response(page.status, html, headers=(*headers, *SECURITY, *ending))
+        return Response(page.status, with_ids(html), headers=(*headers, *SECURITY, *ending))
 
     def _unchanged(self, tag: str) -> Response:
         return Response(304, headers=(("ETag", tag), *CONDITIONAL))
@@ -316,19 +323,23 @@ class Dashboard:
             "static": lambda name: view.request.prefix + STATIC + assets.names()[name],
             "act": lambda name: view.url(f"{ACT}{name}"),
             "may": view.may,
+            "once": MARK,
             "notice": None,
         }
 
-    def _message(self, request: Request, status: int, title: str, words: str) -> Response:
-        """A page that says one thing, such as why there is no other."""
+    def _message(
+        self, request: Request, status: int, title: str, words: str, viewer: Viewer | None = None
+    ) -> Response:
+        """A page that says one thing, such as why there is no other. A known viewer keeps the navigation."""
         headers = (("Cache-Control", "no-store"), *SECURITY)
         if request.wants_json:
             return as_json({"status": status, "title": title, "message": words}, status).with_headers(
                 *headers
             )
-        view = self._view(request, Viewer("", ()))
-        data = {"message": words, "status": status}
-        html = render("message.html", self._values(view, title, "") | {"page": data, "navigation": ()})
+        view = self._view(request, viewer or Viewer("", ()))
+        back = None if viewer is None else _back(request)
+        values = self._values(view, title, "") | {"page": {"message": words, "status": status, "back": back}}
+        html = render("message.html", values if viewer else values | {"navigation": ()})
         return Response(status, html, headers=headers)
 
     # acts
@@ -336,28 +347,46 @@ class Dashboard:
     def _act(self, request: Request, viewer: Viewer) -> Response:
         """The way to every act: method, site, size, existence and right are checked here, in this order."""
         if request.method != "POST":
-            return self._message(request, 405, "Not allowed", "An act is asked for with POST.")
+            return self._message(request, 405, "Not allowed", "An act is asked for with POST.", viewer)
         if (reason := refuses_as_cross_site(request)) is not None:
-            return self._message(request, 403, "Refused", f"This request was refused: {reason}.")
+            return self._message(request, 403, "Refused", f"This request was refused: {reason}.", viewer)
         if len(request.body) > LONGEST_BODY:
-            return self._message(request, 413, "Too large", f"At most {LONGEST_BODY:,} bytes can be sent.")
+            return self._message(
+                request, 413, "Too large", f"At most {LONGEST_BODY:,} bytes can be sent.", viewer
+            )
         act = self._acts.get(request.path.removeprefix(ACT).removesuffix(".json"))
         if act is None:
             raise NotFound("there is no act of this name")
         if not viewer.may(act.right):
             words = f"This needs the right {act.right.value!r}, which {viewer.name} does not have."
-            return self._message(request, 403, "Not allowed", words)
+            return self._message(request, 403, "Not allowed", words, viewer)
         view = self._view(request, viewer)
         try:
             form = request.form()
         except ValueError as error:
             raise WrongForm(f"the form cannot be read: {error}") from error
-        why = form.get("why")
         self.app.prepare()
-        with self.app.acting(by=viewer.name, why=str(why)[:LONGEST_NOTICE] if why else None):
-            done = act.perform(view, form)
+        if (further := act.lacking(view, form)) is not None:
+            view.demand(further)
+        done = self._perform(act, view, form)
         self._pulse.look_again()
         return self._done(view, form.get("back"), done)
+
+    def _perform(self, act: DashboardAct, view: View, form: Form) -> Done:
+        """Do it under the viewer's name, and once, also if the form comes twice at the same moment."""
+        once, why = once_of(form), form.get("why")
+        if (before := sent_before(view, once)) is not None:
+            return before
+        try:
+            with (
+                self.app.acting(by=view.viewer.name, why=str(why)[:LONGEST_NOTICE] if why else None),
+                choosing(once),
+            ):
+                return act.perform(view, form)
+        except Exception:
+            if (before := sent_before(view, once)) is None:
+                raise
+            return before
 
     def _done(self, view: View, back: object, done: Done) -> Response:
         if view.request.wants_json:
@@ -374,6 +403,20 @@ def _key(view: View) -> Hashable:
     fields = tuple((name, *values) for name, values in sorted(request.query.items()))
     place = (request.path, request.prefix, request.wants_json, view.streams)
     return *place, fields, frozenset(view.viewer.rights)
+
+
+def _back(request: Request) -> str | None:
+    """The page from which a form was sent, so far as it says so."""
+    try:
+        found = request.form().get("back") if request.method == "POST" else None
+    except ValueError:
+        return None
+    return found if isinstance(found, str) and _is_path(found) else None
+
+
+def _is_navigation(request: Request) -> bool:
+    """True if a person opens or reloads the page: its forms are to have ids of their own, which a copy would not."""
+    return request.headers.get("sec-fetch-mode") == "navigate"
 
 
 def plain_mapping(data: object) -> dict[str, object]:

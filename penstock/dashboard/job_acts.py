@@ -52,7 +52,8 @@ def _change(view: View, action: str, rows: Sequence[JobRow]) -> list[str]:
     alone = [row.id for row in rows if row.run_id is None]
     match action:
         case "cancel":
-            return actions.cancel(view.app, [row.id for row in rows])
+            may = view.may(Right.RUNS)
+            return actions.cancel(view.app, [row.id for row in rows if may or row.run_id is None])
         case "discard":
             return actions.discard(view.app, [row.id for row in rows])
         case _:

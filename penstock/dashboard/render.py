@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import cache
+from html import escape
 from pathlib import Path
 
+from penstock.dashboard.drawing.svg import Svg
 from penstock.dashboard.pictures import PICTURES
 from penstock.errors import ConfigurationError
 from penstock.values.escape import in_text
@@ -36,17 +39,19 @@ def environment() -> Environment:
         finalize=_finalize,
     )
     made.globals.update(PICTURES)
-    made.filters.update(span=span, number=number, json=as_json_text, short=short)
+    made.filters.update(span=span, number=number, json=as_json_text, short=short, ticked=ticked)
     return made
 
 
 def span(seconds: float | None) -> str:
-    """A length of time in words: "350 ms", "4.2 s", "3 m 05 s", "2 h 10 m", "4 d 3 h"."""
+    """A length of time in words: "<1 ms", "350 ms", "4.2 s", "3 m 05 s", "2 h 10 m", "4 d 3 h"."""
     if seconds is None:
         return ""
     seconds = max(0.0, seconds)
+    if 0 < seconds < 0.0005:
+        return "<1 ms"
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
+        return f"{seconds * 1000:.0f} ms" if seconds else "0"
     if seconds < MINUTE:
         return f"{seconds:.1f} s"
     if seconds < HOUR:
@@ -70,6 +75,12 @@ def short(id: str) -> str:
 
 def as_json_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def ticked(text: str) -> Svg:
+    """A sentence as HTML, in which what stands between backticks is code."""
+    parts = [escape(in_text(part)) for part in re.split(r"`([^`]+)`", text)]
+    return Svg("".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)))
 
 
 def _finalize(value: object) -> object:

@@ -47,9 +47,9 @@ def cancel_run(view: View, form: Form) -> Done:
 
 
 def signal_run(view: View, form: Form) -> Done:
-    """Give a signal that a step waits for."""
-    name, choice = text_of(form, "signal"), optional_text(form, "choice")
-    value = CHOICES[choice] if choice in CHOICES else json_or_text(optional_text(form, "value"))
+    """Give a signal that a step waits for: a value, or without one a choice."""
+    name, choice, text = text_of(form, "signal"), optional_text(form, "choice"), optional_text(form, "value")
+    value = CHOICES[choice] if choice in CHOICES and text is None else json_or_text(text)
     given = _run(view, form).signal(name, value, path_of_form(form))
     words = (
         f"The signal {name} was given."
@@ -156,11 +156,17 @@ def json_or_text(text: str | None) -> object:
         return text
 
 
+def has_arguments(form: Form) -> bool:
+    """True if the form says with which arguments something is called."""
+    given = form.get("args")
+    return given is not None and (not isinstance(given, str) or bool(given.strip()))
+
+
 def json_arguments(form: Form) -> Sequence[Any] | Mapping[str, Any] | None:
     """Arguments as a JSON list or object; None if the field is empty."""
-    given = form.get("args")
-    if given is None or given == "":
+    if not has_arguments(form):
         return None
+    given = form["args"]
     try:
         found = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.dashboard.access import Right
 from penstock.dashboard.acts import DashboardAct, Done, Form, WrongForm, optional_text, text_of
 from penstock.dashboard.http import address
-from penstock.dashboard.run_acts import call_of, seconds_of
+from penstock.dashboard.run_acts import call_of, has_arguments, seconds_of
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def delete_schedule(view: View, form: Form) -> Done:
 
 
 def create_schedule(view: View, form: Form) -> Done:
-    """Make a schedule, or give the one of that name another definition."""
+    """Make a schedule. The same form sent again changes nothing; another definition for its name is refused."""
     target = _target(view, text_of(form, "target"))
     args, kwargs = call_of(form)
     timing = _timing(form)
@@ -76,6 +76,7 @@ def create_schedule(view: View, form: Form) -> Done:
         args=args,
         kwargs=kwargs,
         paused=bool(form.get("paused")),
+        redefine=False,
         **given,
         **timing,
         **_options(form),
@@ -84,11 +85,17 @@ def create_schedule(view: View, form: Form) -> Done:
     return Done(f"{made.name} fires {made.description}.", {"name": made.name}, to=page_of(made.name))
 
 
+def rights_on_calls(_view: View, form: Form) -> list[Right]:
+    """A form that says what is called, or with which arguments, starts work of the viewer's own."""
+    says = optional_text(form, "target") is not None or has_arguments(form)
+    return [Right.ENQUEUE] if says else []
+
+
 def edit_schedule(view: View, form: Form) -> Done:
     """Say some of it anew; it holds from the next tick on."""
     found = _schedule(view, form)
     given = _timing(form) | _options(form) | _changed_bounds(found, _bounds(form))
-    if optional_text(form, "args") is not None:
+    if has_arguments(form):
         args, kwargs = call_of(form)
         given |= {"args": args, "kwargs": kwargs}
     found.update(**given)
@@ -100,8 +107,8 @@ SCHEDULE_ACTS: tuple[DashboardAct, ...] = (
     DashboardAct("resume-schedule", Right.SCHEDULES, resume_schedule),
     DashboardAct("trigger-schedule", Right.SCHEDULES, trigger_schedule),
     DashboardAct("backfill-schedule", Right.SCHEDULES, backfill_schedule),
-    DashboardAct("create-schedule", Right.SCHEDULES, create_schedule),
-    DashboardAct("edit-schedule", Right.SCHEDULES, edit_schedule),
+    DashboardAct("create-schedule", Right.SCHEDULES, create_schedule, rights_on_calls),
+    DashboardAct("edit-schedule", Right.SCHEDULES, edit_schedule, rights_on_calls),
     DashboardAct("delete-schedule", Right.SCHEDULES, delete_schedule),
 )
 
@@ -118,7 +125,7 @@ def _timing(form: Form) -> dict[str, Any]:
 
 def _options(form: Form) -> dict[str, Any]:
     given: dict[str, Any] = {name: value for name in OPTIONS if (value := optional_text(form, name))}
-    if form.get("jitter") not in (None, ""):
+    if "jitter" in form:
         given["jitter"] = seconds_of(form, "jitter", 0.0)
     return given
 

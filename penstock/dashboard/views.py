@@ -27,7 +27,8 @@ SHOWN = 20_000
 LONGEST_QUERY = 1000
 
 Redact = Callable[[str, str, object], object]
-"""Called with the task's name, the kind ("arguments", "result", "error", "traceback", "context") and the value."""
+"""Called with the task's name, the kind ("arguments", "result", "error", "traceback", "context", "progress")
+and the value."""
 
 
 class NotFound(PenstockError):
@@ -138,7 +139,7 @@ class View:
 
     def _redacted(self, task: str, kind: str, text: str) -> str:
         assert self.redact is not None
-        if kind in ("error", "traceback"):
+        if kind in ("error", "traceback", "progress"):
             return str(self.redact(task, kind, text))
         return _json(self.redact(task, kind, loads(text)))
 

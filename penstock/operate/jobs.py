@@ -47,6 +47,8 @@ SELECT l.most, {USED}, (SELECT COUNT(*) FROM {{parked}} p JOIN {{parked}} me ON 
     AND (p.tier < me.tier OR (p.tier = me.tier AND p.place < me.place)))
 FROM {{limits}} l WHERE l.limit_key = :key
 """
+STEPS = "SELECT 1 FROM {jobs} WHERE id {among:ids:uuid} AND run_id IS NOT NULL LIMIT 1"
+MADE = {"job": "SELECT 1 FROM {jobs} WHERE id = :id", "run": "SELECT 1 FROM {runs} WHERE id = :id"}
 HOLDER = "SELECT host, pid, role, heartbeat_at, {now} FROM {processes} WHERE id = :id"
 
 
@@ -265,3 +267,13 @@ def job_of(row: Row) -> JobRow:
 
 def _dashed(digits: str) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def are_steps(tx: Transaction, ids: Sequence[str]) -> bool:
+    """True if one of these jobs is a step of a run."""
+    return bool(ids) and tx.row(STEPS, ids=list(ids)) is not None
+
+
+def made_under(tx: Transaction, id: str) -> str | None:
+    """The kind of thing that has this id, "job" or "run"; None if there is neither."""
+    return next((kind for kind, sql in MADE.items() if tx.row(sql, id=id) is not None), None)

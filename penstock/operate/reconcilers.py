@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -76,8 +76,18 @@ class MissingObject:
 
 def look(database: Database, reconcilers: Iterable[Reconciler]) -> list[ReconcilerRow]:
     """Every reconciler, by name."""
+    return database.in_transaction(look_within, database, reconcilers)
+
+
+def look_within(
+    tx: Transaction, database: Database, reconcilers: Iterable[Reconciler]
+) -> list[ReconcilerRow]:
+    """The same in a transaction of the caller's, with its time limit."""
+    statements = Statements(database, tx)
+    now = from_micros(statements.now())
+    counts = {str(row[0]): row[1:] for row in tx.rows(COUNTS)}
     chosen = sorted(reconcilers, key=lambda reconciler: reconciler.name)
-    return database.in_transaction(_look, database, chosen)
+    return [_row(statements, Fetch(one, database.engine), one, counts, now) for one in chosen]
 
 
 def failing(tx: Transaction, limit: int = 50) -> list[FailingRow]:
@@ -114,13 +124,6 @@ def lacks(engine: Engine, reconcilers: Iterable[Reconciler]) -> list[MissingObje
             and any(index.name in o.index_names for o in owners)
         ]
     return found
-
-
-def _look(tx: Transaction, database: Database, reconcilers: Sequence[Reconciler]) -> list[ReconcilerRow]:
-    statements = Statements(database, tx)
-    now = from_micros(statements.now())
-    counts = {str(row[0]): row[1:] for row in tx.rows(COUNTS)}
-    return [_row(statements, Fetch(one, database.engine), one, counts, now) for one in reconcilers]
 
 
 def _row(

@@ -27,7 +27,7 @@ from penstock.pipelines.run import Run
 from penstock.task import Calls, listed, split
 from penstock.task_options import read_options
 from penstock.values.fork_safety import cached_property
-from penstock.values.ids import new_id
+from penstock.values.ids import id_to_make
 from penstock.values.parse import nearest
 from penstock.values.typed_json.json_text import decode as natural_value
 from penstock.values.typed_json.json_text import dumps, limited, loads
@@ -212,7 +212,7 @@ class Pipeline(Blueprint, Generic[P, R]):
                 )
         given = read_options(self.name, self.overrides)
         new = NewRun(
-            new_id(),
+            id_to_make(),
             self.runnable,
             args,
             cast("str | None", given.get("key")),

@@ -20,7 +20,7 @@ from penstock.pipelines.lifecycle.start import NewRun, is_written
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.diff import Difference, compare, current
 from penstock.values import parse
-from penstock.values.ids import new_id
+from penstock.values.ids import id_to_make
 from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import decode
 
@@ -222,7 +222,7 @@ class RunControl(RunOrigin):
 
         `args` replaces those. The run must have ended.
         """
-        host, new = self._host, new_id()
+        host, new = self._host, id_to_make()
         host.prepare()
         wanted = current(host, self._stands().pipeline)
         text = None if args is None else self._encoded(args)
@@ -251,7 +251,7 @@ class RunControl(RunOrigin):
         charges a card charges it again.
         """
         checked("at", at, lambda given: parse.text(given, NAME_LENGTH))
-        host, new = self._host, new_id()
+        host, new = self._host, id_to_make()
         host.prepare()
 
         def write(tx: Transaction) -> None:
@@ -276,7 +276,7 @@ class RunControl(RunOrigin):
         return await self._host.bridge.run(self.then, *target, **kwargs)
 
     def _revived(self, context: bool, args: Arguments | None, only: str | None, redefine: bool) -> Run:
-        host, new = self._host, new_id()
+        host, new = self._host, id_to_make()
         host.prepare()
         text = None if args is None else self._encoded(args, keeps=not redefine)
         wanted = current(host, self._stands().pipeline) if redefine else None
@@ -358,7 +358,9 @@ class Following:
                 f"{refused[0]!r}; only labels"
             )
         labels = checked("labels", pipeline.overrides.get("labels"), parse.labels, pipeline.name)
-        return NewRun(new_id(), pipeline.runnable, pipeline.encode(args, kwargs), labels=labels, waits=True)
+        return NewRun(
+            id_to_make(), pipeline.runnable, pipeline.encode(args, kwargs), labels=labels, waits=True
+        )
 
     def __iter__(self) -> Any:
         return iter(self.runs)

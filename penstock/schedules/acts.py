@@ -18,14 +18,16 @@ from penstock.schedules.launch import Launch
 from penstock.schedules.rows import ScheduleRow
 from penstock.schedules.times import count, instant_of, next_tick
 from penstock.values.actor import actor
-from penstock.values.ids import new_id
+from penstock.values.ids import id_to_make
 
 FORGET = 1000
 """So many ticks go in one statement when their schedule is deleted."""
 
 
-def write(tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool) -> None:
-    """Make a schedule, or give the one of that name another definition."""
+def write(
+    tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool, may_redefine: bool
+) -> None:
+    """Make a schedule, or give the one of that name another definition, if it may be given one."""
     tx.stage("create_schedule")
     row = rows.named(tx, defined.name, locked=True)
     if row is None:
@@ -36,6 +38,10 @@ def write(tx: Transaction, host: AppServices, defined: ScheduleDefinition, pause
             return
     assert row is not None
     if row.revision != defined.revision:
+        if not may_redefine:
+            raise ActionRefused(
+                f"there is a schedule {defined.name!r} already: edit it, or take another name"
+            )
         redefine(tx, host, row, defined, row.source)
         audit.of_schedule(tx, "update", row.id, defined.name)
     if paused and row.paused_at is None:
@@ -76,7 +82,7 @@ def resume(tx: Transaction, name: str) -> bool:
     return True
 
 
-def trigger(tx: Transaction, host: AppServices, name: str, made: list[str]) -> tuple[str, str]:
+def trigger(tx: Transaction, host: AppServices, name: str, id: str, made: list[str]) -> tuple[str, str]:
     """Start one now, whatever the clock and the policies say: its kind and its id. `made`: of an earlier try."""
     tx.stage("trigger_schedule")
     row = locked(tx, name)
@@ -84,7 +90,7 @@ def trigger(tx: Transaction, host: AppServices, name: str, made: list[str]) -> t
         return row.defined.kind, known
     launch = Launch(host, tx)
     (tick,) = rows.ticks_fired(row.id, [(row.now, TickOutcome.FIRED, None)], row.now, rows.TRIGGER)
-    launch.add(row, row.now, lambda id: tick.update(target_id=id))
+    launch.add(row, row.now, lambda known: tick.update(target_id=known), id)
     launch.write()
     rows.write_ticks(tx, [tick])
     row.last_id = str(tick["target_id"])
@@ -156,4 +162,4 @@ def delete(tx: Transaction, name: str) -> bool:
 
 def new_backfill() -> str:
     """An id for a backfill, so that one that is asked for again after a lost answer is the same."""
-    return new_id()
+    return id_to_make()

@@ -40,18 +40,20 @@ class Launch:
         self.jobs: list[tuple[NewJob, Written]] = []
         self.runs: list[tuple[NewRun, Written]] = []
 
-    def add(self, row: ScheduleRow, nominal: int, written: Written) -> str:
-        """A job or run for a tick of this schedule; its id."""
+    def add(self, row: ScheduleRow, nominal: int, written: Written, id: str | None = None) -> str:
+        """A job or run for a tick of this schedule; its id, which is a new one unless it is given."""
         options: Any = loads(row.defined.options)
         delay = float(options.get("delay") or 0.0)
         if row.defined.jitter:
             delay += random.uniform(0, row.defined.jitter / SECOND)
         key = _key(options.get("key"), nominal)
         if row.defined.kind == PIPELINE:
-            self.runs.append((self._run(row, options, nominal, delay, key), written))
-            return self.runs[-1][0].id
-        self.jobs.append((_job(row, options, nominal, delay, key), written))
-        return self.jobs[-1][0].id
+            run = self._run(row, options, nominal, delay, key)._replace(id=id or new_id())
+            self.runs.append((run, written))
+            return run.id
+        job = _job(row, options, nominal, delay, key)._replace(id=id or new_id())
+        self.jobs.append((job, written))
+        return job.id
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
@@ -105,9 +107,8 @@ class Launch:
         else:
             raise DefinitionError(f"this app has no pipeline {row.defined.target!r}")
         labels = tuple(options.get("labels") or ())
-        new = start.NewRun(new_id(), definition, row.defined.payload, key, delay, labels=labels)
-        headers = _headers(row, options) if self.host.middlewares else None
-        return new._replace(scheduled_for=nominal, headers=headers)
+        new = start.NewRun("", definition, row.defined.payload, key, delay, labels=labels)
+        return new._replace(scheduled_for=nominal, headers=_headers(row, options))
 
 
 def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewJob:
@@ -115,7 +116,7 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
     told = loads(stored) if stored else {}
     assert isinstance(told, dict)
     job = NewJob(
-        new_id(),
+        "",
         options.get("task") or row.defined.target,
         options["queue"],
         options["priority"],

@@ -19,6 +19,7 @@ from penstock.schedules.definition import PIPELINE, ScheduleDefinition, defined,
 from penstock.schedules.rows import ScheduleRow, TickRow
 from penstock.schedules.times import SECOND, first_ticks, instant_of
 from penstock.values import parse
+from penstock.values.ids import id_to_make
 from penstock.values.lazy_import import Lazy
 from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import loads
@@ -268,7 +269,7 @@ class Schedule:
 
     def trigger(self) -> Any:
         """Start one now, beside its ticks: the job, or the run."""
-        kind, id = self._act(acts.trigger, self._host, self.name, [])
+        kind, id = self._act(acts.trigger, self._host, self.name, id_to_make(), [])
         if self._host.inline is not None:
             self._host.inline([])
         return self._host.run(id) if kind == PIPELINE else self._host.job(id)
@@ -396,50 +397,53 @@ class Schedules:
     ) -> Schedule:
         """Make a schedule at run time, or give the one of that name another definition.
 
-        `connection=`: in the caller's transaction.
+        `connection=`: in the caller's transaction. `redefine=False`: refuse another definition for its name.
         """
-        one, paused, connection = self._defined(target, cron, dict(given))
+        one, how, connection = self._defined(target, cron, dict(given))
         connection = self._host.connection_for(connection)
         if connection is None:
             self._host.prepare()
-            self._host.database.in_transaction(acts.write, self._host, one, paused)
+            self._host.database.in_transaction(acts.write, self._host, one, *how)
         else:
             theirs = connections.recognize(connection)
             if theirs.is_async:
                 raise ConfigurationError("this connection is an async one: use create_async")
-            self._within(theirs, one, paused)
+            self._within(theirs, one, *how)
         return Schedule(self._host, one.name)
 
     async def create_async(
         self, target: Any, /, cron: str | None = None, **given: Unpack[NewScheduleKeywords]
     ) -> Schedule:
-        one, paused, connection = self._defined(target, cron, dict(given))
+        one, how, connection = self._defined(target, cron, dict(given))
         if connection is None:
             return await self._host.bridge.run(self.create, target, cron, **given)
         theirs = connections.recognize(connection)
         if theirs.is_async:
-            await greenlets.greenlet_spawn(self._within, theirs, one, paused)
+            await greenlets.greenlet_spawn(self._within, theirs, one, *how)
         else:
-            self._within(theirs, one, paused)
+            self._within(theirs, one, *how)
         return Schedule(self._host, one.name)
 
-    def _within(self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool) -> None:
+    def _within(
+        self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool, may_redefine: bool
+    ) -> None:
         tx = self._host.within(theirs)
         with theirs.kept_together():
-            acts.write(tx, self._host, one, paused)
+            acts.write(tx, self._host, one, paused, may_redefine)
             if tx.leaves_chores:
                 self._host.wakeups.call_housekeeping_within(tx)
 
     def _defined(
         self, target: Any, cron: str | None, given: dict[str, Any]
-    ) -> tuple[ScheduleDefinition, bool, object]:
-        connection, paused = given.pop("connection", None), given.pop("paused", False)
+    ) -> tuple[ScheduleDefinition, tuple[bool, bool], object]:
+        connection = given.pop("connection", None)
+        how = bool(given.pop("paused", False)), bool(given.pop("redefine", True))
         one = defined(target, {"cron": cron, **given})
         if self._host.enqueue_middlewares:
             publication = Publication("schedule", one.name, 1, in_transaction=connection is not None)
             with publishing(self._host.enqueue_middlewares, publication):
                 one = with_headers(one, publication.headers)
-        return one, bool(paused), connection
+        return one, how, connection
 
     def __repr__(self) -> str:
         return "<schedules>"

@@ -11,7 +11,9 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from uuid import UUID
 
 from penstock.errors import PenstockError
@@ -62,6 +64,25 @@ def new_id() -> str:
     """A new UUIDv7 in canonical form, greater than every id this process has made before."""
     prefix, counter = _sequence.take(1)
     return f"{prefix}{counter:012x}"
+
+
+_chosen: ContextVar[list[str] | None] = ContextVar("penstock_chosen_id", default=None)
+
+
+@contextmanager
+def choosing(id: str | None) -> Iterator[None]:
+    """Give this id to the first job or run that the block makes: a request that comes twice makes the same one."""
+    token = _chosen.set(None if id is None else [id])
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def id_to_make() -> str:
+    """The id of a job or run that a caller makes: the one that was chosen for it, if any, else a new one."""
+    left = _chosen.get()
+    return left.pop() if left else new_id()
 
 
 def new_ids(count: int) -> list[str]:

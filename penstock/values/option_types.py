@@ -168,6 +168,7 @@ class NewScheduleKeywords(ScheduleKeywords, total=False):
     """Keyword arguments of `app.schedules.create(target, cron, ...)`."""
 
     connection: object
+    redefine: bool
 
 
 class SettingKeywords(TypedDict, total=False):

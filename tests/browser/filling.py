@@ -10,6 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from penstock.operate.overview import claimed_ids
+from penstock.operate.pages.limits import limit_keys
+from penstock.operate.pages.run_steps import relatives
 from penstock.operate.processes import list_processes
 from penstock.testing import drain, travel
 from tests.plans.scenes import Batches
@@ -43,6 +45,14 @@ class Filled:
     paused_run: str
     large_job: str
     """Its argument has a megabyte."""
+    child_run: str
+    """Of the run that waits."""
+    limit: str
+    """A key of a limit that jobs wait for."""
+    version: str
+    """A stored definition of transcode."""
+    element: str = "3"
+    """The path of an element of the large run."""
 
 
 def fill(shop: ModuleType, rounds: int = ROUNDS, elements: int = ELEMENTS) -> Filled:
@@ -64,6 +74,15 @@ def staffed(shop: ModuleType, url: str, folder: Path) -> Iterator[str]:
         start("--queues", "films", "--processes", "2", target="tests.browser.shop:app")
         eventually(lambda: len(app.database.read(claimed_ids)) == 2)
         yield next(row.id for row in app.database.read(list_processes) if row.supervisor_id)
+
+
+def crash(shop: ModuleType, url: str, folder: Path) -> str:
+    """The id of a run one of whose steps has killed its worker twice before it went well."""
+    run = shop.colouring.trigger("feature.mov")
+    with workers(folder, url, print) as start:
+        start("--queues", "lab", "--processes", "1", target="tests.browser.shop:app")
+        eventually(lambda: str(run.status) == "succeeded")
+    return str(run.id)
 
 
 def _past(shop: ModuleType, rounds: int) -> None:
@@ -89,7 +108,7 @@ def _present(shop: ModuleType, elements: int) -> Filled:
     hostile = shop.echo.enqueue(HOSTILE)
     large = shop.echo.enqueue("x" * 900_000)
     shop.poll.enqueue_many([("catalogue",), ("prices",)])
-    shop.settle.enqueue_many([(f"acct-{n}",) for n in range(3)])
+    shop.settle.enqueue_many([(f"acct-{n}",) for n in range(8)])
     shop.label.enqueue(shop.Address("1 Rose Street", "Leeds"), copies=2)
     large_run = shop.fulfil.options(key="2026-10").trigger(elements)
     waiting_run = shop.month_end.options(key="2026-11").trigger(8)
@@ -116,6 +135,9 @@ def _present(shop: ModuleType, elements: int) -> Filled:
         good.id,
         paused.id,
         large.id,
+        app.database.read(relatives, waiting_run.id, 1).children[0].id,
+        app.database.read(limit_keys)[0].key,
+        shop.transcode.definition.hash,
     )
 
 

@@ -5,6 +5,8 @@ It stands alone, so that workers and `penstock dashboard` can serve it as `tests
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +50,7 @@ def charge(account: str, cents: int) -> int:
     return cents
 
 
-@app.task(name="bank.settle", queue="billing", retries=Retry(max=3, delay=600), limits=[Rate(100, per=60)])
+@app.task(name="bank.settle", queue="billing", retries=Retry(max=3, delay=600), limits=[Rate(3, per=3600)])
 def settle(account: str) -> None:
     raise GatewayTimeout(f"settlement of {account}: no answer from bank.example within 10 s")
 
@@ -177,6 +179,27 @@ def upload(file: str) -> str:
 def transcode(film: str) -> Any:
     info = probe(film)
     return upload(merge(video(info), audio(info), subtitles(info)))
+
+
+@app.task(name="film.grade", queue="lab")
+def grade(film: str) -> str:
+    """Takes so much memory that its process is killed, until it has been tried twice."""
+    time.sleep(0.4)
+    if penstock.current().attempt < 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{film} in colour"
+
+
+@app.task(name="film.scan", queue="lab")
+def scan(film: str) -> str:
+    time.sleep(0.3)
+    return film
+
+
+@app.pipeline(name="colouring")
+def colouring(film: str) -> Any:
+    """Scans a film and grades its colours."""
+    return grade(scan(film))
 
 
 # Rows that a reconciler looks after.

@@ -79,6 +79,50 @@ def test_acts_on_runs(look: Pages, shop: Shop) -> None:
     page.wait_for_url(lambda url: shop.filled.halted_run not in url)
 
 
+def test_signals_by_choice_and_by_value(look: Pages, shop: Shop) -> None:
+    """A value that is typed and sent with Enter is the value, and no approval."""
+    runs = [apart(shop.module.month_end.trigger, 1) for _ in range(2)]
+    for queue in ("default", "shipping", "default"):
+        apart(drain, shop.app, queues=queue)
+    page = look(f"/runs/{runs[0].id}")
+    page.get_by_role("button", name="Reject").click()
+    told(page, "approve was given")
+    page.goto(f"{look.site}/runs/{runs[1].id}")
+    page.get_by_label("or another value").fill("eve")
+    page.keyboard.press("Enter")
+    told(page, "approve was given")
+    apart(drain, shop.app, queues="default")
+    assert [apart(run.result) for run in runs] == [
+        "1 parcels, approved by False",
+        "1 parcels, approved by eve",
+    ]
+
+
+def test_a_double_click_makes_one(look: Pages, shop: Shop) -> None:
+    job = apart(shop.module.render.options(queue="twice").enqueue, "eu")
+    page = look(f"/jobs/{job.id}")
+    again = in_menu(page, "Run again").get_by_role("button", name="With the same arguments")
+    again.dblclick()
+    page.wait_for_url(lambda url: "/jobs/" in url and job.id not in url)
+    first = page.url
+    assert len(apart(_of_queue, shop, "twice")) == 2
+    page.go_back()
+    menu = page.locator("details.menu").filter(has_text="Run again")
+    if menu.get_attribute("open") is None:
+        menu.locator("summary").click()
+    menu.get_by_role("button", name="With the same arguments").click()
+    page.wait_for_url(lambda url: "/jobs/" in url and job.id not in url)
+    made = apart(_of_queue, shop, "twice")
+    assert len(made) == (2 if page.url == first else 3), "the same form of the history, or a new page"
+    for id in made:
+        apart(shop.app.job(id).cancel)
+
+
+def _of_queue(shop: Shop, queue: str) -> list[str]:
+    query = "SELECT id FROM {jobs} WHERE queue = :queue"
+    return [str(id) for (id,) in shop.app.database.read(lambda tx: tx.rows(query, queue=queue))]
+
+
 def _stands(look: Callable[[], str], wanted: str) -> None:
     eventually(lambda: apart(look) == wanted)
 

@@ -62,7 +62,12 @@ def ask(board: Any, path: str) -> Any:
 
 def every_address(history: History) -> list[str]:
     ids = {"jobs": [history.job, history.dead], "runs": [history.run, history.large_run]}
-    found = addresses(ids, {"pipeline": ["small", "fan"], "schedule": []})
+    views = {
+        f"/runs/{history.large_run}": ["step=done", "step=done&state=failed", "step=done&path=7"],
+        f"/runs/{history.run}": ["step=done"],
+        "/jobs/new": ["task=done"],
+    }
+    found = addresses(ids, {"pipeline": ["small", "fan"], "schedule": []}, views)
     return [*found, *FILTERED]
 
 

@@ -56,7 +56,7 @@ def draw_line(name: str, values: Sequence[float | None], *, unit: str = "", clas
 def draw_sparkline(name: str, values: Sequence[float], class_: str = "line-main") -> Svg:
     """A tiny chart without scale, for a cell of a table."""
     top = max([*values, 0.0]) or 1.0
-    parts = []
+    parts = [element("rect", x=0, y=HEIGHT - 4, width=max(len(values), 1), height=4, class_="spark-base")]
     for place, value in enumerate(values):
         height = max(HEIGHT * value / top, 2.0 if value > 0 else 0.0)
         if height:

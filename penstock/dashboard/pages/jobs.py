@@ -15,6 +15,7 @@ from penstock.operate.diagnosis import explain
 from penstock.operate.jobs import find_job
 from penstock.operate.pages.job import JobAttempt, JobDetail, job_detail
 from penstock.operate.pages.job_search import FoundJobs, JobSearch, search
+from penstock.queue.jobs import SCHEDULE_HEADER, headers_of
 from penstock.values.status import JobStatus, Reason
 
 PAGE_SIZE = 50
@@ -130,9 +131,10 @@ def _job_data(view: View, detail: JobDetail) -> dict[str, object]:
         "options": detail.options,
         "max_crashes": detail.max_crashes,
         "origin_id": detail.origin_id,
+        "schedule": headers_of(detail.options).get(SCHEDULE_HEADER),
         "due_at": detail.due_at,
         "holder": detail.holder,
-        "progress": _progress(detail),
+        "progress": _progress(view, detail),
         "attempts": [_attempt(view, one.task, attempt) for attempt in detail.attempts],
         "line": None
         if detail.line is None
@@ -160,11 +162,12 @@ def _timeline(detail: JobDetail) -> list[dict[str, object]]:
     ]
 
 
-def _progress(detail: JobDetail) -> dict[str, object] | None:
+def _progress(view: View, detail: JobDetail) -> dict[str, object] | None:
     if detail.progress is None:
         return None
     fraction, message, at = detail.progress
-    return {"fraction": fraction, "message": message, "updated_at": at}
+    told = view.shown(detail.job.task, "progress", message or None)
+    return {"fraction": fraction, "message": told, "updated_at": at}
 
 
 def _attempt(view: View, task: str, attempt: JobAttempt) -> dict[str, object]:

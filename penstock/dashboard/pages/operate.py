@@ -19,6 +19,8 @@ from penstock.operate.pages.search import SearchHit, look_up
 from penstock.operate.processes import SUPERVISOR, ProcessRow, held_jobs, list_processes
 from penstock.queue import stack_dumps
 from penstock.queue.stack_dumps import StackDump
+from penstock.queue.unknown_tasks import KNOWS
+from penstock.queue.wakeup_targets import EAR
 from penstock.schema import version
 from penstock.settings import Settings
 
@@ -28,6 +30,17 @@ MOST_FAILING = 100
 BRIEF = 500
 ANSWER_WITHIN = 15.0
 """Seconds: a process that has not shown its stacks by then is said not to answer."""
+KINDS = {
+    "all": "worker",
+    "worker": "worker of jobs",
+    "advancer": "advancer of runs",
+    "reconciler": "reconciler of rows",
+}
+"""Words for the work of a process, by its role."""
+SHOWN_APART = frozenset({"new_run", "schedule"})
+"""Details of an act that have links of their own."""
+INTERNAL = frozenset({"birth", EAR, KNOWS})
+"""Details of a process that only processes read."""
 WHOLE_ID = 36
 """Characters of an id that is not shortened."""
 
@@ -72,7 +85,9 @@ def _group(view: View, group: FailureGroup) -> dict[str, object]:
 def all_reconcilers(view: View) -> Page:
     """Reconcilers of this app: due, held and failing rows."""
     app = view.app
-    rows = reconcilers.look(app.database, app.reconcilers.values()) if app.reconcilers else []
+    rows = (
+        view.read(reconcilers.look_within, app.database, app.reconcilers.values()) if app.reconcilers else []
+    )
     failing = view.read(reconcilers.failing, MOST_FAILING)
     return Page(
         "reconcilers.html",
@@ -154,18 +169,19 @@ def _process(row: ProcessRow, reap_after: float) -> dict[str, object]:
         "host": row.host,
         "pid": row.pid,
         "role": row.role,
+        "kind": KINDS.get(row.role, row.role),
         "supervisor_id": row.supervisor_id,
         "started_at": row.started_at,
         "silence": round(row.silence),
         "silent": row.is_silent(reap_after),
         "holding": row.holding,
         "queues": details.get("queues"),
-        "details": details,
+        "details": {name: value for name, value in details.items() if name not in INTERNAL},
     }
 
 
 def limits(view: View) -> Page:
-    """Keys of limits; with one, also the jobs that count against it and that wait for it."""
+    """Keys of limits, those first that most jobs wait for; of one key, the jobs that count against it and wait."""
     key, after = view.text("key"), view.text("after")
     rows = view.read(limit_pages.limit_keys, after or "", limit_pages.PAGE + 1)
     held, waiting = view.read(limit_pages.of_key, key) if key else ([], [])
@@ -173,7 +189,7 @@ def limits(view: View) -> Page:
         "limits.html",
         "Limits",
         {
-            "limits": rows[: limit_pages.PAGE],
+            "limits": sorted(rows[: limit_pages.PAGE], key=lambda one: -one.waiting),
             "after": rows[limit_pages.PAGE - 1].key if len(rows) > limit_pages.PAGE else None,
             "most_counted": limit_pages.MOST_COUNTED,
             "key": key,
@@ -216,8 +232,26 @@ def _act(act: Act) -> dict[str, object]:
         "subject": act.subject,
         "run": act.run,
         "detail": act.detail,
+        "new_run": act.detail.get("new_run"),
+        "words": ", ".join(
+            _told(name, value) for name, value in act.detail.items() if name not in SHOWN_APART
+        ),
         "page": pages.get(act.kind),
     }
+
+
+def _told(name: str, value: object) -> str:
+    """A detail of an act in words: `count 3`, `changed every, overlap`."""
+    words = name.replace("_", " ")
+    if value is True:
+        return words
+    if isinstance(value, list):
+        return f"{words} {', '.join(map(_item, value))}"
+    return f"{words} {_item(value)}"
+
+
+def _item(value: object) -> str:
+    return " ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
 def settings(view: View) -> Page:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.dashboard.views import Page, View
 from penstock.database.transaction import Transaction
 from penstock.operate import overview as queries
@@ -20,12 +22,14 @@ def overview(view: View) -> Page:
         queues = queries.queue_counts(tx, COUNT_LIMIT)
         processes = queries.live_processes(tx, view.app.settings.reap_after)
         drawn = chart(tx, period, queue=view.text("queue"), memory=view.charts)
+        lags = [row.lag or 0.0 for row in queues if view.text("queue") in (None, row.queue)]
+        drawn.points[-1] = replace(drawn.points[-1], lag=max([drawn.points[-1].lag, *lags]))
         return {
             "period": period,
             "periods": list(Period),
             "queue": view.text("queue"),
             "chart": drawn,
-            "sums": _sums(drawn, [queue.lag or 0.0 for queue in queues]),
+            "sums": _sums(drawn),
             "queues": queues,
             "processes": processes,
             "workers": queries.workers_among(processes),
@@ -37,8 +41,8 @@ def overview(view: View) -> Page:
     return Page("overview.html", "Overview", data | {"troubles": view.troubles()})
 
 
-def _sums(drawn: Chart, lags: list[float]) -> dict[str, object]:
-    """The whole period in figures; `lags`: of the queues as they are now."""
+def _sums(drawn: Chart) -> dict[str, object]:
+    """The whole period in figures."""
     points = drawn.points
     attempts = sum(point.succeeded + point.errors + point.other for point in points)
     run = sum(point.run_seconds for point in points)
@@ -50,5 +54,5 @@ def _sums(drawn: Chart, lags: list[float]) -> dict[str, object]:
         "failed": sum(point.failed for point in points),
         "mean_seconds": run / attempts if attempts else None,
         "per_second": done / (len(recent) * drawn.seconds),
-        "longest_lag": max([point.lag for point in points] + lags),
+        "longest_lag": max(point.lag for point in points),
     }

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from penstock.dashboard.pages.run_graph import SPLIT, element_name, graph_data, timeline_data
-from penstock.dashboard.views import NotFound, Page, Shown, View
+from penstock.dashboard.views import SHOWN, NotFound, Page, Shown, View
 from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.operate import audit
@@ -17,12 +17,15 @@ from penstock.operate.pages import run_search, run_steps
 from penstock.operate.pages.run_search import RunFilter
 from penstock.operate.pages.run_steps import AttemptRow, RelatedRun, RunDetail, StepCounts, StepRow
 from penstock.operate.runs import find_run
+from penstock.pipelines.advance import run_headers
 from penstock.pipelines.advance.run_rows import of_run, wiring_for
+from penstock.pipelines.lifecycle import revivals
 from penstock.pipelines.lifecycle.fork import redone_steps
 from penstock.pipelines.model.definition import Definition, Node, NodeKind
 from penstock.pipelines.model.diff import Difference, compare, shown
 from penstock.pipelines.model.expressions import path_of, path_text
 from penstock.pipelines.model.wiring import Wiring
+from penstock.queue.jobs import SCHEDULE_HEADER
 from penstock.values.status import Reason, RunStatus
 from penstock.values.typed_json.json_text import loads
 
@@ -35,7 +38,7 @@ MOST_VALUES = 100
 MOST_WAITS = 25
 MOST_ACTS = 25
 BRIEF = 2_000
-REVIVABLE = (RunStatus.FAILED, RunStatus.HALTED, RunStatus.CANCELLED)
+REVIVABLE = (RunStatus.FAILED, RunStatus.HALTED)
 
 
 def runs(view: View) -> Page:
@@ -93,7 +96,7 @@ class _Run:
         return work(self.tx, *args, **kwargs)
 
     def data(self) -> dict[str, object]:
-        view, id = self.view, self.detail.id
+        view, detail, id = self.view, self.detail, self.detail.id
         nodes = [node.key for node in self.definition.nodes if node.kind.is_step]
         known = self.read(run_steps.step_counts, id, nodes)
         progress = self.read(run_steps.expand_progress, id, self.wiring)
@@ -115,6 +118,7 @@ class _Run:
             "difference": difference,
             "audit": [_act(act) for act in acts],
             "can": self._can(difference, known),
+            "repeat_with": detail.args if view.sees_everything and len(detail.args) <= SHOWN else None,
             "pipelines": sorted(view.app.pipelines),
             "opened": self._opened(),
         }
@@ -143,6 +147,7 @@ class _Run:
             "paused_at": detail.paused_at,
             "ended_at": detail.ended_at,
             "scheduled_for_at": detail.scheduled_for,
+            "schedule": self._schedule(),
             "seconds": (detail.ended_at - detail.started_at) / 1e6
             if detail.ended_at and detail.started_at
             else None,
@@ -150,6 +155,12 @@ class _Run:
             "result": self._result(),
             "pending": [cause.text for cause in self.read(why_pending, detail.id)] if is_pending else [],
         }
+
+    def _schedule(self) -> str | None:
+        """The schedule that has started the run, or the run that this one goes on from."""
+        if self.detail.scheduled_for is None:
+            return None
+        return self.read(run_headers.find, self.detail.id).get(SCHEDULE_HEADER)
 
     def _result(self) -> Shown | None:
         """The value that the run ended with, if it is at hand: a stop's, or the output of its last step."""
@@ -174,7 +185,9 @@ class _Run:
     def _can(self, difference: object, known: StepCounts) -> dict[str, object]:
         """Which acts make sense now. Whether the viewer may is another question."""
         status = self.detail.status
-        revivable = status in REVIVABLE
+        revivable = (
+            status in REVIVABLE and self.read(revivals.newest, self.detail.pipeline, self.detail.id) is None
+        )
         failed = [node for node, counts in known.counts.items() if counts.get("failed")]
         return {
             "pause": status == RunStatus.RUNNING,
@@ -277,10 +290,15 @@ class _Run:
                         "job": job,
                         "since_at": since,
                         "until_at": until,
-                        "default": None if node.wait is None else node.wait.default,
+                        "default": self._default(node),
                     }
                 )
         return found[:MOST_WAITS]
+
+    def _default(self, node: Node) -> Shown | None:
+        """The value that a wait ends with when its time is over; None if it has none."""
+        default = None if node.wait is None else node.wait.default
+        return self.view.shown(self.detail.pipeline, "context", default, BRIEF)
 
     def _signals(self) -> list[dict[str, object]]:
         given = self.read(run_steps.signals_given, self.detail.id, MOST_VALUES)

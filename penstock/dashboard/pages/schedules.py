@@ -55,6 +55,8 @@ def new_schedule(view: View) -> Page:
     """The form for a new schedule, or for another definition of one that is there."""
     view.demand("schedules")
     name = view.text("name")
+    if name is None:
+        view.demand("enqueue")
     row = None if name is None else view.read(rows.named, name)
     if name is not None and row is None:
         raise NotFound(f"there is no schedule {name!r}")

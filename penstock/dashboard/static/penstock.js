@@ -58,6 +58,7 @@
 
   // ---------------------------------------------------------------- morphing: the page of now becomes the newer one
 
+  const ONCE = "once";
   const keyOf = (node) => (node.nodeType === 1 ? node.id || node.dataset.key || "" : "");
   // A form that is being filled in stays until it is closed, also if the newer page has it no more.
   const isFilledIn = (element) =>
@@ -73,10 +74,11 @@
     if (isKept(from)) return;
     for (const { name, value } of [...to.attributes]) {
       if (name === "open" && from.tagName === "DETAILS") continue;
+      if (name === "value" && from.name === ONCE) continue;
       if (from.getAttribute(name) !== value) from.setAttribute(name, value);
     }
     for (const { name } of [...from.attributes]) {
-      const own = name === "open" || (name === "title" && from.tagName === "TIME") || name === "data-choice";
+      const own = ["open", "data-sent", "data-choice"].includes(name) || (name === "title" && from.tagName === "TIME") || (name === "disabled" && live.leaving);
       if (!to.hasAttribute(name) && !own) from.removeAttribute(name);
     }
     if (from.tagName === "TEXTAREA" || from.tagName === "SELECT") {
@@ -129,8 +131,9 @@
 
   // ---------------------------------------------------------------- live: conditional polling
 
-  const QUICK = 1000, SLOW = 10000, CALM = 120000, LONGEST = 30000;
-  const live = { tag: null, timer: 0, failures: 0, lastChange: Date.now(), lastTouch: Date.now(), busy: false, streams: false, leaving: false };
+  // A page that can be seen asks every second, or is told by a stream and asks now and then; a hidden one is silent.
+  const QUICK = 1000, SLOW = 10000, LONGEST = 30000;
+  const live = { tag: null, timer: 0, failures: 0, busy: false, streams: false, leaving: false };
   const pageIsLive = () => document.body.dataset.live !== "off";
 
   const showLive = (state, words) => {
@@ -142,8 +145,7 @@
 
   const pace = () => {
     if (live.failures) return Math.min(QUICK * 2 ** live.failures, LONGEST);
-    const calm = Date.now() - Math.max(live.lastChange, live.lastTouch) > CALM;
-    return calm || live.streams ? SLOW : QUICK;
+    return live.streams ? SLOW : QUICK;
   };
 
   const later = () => {
@@ -184,10 +186,8 @@
     for (const id of ["side", "main"]) {
       const from = document.getElementById(id), to = next.getElementById(id);
       if (!from || !to) continue;
-      const before = from.innerHTML.length;
       keepNotices(from, to);
       morph(from, to);
-      if (from.innerHTML.length !== before) live.lastChange = Date.now();
     }
     if (document.title !== next.title) document.title = next.title;
   };
@@ -199,7 +199,8 @@
   };
 
   // Where the server offers a stream, it says that something was committed; the page then looks at once, and by itself
-  // only now and then. At the first notice of a stream it looks at what it may have missed.
+  // only now and then. The server ends a stream after some seconds; the browser opens the next one, and says what it
+  // was told last, so that it hears nothing while nothing happens.
   const listen = () => {
     const address = document.body.dataset.events;
     if (!address || !window.EventSource || !pageIsLive()) return;
@@ -208,6 +209,7 @@
     const open = () => {
       if (source || document.hidden) return;
       source = new EventSource(address);
+      source.onopen = () => { live.streams = true; later(); };
       source.addEventListener("changed", () => { live.streams = true; clearTimeout(live.timer); look(); });
       source.onerror = () => { if (source && source.readyState === EventSource.CLOSED) close(); };
     };
@@ -259,10 +261,24 @@
   const doInRounds = async (form) => {
     const bar = form.querySelector("progress"), words = form.querySelector("[data-progress-words]");
     const fields = new URLSearchParams(new FormData(form));
-    let done = 0;
+    let done = null;
     form.setAttribute("data-keep", "");
     if (bar) bar.hidden = false;
     for (const button of form.querySelectorAll("button")) button.disabled = true;
+    try {
+      done = await rounds(form, fields, bar, words);
+    } catch {
+      if (words) words.textContent = "The connection was lost: what was done is done, and the rest can be asked for again";
+    } finally {
+      for (const button of form.querySelectorAll("button")) button.disabled = false;
+      form.removeAttribute("data-keep");
+    }
+    if (done !== null) say(`${done.toLocaleString()} done`);
+    look();
+  };
+
+  const rounds = async (form, fields, bar, words) => {
+    let done = 0;
     for (;;) {
       const answer = await fetch(`${form.getAttribute("action")}.json`, { method: "POST", body: fields, credentials: "same-origin" });
       const told = await answer.json().catch(() => ({}));
@@ -273,10 +289,23 @@
       if (!told.more) { if (words) words.textContent = told.message && !done ? told.message : `${done.toLocaleString()} done`; break; }
       if (told.after) fields.set("after", told.after);
     }
-    for (const button of form.querySelectorAll("button")) button.disabled = false;
-    form.removeAttribute("data-keep");
-    say(`${done.toLocaleString()} done`);
-    look();
+    return done;
+  };
+
+  // The job or run of a form gets the id in its field `once`. It is made anew when the form is sent for the first time,
+  // so that it says when that was; a form that comes back from the browser's history keeps it, and makes nothing twice.
+  const setOnce = (form) => {
+    const field = form.elements[ONCE];
+    if (!field || form.dataset.sent) return;
+    const at = Math.round(parseInt(field.value.replace("-", "").slice(0, 12), 16) + performance.now());
+    const digits = [...crypto.getRandomValues(new Uint8Array(10))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    const time = at.toString(16).padStart(12, "0");
+    field.value = `${time.slice(0, 8)}-${time.slice(8)}-7${digits.slice(0, 3)}-8${digits.slice(3, 6)}-${digits.slice(6, 18)}`;
+    form.dataset.sent = "yes";
+  };
+  // A second click finds the buttons dead. The browser has read the form when the timer comes.
+  const setButtons = (disabled) => {
+    for (const button of document.querySelectorAll('main form[method="post"] button:not([type="button"])')) button.disabled = disabled;
   };
 
   // Addresses without fields that say nothing. The browser has read the form when the timer comes.
@@ -305,10 +334,13 @@
     const method = form.getAttribute("method") || "get";
     if (method === "dialog") return;
     if (method === "get") leaveOutEmpty(form);
+    else if (live.leaving) { event.preventDefault(); return; }
+    else { setOnce(form); setTimeout(setButtons, 0, true); }
     live.leaving = true;
-    setTimeout(() => { live.leaving = false; }, LONGEST);
+    setTimeout(stay, LONGEST);
   });
-  addEventListener("pageshow", () => { live.leaving = false; });
+  const stay = () => { live.leaving = false; setButtons(false); };
+  addEventListener("pageshow", stay);
 
   document.addEventListener("click", (event) => {
     const target = event.target.closest("[data-copy], [data-theme-toggle], [data-help], [data-dismiss]");
@@ -343,7 +375,6 @@
   let going = 0;
   const typing = (target) => target.closest && target.closest("input, textarea, select, [contenteditable]");
   document.addEventListener("keydown", (event) => {
-    live.lastTouch = Date.now();
     if (event.key === "Escape") {
       for (const menu of document.querySelectorAll("details.menu[open]")) { menu.open = false; menu.querySelector("summary").focus(); }
       if (typing(event.target)) event.target.blur();
@@ -363,10 +394,6 @@
     else if (event.key === "j") moveInRows(1);
     else if (event.key === "k") moveInRows(-1);
   });
-  for (const name of ["pointerdown", "scroll"]) {
-    addEventListener(name, () => { live.lastTouch = Date.now(); }, { passive: true });
-  }
-
   const begin = () => {
     localise(document);
     listen();

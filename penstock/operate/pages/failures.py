@@ -27,7 +27,7 @@ SELECT fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) 
 GROUP BY fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) % {HOUR}
 """
 TOTAL = f"SELECT COUNT(*) FROM {NEWEST}"
-SAMPLES = "SELECT job_id, task FROM {dead_letters} WHERE failed_at = :at LIMIT 100"
+SAMPLES = "SELECT job_id, task, reason, fingerprint FROM {dead_letters} WHERE failed_at = :at LIMIT 100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,8 @@ def failures(tx: Transaction, since: int = 0, most: int = MOST_LETTERS) -> Failu
 def _group(tx: Transaction, row: tuple[object, ...], hours: list[int]) -> FailureGroup:
     fingerprint, task, reason, error_type, place, count, first, last = row
     # Many may have failed at the same moment; if this kind is not among the first of them, there is no sample.
-    id = next((str(job) for job, name in tx.rows(SAMPLES, at=last) if name == task), None)
+    kind = (task, reason, fingerprint)
+    id = next((str(job) for job, *found in tx.rows(SAMPLES, at=last) if tuple(found) == kind), None)
     error = tx.row(LAST_ERROR, id=id) if id else None
     return FailureGroup(
         fingerprint if fingerprint is None else str(fingerprint),

@@ -36,7 +36,9 @@ AVAILABLE_IN_QUEUE = "SELECT job_id, queue, task FROM {availabilities} WHERE que
 PARKED = "SELECT job_id, queue, task FROM {parked} LIMIT :limit"
 SCHEDULED = "SELECT job_id, queue, task FROM {scheduled} LIMIT :limit"
 TEXT = """ AND (LOWER(j.payload) LIKE :text ESCAPE '!' OR EXISTS (SELECT 1 FROM {executions} e
-  WHERE e.job_id = j.id AND (LOWER(e.error) LIKE :text ESCAPE '!' OR LOWER(e.error_type) LIKE :text ESCAPE '!')))"""
+  WHERE e.job_id = j.id AND (LOWER(e.error) LIKE :text ESCAPE '!' OR LOWER(e.error_type) LIKE :text ESCAPE '!')
+  LIMIT 1 OFFSET 0))"""
+# The OFFSET keeps PostgreSQL from reading the whole table of attempts into a hash instead of looking at a few.
 CONDITIONS = {
     "status": " AND s.status = :status",
     "queue": " AND j.queue = :queue",
@@ -45,7 +47,7 @@ CONDITIONS = {
     "since": " AND j.created_at >= :since",
     "until": " AND j.created_at <= :until",
     "text": TEXT,
-    "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label)",
+    "label": " AND EXISTS (SELECT 1 FROM {job_labels} l WHERE l.job_id = j.id AND l.label = :label LIMIT 1 OFFSET 0)",
 }
 OF_DEAD_LETTERS = ("queue", "task", "reason", "fingerprint")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from penstock.database.transaction import Transaction
 from penstock.pipelines.model.definition import Node
 from penstock.pipelines.model.wiring import Wiring
+from penstock.run_context import HEADERS
 
 MOST_COUNTED = 2_000
 MOST_PER_NODE = 1_000
@@ -59,7 +60,10 @@ SIGNALS = "SELECT name, value, signalled_at FROM {signals} WHERE run_id = :run O
 ELEMENT_SIGNALS = """
 SELECT name, path, value, signalled_at FROM {element_signals} WHERE run_id = :run ORDER BY name, path LIMIT :limit
 """
-CONTEXT = "SELECT tuple_key, value, set_at FROM {tuples} WHERE run_id = :run ORDER BY tuple_key LIMIT :limit"
+CONTEXT = """
+SELECT tuple_key, value, set_at FROM {tuples} WHERE run_id = :run AND tuple_key <> :headers
+ORDER BY tuple_key LIMIT :limit
+"""
 CHILDREN = """
 SELECT r.id, r.pipeline, r.status, r.parent_job_id, j.node, j.path
 FROM {runs} r LEFT JOIN {jobs} j ON j.id = r.parent_job_id WHERE r.parent_run_id = :run ORDER BY r.id LIMIT :limit
@@ -286,7 +290,8 @@ def signals_given(tx: Transaction, run: str, limit: int) -> list[tuple[str, str,
 
 def context_values(tx: Transaction, run: str, limit: int) -> list[tuple[str, str, int]]:
     """The run's context: key, value as JSON, when it was set."""
-    return [(str(key), str(value), int(at)) for key, value, at in tx.rows(CONTEXT, run=run, limit=limit)]
+    found = tx.rows(CONTEXT, run=run, headers=HEADERS, limit=limit)
+    return [(str(key), str(value), int(at)) for key, value, at in found]
 
 
 def relatives(tx: Transaction, run: str, limit: int) -> Relatives:

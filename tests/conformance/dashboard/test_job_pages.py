@@ -136,7 +136,7 @@ def test_a_job_tells_its_story(shop: Shop) -> None:
     assert json.loads(told["arguments"]["text"]) == {"order": 1, "note": "<script>"}
     assert json.loads(told["result"]["text"]) == {"order": 1, "note": "<script>"}
     assert [one["outcome"] for one in told["attempts"]] == ["succeeded"]
-    assert told["progress"]["message"] == "half"
+    assert told["progress"]["message"]["text"] == "half"
     failed = ann.get(f"/jobs/{bad.id[:23]}.json").json
     assert SECRET in failed["attempts"][0]["error"]["text"]
     assert "in charge" in failed["attempts"][0]["traceback"]["text"]

@@ -65,7 +65,7 @@ def test_a_run_from_its_first_step_to_its_signal(app: Penstock) -> None:
     (child,) = data["lineage"]["children"]
     assert nodes["mail"]["child"] == child["id"]
     (wait,) = data["waits"]
-    assert (wait["signal"], wait["default"]) == ("approve", '"no"')
+    assert (wait["signal"], wait["default"]["text"]) == ("approve", '"no"')
     assert wait["until_at"] > wait["since_at"]
     rows = {row["name"]: row for row in data["timeline"]["rows"]}
     assert [span["kind"] for span in rows["load[0]"]["spans"]][-1] == "succeeded"

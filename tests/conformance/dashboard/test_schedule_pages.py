@@ -1,7 +1,7 @@
 """Pages of schedules: next ticks, history, and every act."""
 
 from datetime import UTC, datetime
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 from penstock import Penstock
 from penstock.testing import drain, travel
@@ -161,3 +161,24 @@ def test_a_declared_schedule_that_no_worker_has_seen_is_named(app: Penstock) -> 
     ann = browser(app)
     assert ann.get("/schedules.json").json["not_stored"] == [{"name": "fresh", "target": "report"}]
     assert "fresh" in ann.get("/schedules").text
+
+
+def test_a_job_and_a_run_lead_to_their_schedule(app: Penstock) -> None:
+    @app.task(name="report")
+    def report() -> None: ...
+
+    @app.pipeline(name="books")
+    def books() -> object:
+        return report()
+
+    ann = browser(app)
+    for target, kind in ((report, "jobs"), (books, "runs")):
+        name = f"{NAME} {kind}"
+        app.schedules.create(target, name=name, every=3600)
+        with travel(app, 4000):
+            drain(app)
+        started = {"jobs": "job", "runs": "run"}[kind]
+        tick = ann.get(f"/schedule.json?name={quote(name)}").json["ticks"][0]
+        page = f"/{kind}/{tick[started]}"
+        assert f"/schedule?name={quote_plus(name)}" in ann.get(page).text
+    assert ann.get(f"/runs/{books.trigger().id}.json").json["run"]["schedule"] is None

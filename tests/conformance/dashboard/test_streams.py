@@ -1,6 +1,7 @@
 """Notices of changes as a stream, where the server speaks ASGI; it ends by itself, so that a server can stop."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ SCOPE = {
 }
 
 
-async def _asked(dashboard: Dashboard, path: str) -> list[Any]:
+async def _asked(dashboard: Dashboard, path: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> list[Any]:
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
@@ -27,7 +28,7 @@ async def _asked(dashboard: Dashboard, path: str) -> list[Any]:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {**SCOPE, "path": path, "headers": [], "query_string": b""}
+    scope = {**SCOPE, "path": path, "headers": list(headers), "query_string": b""}
     await asyncio.wait_for(dashboard(scope, receive, send), 30)
     return sent
 
@@ -42,7 +43,11 @@ def test_a_stream_begins_with_a_notice_and_ends_by_itself(
     assert begin["status"] == 200
     assert (b"content-type", b"text/event-stream") in begin["headers"]
     text = b"".join(body["body"] for body in bodies)
-    assert text.startswith(b"retry: 500\n\nevent: changed\ndata: \n\n")
+    assert text.startswith(b"retry: 500\n\nevent: changed\nid: ")
+    assert text.count(b"event: changed") == 1
+    told = text.partition(b"id: ")[2].partition(b"\n")[0]
+    calm = asyncio.run(_asked(dashboard, "/ops/events", [(b"last-event-id", told)]))
+    assert not any(b"changed" in body["body"] for body in calm[1:]), "the browser knows this already"
     assert not bodies[-1].get("more_body", False)
 
 

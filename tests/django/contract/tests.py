@@ -363,6 +363,12 @@ class Dashboard(TransactionTestCase):
         assert (answer.status_code, answer["Location"]) == (303, "/jobs/jobs")
         assert job.status == "cancelled"
         assert app.audit(limit=1)[0].by == "boss"
+        new = {"target": "tests.django.contract.tasks.meaning", "name": "new", "every": "1h"}
+        sent["data"] = _encoded(new)
+        made = "/jobs/act/create-schedule"
+        assert browser.post(made, **sent, **here).status_code == 403
+        boss.user_permissions.add(Permission.objects.get(codename="enqueue_work"))
+        assert browser.post(made, **sent, **here).status_code != 403
 
 
 def _encoded(form: dict[str, str]) -> str:

@@ -31,6 +31,7 @@ from penstock.dashboard.drawing.timeline_svg import (
     lasted,
     timeline_axis,
 )
+from penstock.dashboard.render import span, ticked
 from penstock.pipelines.model.definition import Definition
 
 HOSTILE = "<script>alert(1)</script>\"'& \x00\x1b\u202e]]>" + "\ud800"
@@ -275,3 +276,18 @@ def test_charts_say_their_figures() -> None:
 )
 def test_scales_end_at_round_numbers(most: float, top: float) -> None:
     assert nice_top(most) == pytest.approx(top)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "0"), (0.0001, "<1 ms"), (0.35, "350 ms"), (4.2, "4.2 s"), (None, "")]
+)
+def test_a_length_of_time_in_words(seconds: float | None, words: str) -> None:
+    assert span(seconds) == words
+
+
+def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
+    assert (
+        ticked("see `penstock <processes>` & <b>")
+        == "see <code>penstock &lt;processes&gt;</code> &amp; &lt;b&gt;"
+    )
+    assert ticked("one ` alone") == "one ` alone"

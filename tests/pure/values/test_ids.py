@@ -102,3 +102,13 @@ def test_an_id_written_down_is_read_back_and_anything_else_refused() -> None:
     for wrong in ("nope", id[:8], "", None, 5):
         with pytest.raises(PenstockError, match="is not an id"):
             checked_id(wrong)
+
+
+def test_a_chosen_id_is_given_to_the_first_thing_that_is_made() -> None:
+    chosen = ids.new_id()
+    with ids.choosing(chosen):
+        assert ids.id_to_make() == chosen
+        assert ids.id_to_make() != chosen
+        with ids.choosing(None):
+            assert ids.id_to_make() != chosen
+    assert ids.id_to_make() != chosen

@@ -28,7 +28,8 @@ READ = {
     keywords.ScheduleChanges: schedules.TIMING - {"paused"}
     | {*schedules.ARGUMENTS}
     | schedules.OPTIONS - {"at", *FOR_ALL_JOBS},
-    keywords.NewScheduleKeywords: keywords.ScheduleKeywords.__annotations__.keys() | {"connection"},
+    keywords.NewScheduleKeywords: keywords.ScheduleKeywords.__annotations__.keys()
+    | {"connection", "redefine"},
 }
 
 
