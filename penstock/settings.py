@@ -116,7 +116,9 @@ class Settings:
     )
     concurrency: int = _setting(100, "Most jobs one process runs at a time.", read_whole(1, 100_000))
     executor_processes: int | None = _setting(
-        None, 'Processes for tasks with executor="process"; none: one per CPU.', optional(read_whole(1, 1024))
+        None,
+        'Processes for tasks and reconcilers with executor="process"; none: one per CPU.',
+        optional(read_whole(1, 1024)),
     )
     batch: int = _setting(
         500, "Most rows claimed, settled or reclaimed in one transaction.", read_whole(1, 10_000)

@@ -82,7 +82,7 @@ class RowWrites:
         """Why a row fails, for people; forgotten when it does no more."""
         before, key = end.item.attempts, end.item.claim.key
         if end.failure is not None:
-            count = end.item.crashes if end.failure.type == CRASHED else before + 1
+            count = max(end.crashes, end.item.crashes) if end.failure.type == CRASHED else before + 1
             row = {"reconciler": reconciler, "row_key": key_text(key), "attempts": count}
             failure = {"error_type": end.failure.type, "error": end.failure.message}
             self.failures.append(row | failure | {"traceback": end.failure.traceback})

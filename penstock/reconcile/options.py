@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from penstock.errors import DefinitionError
+from penstock.task_options import EXECUTORS
 from penstock.values import parse
 from penstock.values.parse import LONGEST, parse_seconds
 from penstock.values.retry import Retry
@@ -46,11 +47,15 @@ class Policy:
     """Written when the last attempt has failed: an update map, or a function of the item."""
     prefetch: int | None = None
     """Most rows that wait in the process for a free handler, however short handlers are; twenty times the workers."""
+    executor: str | None = None
+    """Where the handler runs: "async", "thread" or "process"; None: by the kind of function."""
     overwrite: bool | tuple[str, ...] = ()
     """Columns that an apply may overwrite although other code has written them meanwhile."""
 
     def __post_init__(self) -> None:
         option("workers", self.workers, lambda value: parse.whole(value, 1))
+        if self.executor is not None:
+            option("executor", self.executor, lambda value: parse.one_of(value, EXECUTORS))
         object.__setattr__(self, "every", _intervals(self.every))
         object.__setattr__(
             self, "lease", option("lease", self.lease, lambda value: parse.duration(value, 0.1))

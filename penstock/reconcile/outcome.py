@@ -69,18 +69,24 @@ class VisitOutcome:
 
 def returned(policy: Policy, item: Item, value: object) -> VisitOutcome:
     """The handler returned: an update map, nothing, or a snooze."""
-    if names := _set_by_hand(item):
-        raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
+    check_returned(item, value)
     if isinstance(value, Snooze):
         values = checked_values(item, item.changes.main)
         delay = min(max(float(value.seconds), SHORTEST_SNOOZE), LONGEST)
         return _ended(item, VisitKind.SNOOZED, values, item.attempts, delay)
-    if value is not None and not isinstance(value, Mapping):
+    given = value if isinstance(value, Mapping) else {}
+    values = checked_values(item, {**item.changes.main, **given})
+    return _ended(item, VisitKind.APPLIED, values, 0, _interval(policy, item, values))
+
+
+def check_returned(item: Item, value: object) -> None:
+    """Raise if that is nothing that a handler returns, or if the handler has set attributes of a row."""
+    if names := _set_by_hand(item):
+        raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
+    if value is not None and not isinstance(value, Mapping | Snooze):
         raise DefinitionError(
             f"a reconciler returns a dict, None or Snooze(seconds), not {type(value).__name__}"
         )
-    values = checked_values(item, {**item.changes.main, **(value or {})})
-    return _ended(item, VisitKind.APPLIED, values, 0, _interval(policy, item, values))
 
 
 def _set_by_hand(item: Item) -> list[str]:
@@ -137,13 +143,24 @@ def crashed(policy: Policy, item: Item) -> VisitOutcome | None:
     return _rested(item, LONGEST_BACKOFF if spent else delay, failure)
 
 
+def died(policy: Policy, item: Item, message: str) -> VisitOutcome:
+    """The outcome of a visit whose own process died: one crash more, which this worker writes down itself."""
+    crashes = item.crashes + 1
+    status, delay, _ = decide_crash(crashes, policy.max_crashes)
+    failure = Failure.note(CRASHED, message)
+    spent = status is JobStatus.FAILED
+    if spent and policy.on_exhausted is not None:
+        return _given_up(policy, item, failure)
+    return _rested(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
+
+
 def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome | None:
     """The database refuses what was to be written: the row's own error. None: there is nothing left to try."""
     match end.kind:
         case VisitKind.RELEASED:
             return None
         case VisitKind.EXHAUSTED:
-            return _not_given_up(policy, end.item, failure)
+            return _not_given_up(policy, end.item, failure, end.failure)
         case VisitKind.APPLIED | VisitKind.SNOOZED:
             return failed(policy, end.item, failure, VisitKind.ERRORED, 0.0)
         case _:
@@ -179,7 +196,7 @@ def _given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
         values = checked_values(item, (_asked(given, item) if callable(given) else given) or {})
         return _ended(item, VisitKind.EXHAUSTED, values, 0, _interval(policy, item, values), failure)
     except Exception as error:
-        return _not_given_up(policy, item, Failure.of(error))
+        return _not_given_up(policy, item, Failure.of(error), failure)
 
 
 def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
@@ -190,16 +207,22 @@ def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Map
     return values
 
 
-def _not_given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
-    """The outcome if `on_exhausted` raised or its values cannot be written: the row goes on failing, and says why."""
+def _not_given_up(policy: Policy, item: Item, failure: Failure, last: Failure | None) -> VisitOutcome:
+    """The outcome if `on_exhausted` raised or its values cannot be written: the row goes on failing, and says why.
+
+    `last`: the failure after which it was to be given up. After a crash it rests, and its crashes are not forgotten.
+    """
     if item.claim.taken_over:
         return _rested(item, LONGEST_BACKOFF, failure)
+    if last is not None and last.type == CRASHED:
+        return _rested(item, LONGEST_BACKOFF, failure, item.crashes + 1)
     return errored(policy, item, failure)
 
 
-def _rested(item: Item, delay: float, failure: Failure) -> VisitOutcome:
-    """Not worked on, because its last holders died; its counts stay as they are."""
-    return _ended(item, VisitKind.CRASHED, {}, item.attempts, delay, failure, item.crashes)
+def _rested(item: Item, delay: float, failure: Failure, crashes: int | None = None) -> VisitOutcome:
+    """Not worked on, because its last holders died; its counts stay as they are, but for a crash just noticed."""
+    count = item.crashes if crashes is None else crashes
+    return _ended(item, VisitKind.CRASHED, {}, item.attempts, delay, failure, count)
 
 
 def _ended(

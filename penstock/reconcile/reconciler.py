@@ -73,6 +73,7 @@ class Reconciler:
         self.around_all: Callable[[], tuple[Middleware, ...]] = tuple
         self.policy = Policy.of(options)
         self.is_async = is_async(function) or is_async(inspect.unwrap(function))
+        self.executor = self._executor()
         self.enabled = True
         """False: this process leaves its rows to others."""
         self._check_names()
@@ -82,15 +83,30 @@ class Reconciler:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def visit(self, item: Any) -> Any:
-        """Call the function inside the middleware; of an `async def`, something to await."""
-        around = self.around_all() + self.around
+    @property
+    def middleware(self) -> tuple[Middleware, ...]:
+        """The middleware around its handler: the app's, and inside that its own."""
+        return self.around_all() + self.around
+
+    def visit(self, item: Any, around: tuple[Middleware, ...] | None = None) -> Any:
+        """Call the function inside the middleware, its own or that given; of an `async def`, something to await."""
+        around = self.middleware if around is None else around
         if not around:
             return self.function(item)
         call = HandlerCall(key_text(item.claim.key), self.name, item.attempts + 1, {"item": item}, item=item)
         if self.is_async:
             return call_within(around, call, lambda: waited_for(self.function(item)))
         return call_within_sync(around, call, lambda: _ended(self.function(item)))
+
+    def _executor(self) -> str:
+        """Where its handler runs: as told, else by the kind of function."""
+        told = self.policy.executor
+        if told == "async" and not self.is_async:
+            raise DefinitionError(
+                f'{self.name}: executor="async" is for an `async def`: this function would hold up the event loop. '
+                'Leave it out, or say "thread" or "process"'
+            )
+        return told or ("async" if self.is_async else "thread")
 
     def enable(self) -> None:
         self.enabled = True

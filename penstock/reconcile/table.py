@@ -16,7 +16,8 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Column, ColumnElement, Integer, Table, Uuid, and_, bindparam, inspect, tuple_
-from sqlalchemy.engine import Row
+from sqlalchemy.engine import IteratorResult, Row
+from sqlalchemy.engine.result import SimpleResultMetaData
 from sqlalchemy.orm import InstanceState, Mapper, RelationshipDirection, make_transient_to_detached
 from sqlalchemy.types import Enum, TypeDecorator
 
@@ -177,9 +178,18 @@ class Target:
 
     def made(self, row: Row[Any]) -> Any:
         """A row as the user gets it: a detached instance of the model, or the plain row."""
-        if self.mapper is None:
-            return row
-        values = dict(zip(self.columns, row, strict=True))
+        return row if self.mapper is None else self._instance(dict(zip(self.columns, row, strict=True)))
+
+    def rebuilt(self, values: Mapping[str, Any]) -> Any:
+        """A row as `made` makes it, from values by the user's names: they have come from another process."""
+        if self.mapper is not None:
+            return self._instance(dict(values))
+        extra = [(self.columns[name],) for name in values]
+        names = SimpleResultMetaData(tuple(values), extra)
+        rows: IteratorResult[Any] = IteratorResult(names, iter([tuple(values.values())]))
+        return rows.one()
+
+    def _instance(self, values: dict[str, Any]) -> Any:
         mapper = self._mapper_for(values)
         if mapper is not self.mapper or mapper.polymorphic_on is not None:
             values = {name: value for name, value in values.items() if mapper.has_property(name)}

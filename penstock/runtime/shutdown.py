@@ -129,8 +129,7 @@ class Shutdown:
         worker.app.events.emit(ProcessDeserted(worker.identity.id))
         worker.pump.claiming = False
         worker.dispatcher.give_back_deserted()
-        worker.rows.give_back_waiting()
-        worker.rows.give_up_running()
+        worker.rows.give_back_deserted()
         deadline = time.monotonic() + SETTLE_FOR
         while not worker.at_rest and time.monotonic() < deadline:
             threading.Event().wait(0.01)
@@ -143,7 +142,7 @@ class Shutdown:
         for service in worker.services:
             service.join(10)
         worker.stop_listening()
-        worker.dispatcher.close()
+        worker.executors.close()
 
     def _deregister(self) -> None:
         """Remove the process row, and give back the claims that could not be settled."""

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.async_bridge import ended, one_thread
 from penstock.database.listeners import hears, listener_for, new_channel
@@ -21,6 +21,9 @@ from penstock.queue.rules.queue_controls import QueueControls
 from penstock.queue.wakeup_targets import EAR
 from penstock.queue.wakeups import CHORES, CONTROLS, READY
 from penstock.runtime.executors.dispatcher import Dispatcher, Unrecorded
+from penstock.runtime.executors.executor_set import ExecutorSet
+from penstock.runtime.executors.job_work import JobWork, work_maker
+from penstock.runtime.executors.prefetch import JobPrefetch
 from penstock.runtime.executors.work import Interruption
 from penstock.runtime.liveness import host_identity
 from penstock.runtime.liveness.heartbeat import Heartbeat
@@ -38,6 +41,7 @@ from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
 from penstock.runtime.shutdown import Shutdown
 from penstock.runtime.stacks import all_stacks
+from penstock.telemetry.events import ClaimLost
 from penstock.values.parse import QueueLimit
 
 if TYPE_CHECKING:
@@ -154,12 +158,28 @@ class Worker:
             app.database, self.identity.id, app.follow, *limits, self.heartbeat.report
         )
         self.around.ending = self._loop_is_ending
+        self.executors = self._make_executors()
         self.dispatcher = self._make_dispatcher()
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
         self.pump.worth_a_turn = max(1, min(DOZENS, self.settings.unrecorded // 2))
-        self.housekeeping = Housekeeping(
+        self.housekeeping = self._make_housekeeping()
+        reaper = self.housekeeping.reaper
+        reaper.outage_guard = self.heartbeat.outage_guard
+        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.host_identity)
+        self.housekeeping.rest = self.pump.rest = self.rest
+        self.rows = RowWork(app, self.executors, lambda: self.identity.id, self.options.reconcilers)
+        self._stop_listening = app.wakeups.listen(self._hear)
+        app.wakeups.housekeepers += 1
+        if self.channel is not None:
+            app.wakeups.here.add(self.channel)
+        self.housekeeping.control(self.controls)
+        self.services = [self.heartbeat, self.pump, self.housekeeping]
+
+    def _make_housekeeping(self) -> Housekeeping:
+        app = self.app
+        made = Housekeeping(
             app.database,
             lambda: self.identity.id,
             app.wakeups,
@@ -170,18 +190,8 @@ class Worker:
             Declared(lambda: app.task_names, app.limited),
             app.fire_ticks,
         )
-        self.housekeeping.follow_controls = self._follow_controls
-        reaper = self.housekeeping.reaper
-        reaper.outage_guard = self.heartbeat.outage_guard
-        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.host_identity)
-        self.housekeeping.rest = self.pump.rest = self.rest
-        self.rows = RowWork(app, lambda: self.identity.id, self.options.reconcilers)
-        self._stop_listening = app.wakeups.listen(self._hear)
-        app.wakeups.housekeepers += 1
-        if self.channel is not None:
-            app.wakeups.here.add(self.channel)
-        self.housekeeping.control(self.controls)
-        self.services = [self.heartbeat, self.pump, self.housekeeping]
+        made.follow_controls = self._follow_controls
+        return made
 
     def _make_heartbeat(self) -> Heartbeat:
         return Heartbeat(
@@ -218,19 +228,29 @@ class Worker:
             app.run_lookup,
         )
 
-    def _make_dispatcher(self) -> Dispatcher:
+    def _make_executors(self) -> ExecutorSet:
+        kind: Any = type(self.app)
+        return ExecutorSet(self.around, self.app.events, kind, self.settings.executor_processes)
+
+    def _make_dispatcher(self) -> Dispatcher[Claim, Attempt]:
         limit = self.options.concurrency or self.settings.concurrency
         return Dispatcher(
-            self.around,
-            self.app.find_task,
-            lambda attempt: self.pump.finished(attempt),  # noqa: PLW0108 - the pump is made after its dispatcher
-            self.source.forget,
+            self.executors,
+            work_maker(self.app.find_task, self._finished),
+            self._finished,
+            self._lost,
             self.app.events,
-            limit,
-            max(0, 2 * self.settings.batch - limit),
-            self.settings.executor_processes,
+            JobPrefetch(limit, max(0, 2 * self.settings.batch - limit)),
             Unrecorded(lambda: self.pump.unrecorded, self.settings.unrecorded),
         )
+
+    def _finished(self, attempt: Attempt) -> None:
+        self.pump.finished(attempt)
+
+    def _lost(self, work: JobWork) -> None:
+        claim = work.claim
+        self.source.forget([claim])
+        self.app.events.emit(ClaimLost(claim.job_id, claim.task, claim.generation))
 
     def _make_pump(self) -> Pump[Claim, Attempt]:
         return Pump(
@@ -359,7 +379,7 @@ class Worker:
     def dump_stacks(self) -> None:
         """Have the processes of handlers show where they stand; this one is asked by its own signal."""
         if self.services:
-            self.dispatcher.processes.dump_stacks()
+            self.executors.processes.dump_stacks()
 
     def hurry(self) -> None:
         """Stop at once: what still runs is given back without waiting for it."""
@@ -376,7 +396,7 @@ class Worker:
         """The tasks whose handlers run here now, and how many of each."""
         if not self.services:
             return {}
-        return dict(Counter(work.claim.task for work in [*self.dispatcher.active.values()]))
+        return dict(Counter(work.name for work in [*self.dispatcher.active.values()]))
 
     @property
     def at_rest(self) -> bool:

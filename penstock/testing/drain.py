@@ -6,7 +6,6 @@ The pump, the source, the housekeeping and the call are the worker's own; the ca
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -18,8 +17,7 @@ from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.queue import job_records, reclaim
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime.executors.call import call_async, call_sync
-from penstock.runtime.executors.work import Work, unfit
+from penstock.runtime.executors.job_work import JobWork, unfit
 from penstock.runtime.liveness.housekeeping import Housekeeping
 from penstock.runtime.liveness.limit_keeper import Declared
 from penstock.runtime.liveness.process_row import Identity
@@ -61,9 +59,9 @@ def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None, rai
                 if (work := hand.begin(claim)) is None:
                     continue
                 if work.executor == "async":
-                    event = worker_process.run_on(runner, call_async(work, hand.around))
+                    event = worker_process.run_on(runner, work.run_on_loop(hand.around))
                 else:
-                    event = call_sync(work, hand.around)
+                    event = work.run_here(hand.around)
                 hand.finish(work, event)
             if left == 0 or not rounds.go(left):
                 break
@@ -95,9 +93,9 @@ async def _drain_jobs_async(hand: ManualWorker, rounds: ReconcilerRounds, limit:
         if (work := hand.begin(claim)) is None:
             continue
         if work.executor == "async":
-            event = await asyncio.create_task(call_async(work, hand.around))
+            event = await asyncio.create_task(work.run_on_loop(hand.around))
         else:
-            event = await asyncio.to_thread(call_sync, work, hand.around)
+            event = await asyncio.to_thread(work.run_here, hand.around)
         hand.finish(work, event)
 
 
@@ -207,19 +205,19 @@ class ManualWorker:
             if not worked and not self._look_after():
                 return None
 
-    def begin(self, claim: Claim) -> Work | None:
+    def begin(self, claim: Claim) -> JobWork | None:
         """The work that it is. None: none can be made of it, and that is what came of it, as with any worker."""
         task = self.app.find_task(claim.task)
         try:
-            return Work.of(claim, task)
+            return JobWork.of(claim, task)
         except Exception as error:
             self.attempts += 1
             if self.hear is not None:
                 self.hear(error)
-            self.pump.finished(unfit(claim, task, error, random.random))
+            self.pump.finished(unfit(claim, task, error))
             return None
 
-    def finish(self, work: Work, event: Event | None) -> None:
+    def finish(self, work: JobWork, event: Event | None) -> None:
         """Take the event of an attempt; the next turn settles the job."""
         self.attempts += 1
         if isinstance(event, Raised) and event.failure.type == KeyboardInterrupt.__name__:
@@ -235,7 +233,7 @@ class ManualWorker:
             event = TimedOut(work.timeout)
         if self.hear is not None and isinstance(event, Raised | TimedOut | Rejected):
             self.hear(_without_exception(work.claim.task, event))
-        self.pump.finished(work.attempt(event, random.random))
+        self.pump.finished(work.outcome(event))
 
     def _keep(self, error: BaseException) -> None:
         if self.error is None:

@@ -15,10 +15,10 @@ from penstock.reconcile import leases
 from penstock.reconcile.item import Item
 from penstock.reconcile.outcome import VisitKind, VisitOutcome, beforehand, failed, raised, released, returned
 from penstock.reconcile.reconciler import Reconciler
-from penstock.reconcile.source import RowSource
 from penstock.runtime.pump.pump import Pump
 from penstock.runtime.pump.waker import Waker
-from penstock.runtime.reconcilers.row_dispatcher import undo
+from penstock.runtime.reconcilers.lost_rows import undo
+from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.typed_json.annotations import waited_for
 

@@ -119,6 +119,7 @@ class ReconcilerKeywords(TypedDict, total=False):
     index: bool
     middleware: Sequence[Callable[..., Any]]
     workers: int
+    executor: Literal["async", "thread", "process"] | None
     every: Duration | Mapping[Any, Duration] | Callable[[Any], Duration]
     by: str | None
     lease: Duration

@@ -8,7 +8,6 @@ from tests.architecture.source import Module, modules
 INTO_A_THREAD = re.compile(r"\b(?:to_thread|ThreadPoolExecutor|run_in_executor)\(")
 HOMES = ("penstock.async_bridge", "penstock.runtime.executors", "penstock.testing")
 """The bridge itself; handlers, which have executors of their own; and `drain`, which does the work of a worker."""
-OTHERS = {"penstock.runtime.reconcilers.row_dispatcher": "runs handlers of rows, as executors do"}
 SAMPLE = "async def go():\n    await asyncio.to_thread(work)\n"
 
 
@@ -16,7 +15,7 @@ def test_threads_are_had_from_the_bridge() -> None:
     found = {
         module.name for module in modules() if INTO_A_THREAD.search(module.text) and not module.is_in(*HOMES)
     }
-    assert found <= OTHERS.keys()
+    assert not found
 
 
 def test_another_way_would_be_found(tmp_path: Path) -> None:

@@ -96,6 +96,13 @@ def settle(item: Any) -> Any:
     return {"done": 1} if item.row.story is None else act(item.row.story)
 
 
+@app.reconciler(
+    Row, where=(Row.done == 0) & (Row.way == "process"), name="in_process", executor="process", **SELDOM
+)
+def settle_in_process(item: Any) -> Any:
+    return {"done": 1} if item.row.story is None else act(item.row.story)
+
+
 @app.reconciler(Row, where=(Row.done == 0) & (Row.way == "loop"), name="on_loop", **SELDOM)
 async def settle_on_loop(item: Any) -> Any:
     return {"done": 1} if item.row.story is None else act(item.row.story)

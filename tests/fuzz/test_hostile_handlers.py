@@ -50,14 +50,14 @@ class Trial:
     def hold(self, batch: list[tuple[str, Case]]) -> None:
         jobs = [(how, case, getattr(self.shop, how).enqueue(json.dumps(case))) for how, case in batch]
         for number, (_, case) in enumerate(batch):
-            self._row("thread" if number % 2 else "loop", json.dumps(case))
+            self._row(("loop", "thread", "process")[number % 3], json.dumps(case))
         self.innocents()
         self._check_ends(jobs)
         crews: list[Any] = [
             self.worker.dispatcher,
             *(runner.dispatcher for runner in self.worker.rows.runners.values()),
         ]
-        eventually(lambda: not any(crew.busy for crew in crews) and not self.worker.dispatcher.overdue)
+        eventually(lambda: not any(crew.busy or crew.overdue for crew in crews))
 
     def _check_ends(self, jobs: list[tuple[str, Case, Any]]) -> None:
         """Also a job that sleeps is out of its worker's hands."""
@@ -91,6 +91,7 @@ class Trial:
         run = shop.sum_of_doubles.trigger(3)
         self._row("thread")
         self._row("loop")
+        self._row("process")
         assert [job.result(timeout=30) for job in jobs] == [8] * 5
         assert run.result(timeout=30) == 6
         eventually(lambda: not self._left_undone())

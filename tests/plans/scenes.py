@@ -10,8 +10,7 @@ from typing import Self
 
 from penstock import Concurrency, Penstock, Retry, Snooze
 from penstock.queue import reclaim
-from penstock.runtime.executors.call import call_sync
-from penstock.runtime.executors.work import Work
+from penstock.runtime.executors.job_work import JobWork
 from penstock.testing.drain import ManualWorker
 from penstock.values.outcome import Released
 
@@ -30,7 +29,7 @@ class Batches(ManualWorker):
         super().__enter__()
         return self
 
-    def claim(self, most: int) -> list[Work]:
+    def claim(self, most: int) -> list[JobWork]:
         self._room = most
         self.source.lanes.force_sweep()
         self._turn()
@@ -44,7 +43,7 @@ class Batches(ManualWorker):
         before = self.attempts
         while works := self.claim(most):
             for work in works:
-                self.finish(work, call_sync(work, self.around))
+                self.finish(work, work.run_here(self.around))
             self._turn()
         return self.attempts - before
 

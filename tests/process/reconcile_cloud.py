@@ -96,6 +96,21 @@ def provision_in_a_thread(item: Any) -> dict[str, Any]:
 
 
 @app.reconciler(
+    Volume,
+    where=Volume.status == "heavy",
+    every=3600,
+    lease=LEASE,
+    workers=4,
+    on_lost=regret,
+    executor="process",
+    name="processes",
+)
+def provision_in_a_process(item: Any) -> dict[str, Any]:
+    asyncio.run(until_open(item))
+    return {"status": "active", "maker": os.getppid(), "recovered": int(item.recovered)}
+
+
+@app.reconciler(
     Fleet,
     where=Fleet.status == "new",
     every=3600,

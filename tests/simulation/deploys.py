@@ -46,8 +46,8 @@ class Deploys:
 
     def _is_handed_over(self) -> bool:
         known = self.workers()
-        rows = [len(runner.dispatcher.coming) for worker in known for runner in worker.rows.runners.values()]
-        return any(worker.dispatcher._accepted for worker in known) or any(rows)
+        crews: list[Any] = [runner.dispatcher for worker in known for runner in worker.rows.runners.values()]
+        return any(crew.coming for crew in [*crews, *(worker.dispatcher for worker in known)])
 
     def _is_about_to_be(self) -> bool:
         """Somebody has claimed something, and the stop comes before it is on the loop."""

@@ -138,7 +138,7 @@ class WorkerHost(Host):
         """Somebody cancels what its event loop works on, and it hears of that at once."""
         assert self.worker is not None
         worker, database = self.worker, self.machine.database
-        works = [work for work in worker.dispatcher.active.values() if work.executor == "async"]
+        works: list[Any] = [work for work in worker.dispatcher.active.values() if work.executor == "async"]
         with suppress(Exception):
             for work in works:
                 self.world.record("meddled", work.claim.run_id)

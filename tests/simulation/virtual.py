@@ -25,11 +25,11 @@ from sqlalchemy import Engine
 import penstock
 from penstock.database.transaction import Transaction
 from penstock.pipelines.advance.expand import Advancer
-from penstock.reconcile import source
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch
+from penstock.runtime.executors.dispatcher import Dispatcher
 from penstock.runtime.liveness import host_identity
-from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.runtime.reconcilers import row_source
 from penstock.telemetry import fault_points
 from penstock.values import failure, ids
 from tests.simulation import fibers
@@ -48,6 +48,7 @@ SLOWER = {
 FEW = 2
 """So many elements of a large expand are written at a time, or a crash would never come between two chunks."""
 
+Crew = Dispatcher[Any, Any]
 world: World | None = None
 """The schedule that runs now."""
 _ident = threading.get_ident
@@ -176,7 +177,7 @@ def virtual() -> Iterator[None]:
             put(module, name, value)
     put(Advancer.__init__, "__defaults__", (FEW,))
     put(host_identity, "HEARTH", None)  # hosts are machines: none sees the processes of another
-    put(source, "Fetch", Fetches())
+    put(row_source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
     put(ids, "os", Os())
     put(ids, "secrets", Secrets())
@@ -184,7 +185,7 @@ def virtual() -> Iterator[None]:
     put(fault_points, "watched", True)
     put(fault_points, "reach", _reached)
     put(Transaction, "reach_statement", _comes_to_a_statement)
-    put(RowDispatcher, "give_up_running", _telling_of_the_ended(RowDispatcher.give_up_running))
+    put(Dispatcher, "give_up_running", _telling_of_the_ended(Dispatcher.give_up_running))
     try:
         yield
     finally:
@@ -238,13 +239,13 @@ def _comes_to_a_statement(tx: Transaction) -> None:
         fiber.point = f"{tx._stage}.{tx._statements}"
 
 
-def _telling_of_the_ended(give_up: Callable[[RowDispatcher], None]) -> Callable[[RowDispatcher], None]:
+def _telling_of_the_ended(give_up: Callable[[Crew], None]) -> Callable[[Crew], None]:
     """Who will not end when told to is given up on; a handler that has ended is none of them."""
 
-    def told(crew: RowDispatcher) -> None:
-        for item, task in crew.active.items():
-            if task is not None and task.done():
-                here().record("waited for nobody", crew.reconciler.name, str(item.id))
+    def told(crew: Crew) -> None:
+        for work in crew.active.values():
+            if work.handle is not None and work.handle.done():
+                here().record("waited for nobody", work.name, work.id)
         give_up(crew)
 
     return told

@@ -33,7 +33,7 @@ async def provision(item: Item[Volume]) -> dict[str, Any] | Snooze:
     return {"status": "active", "ready_at": NOW}
 
 
-@app.reconciler(plain, every={"active": 300, None: 15}, lease="30s")
+@app.reconciler(plain, every={"active": 300, None: 15}, lease="30s", executor="process")
 def look(item: Item) -> None:
     assert_type(item.attempts, int)
 

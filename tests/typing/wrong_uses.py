@@ -15,6 +15,7 @@ app.task(executor="gevent")  # wrong
 app.pipeline(deadline="soon")  # wrong
 app.flow("f", max_fan_out=5)  # wrong
 app.reconciler(Volume, wher=True)  # wrong
+app.reconciler(Volume, executor="proces")  # wrong
 
 double.enqueue("one")  # wrong
 double.enqueue()  # wrong

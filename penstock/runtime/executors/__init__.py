@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
-from penstock.runtime.executors.work import Died, Interruption, Work
+from penstock.runtime.executors.work import Interruption, Work
 from penstock.values.outcome import Event, Released, Stopped
-
-Done = Callable[[Work, Event | Died | None], None]
-"""Told once for each work: what happened, or None where the claim is lost and nothing may be written."""
 
 
 class Executor(Protocol):
-    """Runs handlers of one kind."""
+    """Runs handlers of one kind, and reports to the owner of each work."""
 
     def start(self, work: Work) -> None:
-        """Begin; `done` is told when it is over. Called on the event loop's thread."""
+        """Begin; the work's owner is told when it is over. Called on the event loop's thread."""
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         """Stop a handler that has begun, as far as that is possible for its kind."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
 from penstock.handler_environment import HandlerEnvironment
-from penstock.runtime.executors import Done, event_for
-from penstock.runtime.executors.call import call_async
+from penstock.runtime.executors import event_for
 from penstock.runtime.executors.work import Interruption, Key, Work
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.fault_points import SimulatedCrash
-from penstock.values.outcome import Event, TimedOut, raised
+from penstock.values.outcome import TimedOut, raised
 
 CLEANING_UP = 5.0
 """So long a handler may take to end once its time is over; then it is settled without it."""
@@ -20,19 +19,8 @@ CLEANING_UP = 5.0
 class LoopExecutor:
     """Runs coroutines; can really end them, unless they will not hear of it."""
 
-    def __init__(
-        self,
-        around: HandlerEnvironment,
-        done: Done,
-        late: Done,
-        vacated: Callable[[Work], None],
-        stream: Stream,
-    ) -> None:
+    def __init__(self, around: HandlerEnvironment, stream: Stream) -> None:
         self.around = around
-        self.done = done
-        self.late = late
-        """Told instead of `done` while the handler still runs; its place is free when `vacated` is told."""
-        self.vacated = vacated
         self.stream = stream
         self.loop = asyncio.get_running_loop()
         self._overtime: dict[Key, asyncio.TimerHandle] = {}
@@ -44,29 +32,28 @@ class LoopExecutor:
             self._overtime[work.key] = self.loop.call_later(seconds, self._overdue, work)
 
     async def _run(self, work: Work) -> None:
-        event: Event | None
         try:
-            event = await call_async(work, self.around)
+            event = await work.run_on_loop(self.around)
         except SimulatedCrash:
             raise
         except BaseException as error:
-            event = raised(error)  # whatever that was, its place is free and its job gets an end
+            event = raised(error)  # whatever that was, its place is free and its claim gets an end
         self._ended(work, event)
 
-    def _ended(self, work: Work, event: Event | None) -> None:
+    def _ended(self, work: Work, event: Any) -> None:
         work.handle = None
         if self._overtime and (overtime := self._overtime.pop(work.key, None)) is not None:
             overtime.cancel()
         if work.end_once():
-            self.done(work, event)
+            work.owner.done(work, event)
         else:
-            self.vacated(work)
+            work.owner.vacate(work)
 
     def _overdue(self, work: Work) -> None:
-        """The handler was cancelled but still runs: settle its job now; its place stays taken until it ends."""
+        """The handler was cancelled but still runs: settle its claim now; its place stays taken until it ends."""
         if work.end_once():
-            self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
-            self.late(work, TimedOut(work.timeout or 0.0))
+            self.stream.emit(HandlerOverdue(work.id, work.name, work.timeout or 0.0))
+            work.owner.done_elsewhere(work, TimedOut(work.timeout or 0.0))
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why

@@ -1,4 +1,4 @@
-"""Calling a handler: arguments in, event out. The same stages for every executor."""
+"""Calling the handler of a job: arguments in, event out. The same stages for every executor."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.context import CurrentJob, running
 from penstock.handler_environment import HandlerEnvironment
 from penstock.middleware import HandlerCall, call_within, call_within_sync
 from penstock.runtime.executors import event_for
-from penstock.runtime.executors.work import Arguments, Work
 from penstock.telemetry import fault_points
 from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.failure import Failure
 from penstock.values.outcome import Event, Rejected, Released, StopRun, TimedOut, interpret, raised
 
+if TYPE_CHECKING:
+    from penstock.runtime.executors.job_work import Arguments, JobWork
+
 log = logging.getLogger("penstock")
 
 
-async def call_async(work: Work, around: HandlerEnvironment) -> Event | None:
+async def call_async(work: JobWork, around: HandlerEnvironment) -> Event | None:
     """Run a handler on this event loop, under its timeout."""
-    job = work.begin(around)
+    job = work.begin_job(around)
     running.set(job)
     limit = None if work.timeout is None else asyncio.timeout(work.timeout)
     us = os.getpid()
@@ -56,14 +58,14 @@ async def call_async(work: Work, around: HandlerEnvironment) -> Event | None:
     except BaseException as error:
         return _broken_off(work, around, job, limit, error)
     finally:
-        _end_copy(us, work)
+        end_copy(us, work.name)
     if limit is not None and limit.expired():
         return TimedOut(work.timeout or 0.0)
     return _concluded(work, job, value)
 
 
 def _broken_off(
-    work: Work,
+    work: JobWork,
     around: HandlerEnvironment,
     job: CurrentJob,
     limit: asyncio.Timeout | None,
@@ -115,9 +117,9 @@ def _drawn(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-def call_sync(work: Work, around: HandlerEnvironment) -> Event | None:
+def call_sync(work: JobWork, around: HandlerEnvironment) -> Event | None:
     """Run a handler in this thread. An async one gets an event loop of its own."""
-    job = work.begin(around)
+    job = work.begin_job(around)
     token = running.set(job)
     us = os.getpid()
     try:
@@ -131,19 +133,19 @@ def call_sync(work: Work, around: HandlerEnvironment) -> Event | None:
     except BaseException as error:
         return _failed(around, job, error)
     finally:
-        _end_copy(us, work)
+        end_copy(us, work.name)
         running.reset(token)
     return _concluded(work, job, value)
 
 
-def _end_copy(us: int, work: Work) -> None:
+def end_copy(us: int, name: str) -> None:
     """A handler may fork. A child that returns from it, as its parent does, is a copy of us, with our claims."""
     if os.getpid() == us:
         return
     try:
         log.error(
             "%s forked, and the child came back from it: it ends here. End such a child with os._exit()",
-            work.task.name,
+            name,
         )
     finally:
         os._exit(1)
@@ -157,7 +159,7 @@ class UnreadArguments(Exception):
         self.event = raised(error, reading_arguments=True)
 
 
-def read_arguments(work: Work) -> Arguments:
+def read_arguments(work: JobWork) -> Arguments:
     if fault_points.watched:
         fault_points.reach("execute.before")
     try:
@@ -169,7 +171,7 @@ def read_arguments(work: Work) -> Arguments:
 # Inside the middleware.
 
 
-async def _within(work: Work, job: CurrentJob) -> Any:
+async def _within(work: JobWork, job: CurrentJob) -> Any:
     headers = work.known_headers()
     if headers is None:
         headers = await asyncio.to_thread(work.read_headers)
@@ -181,7 +183,7 @@ async def _within(work: Work, job: CurrentJob) -> Any:
     return await call_within(work.middleware, prepared.call, body)
 
 
-def _within_sync(work: Work, job: CurrentJob) -> Any:
+def _within_sync(work: JobWork, job: CurrentJob) -> Any:
     headers = work.known_headers()
     prepared = PreparedCall(work, job, work.read_headers() if headers is None else headers)
     return call_within_sync(work.middleware, prepared.call, lambda: _ended(prepared.begin()))
@@ -190,7 +192,7 @@ def _within_sync(work: Work, job: CurrentJob) -> Any:
 class PreparedCall:
     """A call of a handler with its arguments, or with what is wrong with them."""
 
-    def __init__(self, work: Work, job: CurrentJob, headers: Mapping[str, str]) -> None:
+    def __init__(self, work: JobWork, job: CurrentJob, headers: Mapping[str, str]) -> None:
         claim = work.claim
         self.function = work.task.function
         self.bound = inspect.BoundArguments(work.task.signature, OrderedDict())
@@ -218,7 +220,7 @@ class PreparedCall:
         return self.function(*self.bound.args, **self.bound.kwargs)
 
 
-def _called_plainly(work: Work) -> Any:
+def _called_plainly(work: JobWork) -> Any:
     return _called(work.task.function, *read_arguments(work))
 
 
@@ -232,7 +234,7 @@ def _ended(value: Any) -> Any:
     return _drawn(value)
 
 
-def _concluded(work: Work, job: CurrentJob, value: object) -> Event:
+def _concluded(work: JobWork, job: CurrentJob, value: object) -> Event:
     if fault_points.watched:
         fault_points.reach("execute.after")
     result = job.result if job.completed else value

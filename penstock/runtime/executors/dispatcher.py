@@ -1,35 +1,32 @@
-"""The dispatcher takes claims from the pump, runs each in the executor of its task, and reports the outcomes.
+"""The dispatcher takes claims from a pump, runs each in the executor of its handler, and reports the outcomes.
 
-No more than `limit` handlers run at a time. A few claims more wait here when handlers are so short that they would
-otherwise starve between two turns of the pump; claims that have not begun can always be given back. Nothing begins
-while too many outcomes are not on record: they would be lost with the process, and their bodies run again.
+There is one for jobs and one for each reconciler; they share the executors. No more than `limit` handlers run at a
+time. A few claims more wait here when handlers are so short that they would otherwise starve between two turns of the
+pump; claims that have not begun can always be given back. Nothing begins while too many outcomes are not on record:
+they would be lost with the process, and their bodies run again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from penstock.handler_environment import HandlerEnvironment
-from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime.executors import Executor, event_for
-from penstock.runtime.executors.async_executor import LoopExecutor
-from penstock.runtime.executors.process_executor import ProcessExecutor
+from penstock.runtime.executors import event_for
+from penstock.runtime.executors.executor_set import ExecutorSet
+from penstock.runtime.executors.prefetch import Prefetch
 from penstock.runtime.executors.start_pause import Hindrance
-from penstock.runtime.executors.thread_executor import ThreadExecutor
-from penstock.runtime.executors.work import Died, Interruption, Key, Work, unfit
-from penstock.runtime.service import call_on_loop
-from penstock.telemetry.events import ClaimLost, PlaceFreed, Stream
+from penstock.runtime.executors.work import Interruption, Key, Work
+from penstock.runtime.service import call_on_loop, drain_deque
+from penstock.telemetry.events import PlaceFreed, Stream
 from penstock.values.failure import Failure
-from penstock.values.outcome import Event, Rejected, Released, raised
+from penstock.values.outcome import Rejected, Released, raised
 
-TURN = 0.02
-"""About what a turn of the pump takes: so much work may wait here as is done in that time."""
-
+C = TypeVar("C")
+F = TypeVar("F")
 
 BREATH = 32
 """After so many short handlers the loop's thread lets others have the interpreter. The pump, back from the database,
@@ -37,10 +34,10 @@ would else wait five milliseconds for it, several times a turn."""
 
 
 class PlaceLost(RuntimeError):
-    """The error of a job whose place was found to be taken by nothing."""
+    """The error of a work whose place was found to be taken by nothing."""
 
     def __init__(self) -> None:
-        super().__init__("the worker lost sight of this job's handler, and freed its place; see its log")
+        super().__init__("the worker lost sight of this handler, and freed its place; see its log")
 
 
 class Unrecorded:
@@ -50,7 +47,7 @@ class Unrecorded:
     and the next ones should begin at once: their number is added to `most`.
     """
 
-    def __init__(self, count: Callable[[], int], most: int) -> None:
+    def __init__(self, count: Callable[[], int], most: float) -> None:
         self.count = count
         self.most = most
         self.begun = 0
@@ -88,86 +85,90 @@ class Unrecorded:
         self._lasting = max(active - self.begun, self._lasting // 2)
 
 
-class Dispatcher:
-    """Everything that runs handlers in this process. Runs on one event loop."""
+class Dispatcher(Generic[C, F]):
+    """Runs the handlers of one kind of claims in this process. Runs on one event loop.
+
+    `C` is a claim, `F` an outcome.
+    """
 
     def __init__(
         self,
-        around: HandlerEnvironment,
-        find_task: Callable[[str], Any],
-        finished: Callable[[Attempt], None],
-        forget: Callable[[Sequence[Claim]], None],
+        executors: ExecutorSet,
+        make_work: Callable[[C], Work | None],
+        finished: Callable[[F], None],
+        lost: Callable[[Any], None],
         stream: Stream,
-        limit: int,
-        most_waiting: int,
-        processes: int | None,
+        prefetch: Prefetch,
         unrecorded: Unrecorded | None = None,
     ) -> None:
-        self.around = around
-        self.find_task = find_task
+        self.make_work = make_work
+        """Makes a work of a claim; or None, if its handler is not to be called, and then its outcome was told."""
         self.finished = finished
-        self.forget = forget
-        """Told of claims that are lost: they will never be finished, and are not held here any more."""
+        self.lost = lost
+        """Told of works whose claims are lost: they will never be finished, and are not held here any more."""
         self.stream = stream
-        self.limit = limit
-        self.most_waiting = most_waiting
-        self.unrecorded = unrecorded or Unrecorded(lambda: 0, 100)
+        self.prefetch = prefetch
+        self.limit = prefetch.limit
+        self.unrecorded = unrecorded or Unrecorded(lambda: 0, math.inf)
         self.loop = asyncio.get_running_loop()
         self.active: dict[Key, Work] = {}
         self.waiting: deque[Work] = deque()
+        self.coming: deque[C] = deque()
+        """On their way from the pump's thread to the loop's: if that is closed, they never arrive."""
         self.late: dict[Key, Work] = {}
         """Settled, and still in their places."""
         self.leaving = False
-        self._handed = 0
-        self._arrived = 0
+        self.average = 0.05
+        """Seconds that a handler takes, lately."""
         self._missed: set[Key] = set()
-        self._average = 0.05
         self._breathless = 0
-        self.processes = ProcessExecutor(around, self._done_elsewhere, self._vacated, processes)
-        self.executors: dict[str, Executor] = {
-            "async": LoopExecutor(around, self._done, self._done_elsewhere, self._vacated, stream),
-            "thread": ThreadExecutor(around, self._done_elsewhere, self._vacated, stream),
-            "process": self.processes,
-        }
+        self.processes = executors.processes
+        self.executors = executors.by_name
         self._hindrances = {name: Hindrance() for name in self.executors}
 
     def room(self) -> int:
-        """How many claims the pump may bring: free places, and what will be done within a turn."""
+        """How many claims the pump may bring."""
         if self._is_hindered() or self.loop.is_closed():
             return 0
-        ahead = min(self.most_waiting, int(self.limit * TURN / max(self._average, 1e-5)))
-        if ahead > self.limit and len(self.waiting) + self._accepted > ahead // 2:
-            return 0  # a few large claims cost less than many small ones
-        return self.limit + ahead - len(self.active) - len(self.waiting) - self._accepted - len(self.late)
+        return self.prefetch.room(self)
 
     def _is_hindered(self) -> bool:
         return self.processes.hindrance.is_fresh or any(each.is_fresh for each in self._hindrances.values())
 
-    def hand_over(self, claims: Sequence[Claim]) -> None:
+    def hand_over(self, claims: Sequence[C]) -> None:
         """Pass claims from the pump's thread to the loop's, with one call.
 
         Without claims: outcomes were recorded, so claims that wait for that may begin.
         """
         if not claims and not self.unrecorded.is_waited_for:
             return
-        self._handed += len(claims)
-        if not call_on_loop(self.loop, self._accept, claims):
+        self.prefetch.claimed()
+        self.coming.extend(claims)
+        # During a shutdown the threads end without waiting for the event loop.
+        if self.leaving or not call_on_loop(self.loop, self._accept):
             self.leaving = True
-            self._accept(claims)
+            self._give_back_coming()
 
-    def _accept(self, claims: Sequence[Claim]) -> None:
-        for claim in claims:
-            task = None
+    def _accept(self) -> None:
+        coming, waiting, make_work = self.coming, self.waiting, self.make_work
+        while coming:
             try:
-                task = self.find_task(claim.task)
-                self.waiting.append(Work.of(claim, task))
-            except Exception as error:
-                # The error is this claim's alone; and a claim that is held must get an outcome.
-                self.finished(unfit(claim, task, error, random.random))
-        self._arrived += len(claims)
+                claim = coming.popleft()
+            except IndexError:  # it was given back by another thread at this moment
+                break
+            work = make_work(claim)
+            if work is not None:
+                work.owner = self
+                waiting.append(work)
         if self.leaving:
             self.give_back_waiting()
         self._start_waiting()
+
+    def _give_back_coming(self) -> None:
+        for claim in drain_deque(self.coming):
+            work = self.make_work(claim)
+            if work is not None:
+                self._tell(work, Released())
 
     def _start_waiting(self) -> None:
         self.unrecorded.is_waited_for = False
@@ -192,7 +193,7 @@ class Dispatcher:
         self._start_waiting()
 
     def _reject(self, work: Work, error: Exception) -> None:
-        """There is not even a thread for it. That is no fault of the job's, so it is given back and spends nothing.
+        """There is not even a thread for it. That is no fault of its own, so it is given back and spends nothing.
 
         It comes back in a moment, perhaps to another process; and until then nothing is claimed here, or we would do
         the same to all that is in the queue, and again from the start. As long as that goes on, moments get longer.
@@ -203,14 +204,16 @@ class Dispatcher:
         work.end_once()
         self._tell(work, Rejected(Failure.of(error), pause))
 
-    def _done(self, work: Work, event: Event | Died | None) -> None:
+    # from the executors
+
+    def done(self, work: Work, event: Any) -> None:
         self.active.pop(work.key, None)
         if event is None:
             self._lose(work)
         else:
-            attempt = work.attempt(event, random.random)
-            self._average += (attempt.began_ago / 1_000_000 - self._average) * 0.05
-            self.finished(attempt)
+            if work.started:
+                self.average += (time.monotonic() - work.began - self.average) * 0.05
+            self.finished(work.outcome(event))
             work.told = True
             self._breathless += 1
             if self._breathless >= BREATH:
@@ -219,28 +222,29 @@ class Dispatcher:
         if self.waiting:
             self._start_waiting()
 
-    def _done_elsewhere(self, work: Work, event: Event | Died | None) -> None:
-        """From a thread: settle at once, but have the loop tidy up first, or the job may be back before."""
+    def done_elsewhere(self, work: Work, event: Any) -> None:
+        """Settle at once, but have the loop tidy up first, or the job may be back before."""
         call_on_loop(self.loop, self._tidy, work, event is None)
         if event is not None:
             self._tell(work, event)
 
-    def _tell(self, work: Work, event: Event | Died) -> None:
-        self.finished(work.attempt(event, random.random))
+    def _tell(self, work: Work, event: Any) -> None:
+        self.finished(work.outcome(event))
         work.told = True
 
     def _tidy(self, work: Work, lost: bool) -> None:
         if self.active.pop(work.key, None) is not None and not work.vacated:
             self.late[work.key] = work
+        if self.prefetch.counts_threads and work.started:
+            self.average += (time.monotonic() - work.began - self.average) * 0.05
         if lost:
             self._lose(work)
 
     def _lose(self, work: Work) -> None:
-        self.forget([work.claim])
+        self.lost(work)
         work.told = True
-        self.stream.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
 
-    def _vacated(self, work: Work) -> None:
+    def vacate(self, work: Work) -> None:
         call_on_loop(self.loop, self._free, work)
 
     def _free(self, work: Work) -> None:
@@ -254,7 +258,7 @@ class Dispatcher:
         """Find places that are taken by nothing, twice in a row, and free them.
 
         By design there are none: every outcome is told, whatever it is. But a place that was lost all the same would
-        be lost for good, and its job would run for ever.
+        be lost for good, and its claim would be held for ever.
         """
         taken = {**self.active, **self.late}
         missing = {key for key, work in taken.items() if not self.executors[work.executor].has(work)}
@@ -263,7 +267,7 @@ class Dispatcher:
         self._missed = missing
 
     def _free_place(self, work: Work) -> None:
-        self.stream.emit(PlaceFreed(work.claim.job_id, work.claim.task))
+        self.stream.emit(PlaceFreed(work.id, work.name))
         self.active.pop(work.key, None)
         work.end_once()
         if not work.told:
@@ -307,16 +311,29 @@ class Dispatcher:
             self._lose(self.waiting.popleft())
         self._stop(list(self.active.values()), Interruption.LOST)
 
+    def give_back_surplus(self) -> None:
+        """Give back what would wait too long: other workers may have room for it."""
+        for _ in range(self.prefetch.surplus(self)):
+            self._tell(self.waiting.pop(), Released())
+
     def give_back_waiting(self) -> None:
         """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""
         self.leaving = True
+        self._give_back_coming()
         while self.waiting:
             self._tell(self.waiting.popleft(), Released())
-        self.processes.give_back_waiting()
+        self.processes.give_back_waiting(self)
 
     def give_back_running(self) -> None:
         """Time is up: stop the handlers and give their claims back. What waits in an executor does not begin."""
         self._stop(list(self.active.values()), Interruption.RELEASED)
+
+    def give_up_running(self) -> None:
+        """Give back the claims of handlers that did not end when told to."""
+        for work in list(self.active.values()):
+            if work.end_once():
+                self._tell(work, Released())
+        self.active.clear()
 
     def give_back_deserted(self) -> None:
         """Give back everything after the event loop was closed. Called from another thread: the loop runs nothing."""
@@ -334,14 +351,5 @@ class Dispatcher:
         return len(self.late)
 
     @property
-    def _accepted(self) -> int:
-        """On their way from the pump's thread to the loop's. Each of them counts for itself: that needs no lock."""
-        return self._handed - self._arrived
-
-    @property
     def busy(self) -> int:
-        return len(self.active) + len(self.waiting) + self._accepted
-
-    def close(self) -> None:
-        for executor in self.executors.values():
-            executor.close()
+        return len(self.active) + len(self.waiting) + len(self.coming)

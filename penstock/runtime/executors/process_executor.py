@@ -16,17 +16,16 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
-from penstock.runtime.executors import Done, event_for
-from penstock.runtime.executors.process_child import AppRecipe, FunctionAddress, Message, serve
+from penstock.runtime.executors import event_for
+from penstock.runtime.executors.process_child import AppClass, AppRecipe, Message, serve
 from penstock.runtime.executors.start_pause import Hindrance
-from penstock.runtime.executors.work import Died, Interruption, Key, Work
+from penstock.runtime.executors.work import Died, Interruption, Key, Order, Work, WorkOwner
 from penstock.values.failure import Failure
 from penstock.values.fork_safety import cached_property
 from penstock.values.lazy_import import Lazy
@@ -48,7 +47,7 @@ def refuse_program_without_file() -> None:
     file = getattr(sys.modules["__main__"], "__file__", None) or ""
     if file.startswith("<"):
         raise DefinitionError(
-            f'a task with executor="process" runs in a fresh process, which imports this program first, and {file} '
+            f'a handler with executor="process" runs in a fresh process, which imports this program first, and {file} '
             "cannot be imported. Put the program into a file."
         )
 
@@ -58,8 +57,8 @@ def refuse_while_imported() -> None:
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
         raise DefinitionError(
-            'this program is only being imported, by a process for tasks with executor="process", and starts a worker '
-            'all the same. What it does when it is run belongs under if __name__ == "__main__":'
+            'this program is only being imported, by a process for a handler with executor="process", and starts a '
+            'worker all the same. What it does when it is run belongs under if __name__ == "__main__":'
         )
 
 
@@ -77,12 +76,9 @@ log = logging.getLogger("penstock")
 class ProcessExecutor:
     """A few child processes, each led by a thread that waits for it."""
 
-    def __init__(
-        self, around: HandlerEnvironment, done: Done, vacated: Callable[[Work], None], size: int | None
-    ) -> None:
+    def __init__(self, around: HandlerEnvironment, app: type[AppClass], size: int | None) -> None:
         self.around = around
-        self.done = done
-        self.vacated = vacated
+        self.app = app
         self._size = size
         self.hindrance = Hindrance()
         """Of starting processes."""
@@ -133,12 +129,12 @@ class ProcessExecutor:
         """The first work that is not interrupted; `interrupt` will remove the others in a moment."""
         return next((key for key, work in self._inbox.items() if work.interrupted is None), None)
 
-    def finish(self, work: Work, event: Event | Died | None) -> None:
+    def finish(self, work: Work, event: Any) -> None:
         with self._changed:
             self._running.pop(work.key, None)
         if work.end_once():
-            self.done(work, event)
-        self.vacated(work)
+            work.owner.done_elsewhere(work, event)
+        work.owner.vacate(work)
 
     def interrupt(self, work: Work, why: Interruption) -> None:
         work.interrupted = why
@@ -150,10 +146,12 @@ class ProcessExecutor:
             # Its turn may be hours away, and it must not run when it comes: it is over now.
             self.finish(work, event_for(why))
 
-    def give_back_waiting(self) -> None:
+    def give_back_waiting(self, owner: WorkOwner) -> None:
+        """Give back what one dispatcher has here that has not begun."""
         with self._changed:
-            waiting = list(self._inbox.values())
-            self._inbox.clear()
+            waiting = [work for work in self._inbox.values() if work.owner is owner]
+            for work in waiting:
+                del self._inbox[work.key]
         for work in waiting:
             self.finish(work, event_for(Interruption.RELEASED))
 
@@ -200,29 +198,33 @@ class ChildHandle(threading.Thread):
             try:
                 self.executor.finish(work, event)
             except Exception:
-                log.exception("what came of job %s could not be told", work.claim.job_id)
+                log.exception("what came of %s %s could not be told", work.name, work.id)
             if self.why is not None:
                 self.end_child()  # it was told to end, even if it was quicker than that: the next needs another
         self.end_child()
 
-    def _led(self, work: Work) -> Event | Died | None:
+    def _led(self, work: Work) -> Any:
+        work.begin()
         try:
-            return self._lead(work)
+            order = work.order(self.executor.around)
+        except BaseException as error:  # it cannot be sent: no fault of the child's
+            return raised(error)
+        try:
+            return self._lead(work, order)
         except (EOFError, OSError):
             return self._lost_child()
         except BaseException as error:
-            # Whatever it is, this job gets an end, and the leader goes on with the next.
+            # Whatever it is, this claim gets an end, and the leader goes on with the next.
             self.end_child()
             return raised(error)
 
-    def _lead(self, work: Work) -> Event | Died | None:
+    def _lead(self, work: Work, order: Order) -> Any:
         around = self.executor.around
-        work.begin(around)
         if self.child is None or self._is_dead():
             self.end_child()
             refuse_program_without_file()
             try:
-                self._spawn(type(work.task.host))
+                self._spawn()
             except (OSError, MemoryError) as error:
                 return self._not_started(error)
             except Exception as error:
@@ -230,8 +232,7 @@ class ChildHandle(threading.Thread):
         if self.why is not None:
             return event_for(self.why)  # while there was no process yet that could have been killed
         assert self.pipe is not None
-        addresses = [FunctionAddress.of(each) for each in work.middleware]
-        self.pipe.send((work.claim, FunctionAddress.of(work.task.function), addresses, around.process))
+        self.pipe.send(order)
         deadline = None if work.timeout is None else time.monotonic() + LONGEST_START + work.timeout
         while self._hears(deadline):
             kind, content = self.pipe.recv()
@@ -241,7 +242,7 @@ class ChildHandle(threading.Thread):
             elif kind is Message.PROGRESS:
                 around.report(*content)
             elif kind is Message.ENDED:
-                return content  # type: ignore[no-any-return]
+                return content
         self.end_child()
         return TimedOut(work.timeout or 0.0)
 
@@ -298,11 +299,11 @@ class ChildHandle(threading.Thread):
             if self.child is not None and not self._is_dead():
                 os.kill(self.child.pid, signal.SIGUSR1)
 
-    def _spawn(self, host: type) -> None:
+    def _spawn(self) -> None:
         spawning = multiprocessing.get_context("spawn")
         self.pipe, theirs = spawning.Pipe()
         _bound(self.pipe)
-        home = AppRecipe(host, self.executor.around.database.settings)
+        home = AppRecipe(self.executor.app, self.executor.around.database.settings)
         child = spawning.Process(target=serve, args=(theirs, home), name="penstock-handler", daemon=True)
         with theirs:
             child.start()

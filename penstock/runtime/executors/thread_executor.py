@@ -6,15 +6,13 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable
 
 from penstock.handler_environment import HandlerEnvironment
-from penstock.runtime.executors import Done, event_for
-from penstock.runtime.executors.call import call_sync
+from penstock.runtime.executors import event_for
 from penstock.runtime.executors.work import Interruption, Key, Work
 from penstock.telemetry.events import HandlerOverdue, Stream
 from penstock.telemetry.fault_points import SimulatedCrash
-from penstock.values.outcome import Event, TimedOut, raised
+from penstock.values.outcome import TimedOut, raised
 
 log = logging.getLogger("penstock")
 
@@ -22,13 +20,8 @@ log = logging.getLogger("penstock")
 class ThreadExecutor:
     """As many threads as there is work for, kept for the next."""
 
-    def __init__(
-        self, around: HandlerEnvironment, done: Done, vacated: Callable[[Work], None], stream: Stream
-    ) -> None:
+    def __init__(self, around: HandlerEnvironment, stream: Stream) -> None:
         self.around = around
-        self.done = done
-        self.vacated = vacated
-        """Told when the thread is really free, which after a timeout is later than `done`."""
         self.stream = stream
         self._inbox: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._idle = 0
@@ -69,25 +62,24 @@ class ThreadExecutor:
             except SimulatedCrash:
                 raise
             except BaseException:
-                log.exception("what came of job %s could not be told", work.claim.job_id)
+                log.exception("what came of %s %s could not be told", work.name, work.id)
             with self._lock:
                 self._idle += 1
-            self.vacated(work)
+            work.owner.vacate(work)  # after a timeout that is later than its end
             self._taken.pop(work.key, None)
 
     def _work_on(self, work: Work) -> None:
-        """Whatever the handler does, its job gets an end, and this thread goes on."""
+        """Whatever the handler does, its claim gets an end, and this thread goes on."""
         if not work.begin_once():
             return
-        event: Event | None
         try:
-            event = call_sync(work, self.around)
+            event = work.run_here(self.around)
         except SimulatedCrash:
             raise
         except BaseException as error:
             event = raised(error)
         if work.end_once():
-            self.done(work, event)
+            work.owner.done_elsewhere(work, event)
 
     def _overdue(self, work: Work) -> None:
         left = work.time_left()
@@ -95,17 +87,17 @@ class ThreadExecutor:
             asyncio.get_running_loop().call_later(left, self._overdue, work)
         elif work.end_once():
             work.signals.cancelled = True
-            self.stream.emit(HandlerOverdue(work.claim.job_id, work.claim.task, work.timeout or 0.0))
-            self.done(work, TimedOut(work.timeout or 0.0))
+            self.stream.emit(HandlerOverdue(work.id, work.name, work.timeout or 0.0))
+            work.owner.done_elsewhere(work, TimedOut(work.timeout or 0.0))
 
     def interrupt(self, work: Work, why: Interruption) -> None:
-        """The handler sees it on `current()`; when we must leave, its claim is given back without it.
+        """The handler may only see it, as a cancelled job does on `current()`; or its claim is over without it.
 
         One that still waits for a thread never begins.
         """
         work.interrupted = why
-        if work.end_unbegun() or (why is not Interruption.CANCELLED and work.end_once()):
-            self.done(work, event_for(why))
+        if work.end_unbegun() or (why is not work.only_seen and work.end_once()):
+            work.owner.done_elsewhere(work, event_for(why))
 
     def has(self, work: Work) -> bool:
         if work.key not in self._taken:

@@ -34,7 +34,7 @@ from penstock.queue.wakeups import (
 )
 from penstock.runtime.pump.lanes import ASKED, Lanes
 from penstock.runtime.pump.limiter import Limiter
-from penstock.runtime.pump.source import Heed
+from penstock.runtime.pump.source import Heed, Source
 from penstock.telemetry.events import AttemptSettled, ClaimLost, JobsClaimed, Stream
 from penstock.values.failure import Failure
 from penstock.values.ids import new_token
@@ -131,7 +131,7 @@ class HeldClaims:
             return self.busy.total()
 
 
-class JobSource:
+class JobSource(Source[Claim, Attempt]):
     """Claims jobs and settles them, for one process."""
 
     name = "jobs"

@@ -69,8 +69,7 @@ class Pump(Service, Generic[C, F]):
         self.name = f"pump of {source.name}"
         self.database = database
         self.source = source
-        self.room = room
-        self.hand_over = hand_over
+        self.room, self.hand_over = room, hand_over
         self.waker = waker
         self.batch = batch
         self.shortest_pause, self.longest_pause = poll

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from penstock.app_services import AppServices
 from penstock.database.listeners import NoListener, listener_for
 from penstock.reconcile.wakeup_subjects import ROWS
+from penstock.runtime.executors.executor_set import ExecutorSet
 from penstock.runtime.service import Service
 from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from penstock.reconcile.reconciler import Reconciler
-    from penstock.reconcile.source import RowSource
     from penstock.runtime.reconcilers import row_services
     from penstock.runtime.reconcilers import runner as running
+    from penstock.runtime.reconcilers.row_source import RowSource
     from penstock.runtime.reconcilers.runner import Runner
 else:
     row_services, running = (
@@ -29,9 +30,14 @@ class RowWork:
     """Everything about rows in one process."""
 
     def __init__(
-        self, host: AppServices, process: Callable[[], str], only: Sequence[str] | None = None
+        self,
+        host: AppServices,
+        executors: ExecutorSet,
+        process: Callable[[], str],
+        only: Sequence[str] | None = None,
     ) -> None:
         self.host = host
+        self.executors = executors
         self.process = process
         self.only = only
         self.runners: dict[str, Runner] = {}
@@ -50,7 +56,7 @@ class RowWork:
         for name, reconciler in self._wanted().items():
             if name not in self.runners:
                 self._share()
-                self.runners[name] = running.Runner(self.host, reconciler)
+                self.runners[name] = running.Runner(self.host, reconciler, self.executors)
                 self.runners[name].pump.start()
 
     def _wanted(self) -> Mapping[str, Reconciler]:
@@ -124,6 +130,14 @@ class RowWork:
         for runner in self.runners.values():
             runner.dispatcher.give_up_running()
 
+    def give_back_deserted(self) -> None:
+        """The event loop was closed: what waits and what runs goes back, from another thread."""
+        self._leaving = True
+        for runner in self.runners.values():
+            runner.pump.claiming = False
+            runner.waker.wake()
+            runner.dispatcher.give_back_deserted()
+
     def close(self) -> None:
         """End the threads, and give back what their last turns have brought."""
         self._deafen()
@@ -135,7 +149,6 @@ class RowWork:
         for runner in self.runners.values():
             with suppress(Exception):
                 runner.give_back()
-            runner.dispatcher.close()
             runner.waker.close()
             runner.pump.link.close()
         for service in self.shared:

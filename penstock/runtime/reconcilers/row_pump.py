@@ -7,9 +7,9 @@ import time
 
 from penstock.reconcile.item import Item
 from penstock.reconcile.outcome import VisitOutcome
-from penstock.reconcile.source import RowSource
 from penstock.reconcile.wakeup_subjects import ROWS
 from penstock.runtime.pump.pump import Pump
+from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.runtime.service import Turn
 
 FIRST_DELAY = 0.05

@@ -17,10 +17,10 @@ from penstock.reconcile import leases
 from penstock.reconcile.events import LocksSwept
 from penstock.reconcile.item import Item
 from penstock.reconcile.reconciler import Reconciler
-from penstock.reconcile.source import RowSource
 from penstock.reconcile.table import Target
 from penstock.reconcile.wakeup_subjects import ROWS
 from penstock.runtime.pump.waker import ResultListener
+from penstock.runtime.reconcilers.row_source import RowSource
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry.events import Stream
 

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.app_services import AppServices
 from penstock.database.connections import ConnectionHandle
 from penstock.database.listeners import NoListener
+from penstock.reconcile.item import Item
 from penstock.reconcile.outcome import VisitKind, VisitOutcome
 from penstock.reconcile.reconciler import Reconciler
-from penstock.reconcile.source import RowSource
 from penstock.reconcile.wakeup_subjects import concerns
+from penstock.runtime.executors.dispatcher import Dispatcher
+from penstock.runtime.executors.executor_set import ExecutorSet
+from penstock.runtime.executors.prefetch import RowPrefetch
+from penstock.runtime.executors.work import Interruption
 from penstock.runtime.pump.waker import Waker
-from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.runtime.reconcilers.lost_rows import LostRows
 from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RowPump
+from penstock.runtime.reconcilers.row_source import RowSource
+from penstock.runtime.reconcilers.row_visit import RowVisit, visit_maker
+from penstock.runtime.service import call_on_loop
+from penstock.telemetry.events import Stream
+
+
+def row_dispatcher(
+    reconciler: Reconciler,
+    executors: ExecutorSet,
+    finished: Callable[[VisitOutcome], None],
+    lost: Callable[[RowVisit], None],
+    stream: Stream,
+) -> Dispatcher[Item, VisitOutcome]:
+    """The dispatcher of one reconciler's rows. Outcomes that are not on record are not bounded: few rows are ahead."""
+    policy = reconciler.policy
+    prefetch = RowPrefetch(policy.workers, policy.most_waiting)
+    return Dispatcher(executors, visit_maker(reconciler, finished), finished, lost, stream, prefetch)
 
 
 class Runner:
     """One reconciler at work: source, dispatcher and pump."""
 
-    def __init__(self, host: AppServices, reconciler: Reconciler) -> None:
+    def __init__(self, host: AppServices, reconciler: Reconciler, executors: ExecutorSet) -> None:
         self.reconciler = reconciler
-        self.dispatcher = RowDispatcher(reconciler, self._finished, host.events)
+        self.lost_rows = LostRows(reconciler.on_lost)
+        self.dispatcher = row_dispatcher(reconciler, executors, self._finished, self._lost, host.events)
         self.source = RowSource(
-            host.database, reconciler, host.wakeups, host.events, self.dispatcher.lose, self._refused
+            host.database, reconciler, host.wakeups, host.events, self._lose, self._refused
         )
         self.waker = Waker(NoListener())
         self.pump = RowPump(
             host.database,
             self.source,
-            self.dispatcher.room,
+            self._room,
             self.dispatcher.hand_over,
             self.waker,
             host.events,
@@ -38,12 +62,23 @@ class Runner:
         # Given back between turns, so that a dozen idle reconcilers do not keep a dozen connections.
         self.pump.link = ConnectionHandle(host.database, brief=True)
 
+    def _room(self) -> int:
+        return self.dispatcher.room() if self.reconciler.enabled else 0
+
     def _finished(self, end: VisitOutcome) -> None:
         self.pump.finished(end)
 
+    def _lose(self, item: Item) -> None:
+        """From any thread: the claim is gone, there is nothing left to do for it."""
+        call_on_loop(self.dispatcher.loop, self.dispatcher.interrupt, {item}, Interruption.LOST)
+
+    def _lost(self, visit: RowVisit) -> None:
+        if visit.visited:
+            self.lost_rows.regret(visit.item, None)
+
     def _refused(self, end: VisitOutcome) -> None:
         if end.kind is not VisitKind.RELEASED:
-            self.dispatcher.regret(end.item, end)
+            self.lost_rows.regret(end.item, end)
 
     def hear(self, subject: str) -> None:
         if concerns(subject, self.reconciler.target.name, self.reconciler.name):

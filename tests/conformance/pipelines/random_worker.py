@@ -8,8 +8,7 @@ from penstock import Penstock
 from penstock.database.transaction import Transaction
 from penstock.handler_environment import HandlerEnvironment
 from penstock.queue.jobs import Attempt, Claim
-from penstock.runtime.executors.call import call_sync
-from penstock.runtime.executors.work import Work
+from penstock.runtime.executors.job_work import JobWork
 from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
@@ -67,7 +66,7 @@ class RandomWorker:
         return claims if self.source.is_complete(claims) else self.source.complete(tx, claims)
 
     def execute(self, claim: Claim) -> Attempt:
-        work = Work.of(claim, self.app.find_task(claim.task))
-        event = call_sync(work, self.around)
+        work = JobWork.of(claim, self.app.find_task(claim.task))
+        event = work.run_here(self.around)
         assert event is not None
-        return work.attempt(event, lambda: 0.0)
+        return work.outcome(event)

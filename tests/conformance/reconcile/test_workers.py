@@ -52,7 +52,7 @@ def test_both_kinds_of_handlers(app: Penstock, cloud: Cloud) -> None:
         await until(active(cloud, 30))
 
     beside_a_worker(app, live, role="reconciler")
-    assert any(name.startswith("penstock-row") for name in threads)
+    assert any(name.startswith("penstock-handler") for name in threads)
     assert "MainThread" in threads
     assert cloud.locked(Volume) == []
 

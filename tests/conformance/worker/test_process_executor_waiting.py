@@ -85,7 +85,7 @@ def test_what_is_stopped_together_does_not_begin_in_the_process_that_this_frees(
     monkeypatch.setattr(ProcessExecutor, "interrupt", interrupt_slowly)
 
     async def main(worker: Worker) -> None:
-        changed = worker.dispatcher.processes._changed
+        changed = worker.executors.processes._changed
         wait = changed.wait
 
         def wait_aloud() -> bool:
@@ -117,7 +117,7 @@ def test_what_waits_for_a_process_does_not_begin_once_it_is_cancelled_or_lost(
         await until(lambda: cancelled.status == "cancelled")  # while both processes are taken
         assert cancelled.attempts() == []
         worker.dispatcher.interrupt(
-            {key for key in worker.dispatcher.active if key[0] == lost.id}, Interruption.LOST
+            {key for key, work in worker.dispatcher.active.items() if work.id == lost.id}, Interruption.LOST
         )
         await until(lambda: worker.dispatcher.busy == 2)
         for seat in seats:

@@ -13,6 +13,7 @@ from sqlalchemy import insert, select
 
 from penstock import Penstock
 from penstock.reconcile.columns import from_micros
+from tests.process.conftest import alive
 from tests.process.freezing import freeze
 from tests.process.reconcile_cloud import Base, Fleet, Instance, Volume
 from tests.servers.server import Server
@@ -103,6 +104,24 @@ def test_rows_of_a_killed_worker_are_taken_over_after_the_lease(cloud: Cloud) ->
     assert timedelta(0) < late < timedelta(seconds=1), "by the database's clock: not before the lease is over"
 
 
+def test_a_row_in_a_process_of_its_own_is_taken_over_when_its_worker_is_killed(cloud: Cloud) -> None:
+    """The handler's process ends with its worker, long before the lease does: no two work on the row."""
+    cloud.close_gate()
+    cloud.add(Volume, {"id": 1, "status": "heavy"})
+    first = cloud.start()
+    eventually(lambda: len(cloud.diary()) == 1)
+    child = int(cloud.diary()[0][3])
+    assert child != first.pid
+    second = cloud.start()
+    eventually(lambda: "started" in second.log)
+    first.send(SIGKILL)
+    eventually(lambda: not alive(child))
+    assert len(cloud.diary()) == 1
+    cloud.open_gate()
+    eventually(lambda: cloud.all(Volume, status="active"), LEASE + 30)
+    assert cloud.all(Volume, maker=second.pid, recovered=1, process_crashes=0, lock_token=None)
+
+
 def test_a_row_that_kills_its_process_is_given_up_and_the_others_are_done(cloud: Cloud) -> None:
     cloud.add(Volume, {"id": 1, "status": "deadly"})
     cloud.add(Volume, *[{"id": number} for number in range(2, 7)])
@@ -116,7 +135,7 @@ def test_a_row_that_kills_its_process_is_given_up_and_the_others_are_done(cloud:
     assert worker.stop() == 0
 
 
-@pytest.mark.parametrize("status", ["submitted", "threaded"])
+@pytest.mark.parametrize("status", ["submitted", "threaded", "heavy"])
 def test_a_worker_frozen_past_its_lease_changes_nothing_when_it_wakes(cloud: Cloud, status: str) -> None:
     cloud.close_gate()
     cloud.add(Volume, {"id": 1, "status": status})

@@ -11,9 +11,9 @@ from penstock.errors import DefinitionError
 from penstock.reconcile.columns import EPOCH, Instant, Now, as_utc, from_micros, reconcilable_columns, resolve
 from penstock.reconcile.options import Policy
 from penstock.reconcile.reconciler import Reconciler
-from penstock.reconcile.source import GRAIN, DueTimes
 from penstock.reconcile.table import recognize
 from penstock.reconcile.wakeup_subjects import ROWS, awaited, concerns, stirred
+from penstock.runtime.reconcilers.row_source import GRAIN, DueTimes
 
 INSTANT = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
 

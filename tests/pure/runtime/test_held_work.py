@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from penstock.handler_environment import HandlerFlags
 from penstock.queue.jobs import Claim
-from penstock.runtime.executors.work import Work
+from penstock.runtime.executors.job_work import JobWork
 from penstock.runtime.pump.job_source import HeldClaims
 from penstock.values.retry import Retry
 
@@ -46,5 +46,5 @@ def _claim(job_id: str) -> Claim:
     return Claim(job_id, 7, 1, "task", "default", 0, "{}", None, 0, 0)
 
 
-def _work(timeout: float) -> Work:
-    return Work(_claim("a"), cast(Any, None), timeout, Retry(), "thread", HandlerFlags(), ("a", 1))
+def _work(timeout: float) -> JobWork:
+    return JobWork(("a", 1), timeout, "thread", HandlerFlags(), _claim("a"), cast(Any, None), Retry())

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from penstock.handler_environment import HandlerFlags
-from penstock.runtime.executors import async_executor
+from penstock.runtime.executors import async_executor, call
 from penstock.runtime.executors.async_executor import LoopExecutor
+from penstock.runtime.executors.job_work import JobWork
 from penstock.runtime.executors.work import Interruption, Work
 from penstock.telemetry.events import Event, HandlerOverdue, Stream
 from penstock.values.outcome import Released, Stopped, TimedOut
@@ -22,21 +23,33 @@ def told() -> Told:
     return []
 
 
-def executor(told: Told, events: list[Event]) -> LoopExecutor:
+def executor(events: list[Event]) -> LoopExecutor:
     stream = Stream()
     stream.on(Event, events.append)
-    return LoopExecutor(
-        SimpleNamespace(),  # type: ignore[arg-type]
-        lambda _, event: told.append(("done", event)),
-        lambda _, event: told.append(("late", event)),
-        lambda _: told.append(("vacated", None)),
-        stream,
-    )
+    return LoopExecutor(SimpleNamespace(), stream)  # type: ignore[arg-type]
 
 
-def work(timeout: float | None = None) -> Work:
+class Owner:
+    """Writes down what it is told."""
+
+    def __init__(self, told: Told) -> None:
+        self.told = told
+
+    def done(self, work: Work, event: object) -> None:
+        self.told.append(("done", event))
+
+    def done_elsewhere(self, work: Work, event: object) -> None:
+        self.told.append(("late", event))
+
+    def vacate(self, work: Work) -> None:
+        self.told.append(("vacated", None))
+
+
+def work(told: Told, timeout: float | None = None) -> Work:
     claim: Any = SimpleNamespace(job_id="j", generation=1, task="t", token=7)
-    return Work(claim, None, timeout, Retry(), "async", HandlerFlags(), ("a", 1))
+    made = JobWork(("a", 1), timeout, "async", HandlerFlags(), claim, None, Retry())
+    made.owner = Owner(told)
+    return made
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +62,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
                 continue
         return TimedOut(0.0)
 
-    monkeypatch.setattr(async_executor, "call_async", stubborn)
+    monkeypatch.setattr(call, "call_async", stubborn)
     monkeypatch.setattr(async_executor, "CLEANING_UP", 0.005)
 
 
@@ -63,7 +76,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_interrupted_before_its_first_step(told: Told, why: Interruption, event: object) -> None:
     async def look() -> None:
-        one, runs = work(), executor(told, [])
+        one, runs = work(told), executor([])
         runs.start(one)
         runs.interrupt(one, why)
         await asyncio.sleep(0.01)
@@ -76,7 +89,7 @@ def test_one_that_goes_on_after_its_time_is_settled_without_it(told: Told) -> No
     events: list[Event] = []
 
     async def look() -> None:
-        one, runs = work(timeout=0.001), executor(told, events)
+        one, runs = work(told, timeout=0.001), executor(events)
         runs.start(one)
         await asyncio.sleep(0.02)
         assert told == [("late", TimedOut(0.001))]

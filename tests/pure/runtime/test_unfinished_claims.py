@@ -8,15 +8,32 @@ from typing import Any
 
 import pytest
 
+from penstock import Penstock
 from penstock.queue.jobs import Attempt, Claim
 from penstock.runtime.executors import start_pause
 from penstock.runtime.executors.dispatcher import Dispatcher
+from penstock.runtime.executors.executor_set import ExecutorSet
+from penstock.runtime.executors.job_work import work_maker
+from penstock.runtime.executors.prefetch import JobPrefetch
 from penstock.runtime.executors.work import Work
 from penstock.telemetry.events import PlaceFreed, Stream
 from penstock.values.outcome import HINDERED_FOR, Returned
 from penstock.values.retry import Retry
 from tests.refused import no_threads
 from tests.waiting import until
+
+
+def crew_of(
+    task: Any,
+    limit: int,
+    finished: Callable[[Attempt], None] = lambda _: None,
+    lost: Callable[[Any], None] = lambda _: None,
+    stream: Stream | None = None,
+) -> Dispatcher[Claim, Attempt]:
+    around: Any = SimpleNamespace()
+    executors = ExecutorSet(around, stream or Stream(), Penstock, 1)
+    make = work_maker(lambda _: task, finished)
+    return Dispatcher(executors, make, finished, lost, stream or Stream(), JobPrefetch(limit, 5))
 
 
 def claim(number: int) -> Any:
@@ -36,8 +53,7 @@ def test_claims_that_are_lost_are_forgotten_whether_they_run_or_wait() -> None:
     task = SimpleNamespace(settings=settings, middleware=(), executor="async", function=hang, codec=None)
 
     async def look() -> None:
-        around: Any = SimpleNamespace()
-        crew = Dispatcher(around, lambda _: task, lambda _: None, forgotten.extend, Stream(), 1, 5, 1)
+        crew = crew_of(task, 1, lost=lambda work: forgotten.append(work.claim))
         crew.hand_over([claim(1), claim(2)])
         await asyncio.sleep(0)
         assert (len(crew.active), len(crew.waiting)) == (1, 1)
@@ -59,8 +75,7 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
 
     async def look() -> None:
         nonlocal now
-        around: Any = SimpleNamespace()
-        crew = Dispatcher(around, lambda _: task, given_back.append, lambda _: None, Stream(), 2, 5, 1)
+        crew = crew_of(task, 2, given_back.append)
         room = crew.room()
         with no_threads("penstock-handler", times=3):
             crew.hand_over([claim(1), claim(2), claim(3)])
@@ -81,7 +96,7 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
 
 @pytest.mark.parametrize("stop", [Dispatcher.give_back_running, Dispatcher.abandon_all])
 def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
-    stop: Callable[[Dispatcher], None],
+    stop: Callable[[Dispatcher[Any, Any]], None],
 ) -> None:
     settings = SimpleNamespace(timeout=None, retries=Retry())
     task = SimpleNamespace(settings=settings, middleware=(), executor="thread")
@@ -92,8 +107,7 @@ def test_none_of_those_that_are_stopped_together_begins_where_another_has_ended(
         began.extend(work.begin_once() for work in works)  # as a thread does that has become free
 
     async def look() -> None:
-        around: Any = SimpleNamespace()
-        crew = Dispatcher(around, lambda _: task, lambda _: None, lambda _: None, Stream(), 2, 5, 1)
+        crew = crew_of(task, 2)
         threads: Any = SimpleNamespace(start=works.append, interrupt=interrupt)
         crew.executors["thread"] = threads
         crew.hand_over([claim(1), claim(2)])
@@ -115,14 +129,13 @@ def test_a_place_that_is_taken_by_nothing_is_freed_and_named(told: bool) -> None
     lost: list[Work] = []
 
     async def look() -> None:
-        around: Any = SimpleNamespace()
-        crew = Dispatcher(around, lambda _: task, finished.append, lambda _: None, stream, 1, 5, 1)
+        crew = crew_of(task, 1, finished.append, stream=stream)
         threads: Any = SimpleNamespace(start=lost.append, has=lambda _: False)
         crew.executors["thread"] = threads
         crew.hand_over([claim(1), claim(2)])
         await asyncio.sleep(0)
         if told:
-            crew._done_elsewhere(lost[0], Returned("1"))
+            crew.done_elsewhere(lost[0], Returned("1"))
             await asyncio.sleep(0)
         crew.free_lost()
         assert not freed, "it may only be on its way"
@@ -150,11 +163,10 @@ def test_a_thread_that_dies_with_its_work_leaves_no_place_taken() -> None:
         sys.exit()
 
     async def look() -> None:
-        around: Any = SimpleNamespace()
-        crew = Dispatcher(around, lambda _: task, finished.append, lambda _: None, stream, 1, 5, 1)
+        crew = crew_of(task, 1, finished.append, stream=stream)
         threads: Any = crew.executors["thread"]
         threads._work_on = lambda _: None
-        threads.vacated = end_the_thread
+        crew.vacate = end_the_thread  # type: ignore[method-assign, assignment]
         crew.hand_over([claim(1)])
         await until(lambda: crew.active and not any(map(threads.has, crew.active.values())))
         crew.free_lost()

@@ -8,7 +8,7 @@ from penstock.database.user.statements import Statements
 from penstock.reconcile import apply, claim, leases, related_rows, statements
 from penstock.reconcile.row_lock import RowLock
 from penstock.reconcile.statements import Fetch
-from penstock.runtime.reconcilers.row_dispatcher import RowDispatcher
+from penstock.runtime.executors.async_executor import LoopExecutor
 from penstock.runtime.reconcilers.runner import Runner
 from tests.simulation.mutants import Code, Instead, Mutant
 
@@ -54,7 +54,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a row's handler that never began does not end": Mutant(
         2,
-        Instead(RowDispatcher, "_never_began", lambda *_: None),
+        Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
         home=1.0,
         stall=0.04,
         linger=0.1,

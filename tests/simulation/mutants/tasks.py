@@ -11,7 +11,6 @@ from penstock.queue import claim, control, job_records, processes, reclaim, sche
 from penstock.queue.jobs import MOST_COUNTED, Attempt
 from penstock.queue.rules import unique_keys
 from penstock.runtime.executors.async_executor import LoopExecutor
-from penstock.runtime.executors.dispatcher import Dispatcher
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump import job_source
@@ -222,7 +221,7 @@ MUTANTS: dict[str, Mutant] = {
         6,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
-        Code(Dispatcher._lose, "self.forget([work.claim])", "pass"),
+        Code(Worker._lost, "self.source.forget([claim])", "pass"),
         loss=0.3,
         trouble=220,
     ),

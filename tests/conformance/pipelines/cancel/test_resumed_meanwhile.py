@@ -14,7 +14,6 @@ import pytest
 
 from penstock import Penstock
 from penstock.pipelines.run import Run
-from penstock.runtime.executors.call import call_sync
 from penstock.telemetry import fault_points
 from penstock.testing import drain
 from penstock.testing.drain import ManualWorker
@@ -97,5 +96,5 @@ def _looks_once(app: Penstock, run: Run, at: int | None = None, strike: Strike =
         while (claim := hand.take()) is not None:
             work = hand.begin(claim)
             assert work is not None
-            hand.finish(work, call_sync(work, hand.around))
+            hand.finish(work, work.run_here(hand.around))
     return reached

@@ -27,6 +27,7 @@ from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch, release
 from penstock.reconcile.table import Key, in_order, key_text
 from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.runtime.pump.source import Source
 from penstock.telemetry.events import ClockStepped, Stream
 from penstock.values.failure import Failure
 
@@ -66,13 +67,8 @@ class DueTimes:
 CLOCK_TRUSTED = 60.0
 
 
-class RowSource:
+class RowSource(Source[Item, VisitOutcome]):
     """Claims and applies for one reconciler in one process."""
-
-    one_statement = False
-    unblocks_work = False
-    own_tables = False
-    met = False
 
     def __init__(
         self,
@@ -146,12 +142,6 @@ class RowSource:
             self.due.add((at - now).total_seconds())
         return at is not None and at <= now
 
-    def is_complete(self, claims: Sequence[Item]) -> bool:
-        return True
-
-    def complete(self, tx: Transaction, claims: Sequence[Item], by_reading: bool = False) -> list[Item]:
-        return list(claims)
-
     def forget(self, claims: Sequence[Item]) -> None:
         for item in claims:
             self.holdings.remove(item)
@@ -195,10 +185,6 @@ class RowSource:
         for target in sorted(targets, key=lambda target: target.name) if tokens else ():
             statements.run(release(target, None, tokens, due if target is self.reconciler.target else None))
         self._given_back = tokens
-
-    def set_aside(self, tx: Transaction, error: Exception) -> bool:
-        """The rows are the user's: there is no place but their own where one could be put."""
-        return False
 
     def name_of(self, finished: VisitOutcome) -> str:
         return f"{self.reconciler.name} {finished.item.id}"
