@@ -8,4 +8,5 @@ workloads/    what is measured
 agent.py      the process in which an adapter works; talks JSON lines with the driver
 driver.py     starts agents; server.py starts PostgreSQL; counting.py counts statements on the wire
 report.py     the table and the JSON file
+parts.py      python -m bench.parts: what each part of the fast path is worth by itself
 """

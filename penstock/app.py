@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Unpack, overload
 from typing_extensions import TypeVar
 
 from penstock import middleware as around
-from penstock.async_bridge import AsyncBridge
+from penstock.async_bridge import AsyncBridge, in_thread
 from penstock.database.database import Database
-from penstock.database.listeners import ear_for
+from penstock.database.listeners import listener_for
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ConfigurationError, DefinitionError
@@ -22,12 +22,12 @@ from penstock.operate.app_methods import Operating
 from penstock.pipelines.registry import Pipelines
 from penstock.queue import audit
 from penstock.queue import enqueue as queue_enqueue
-from penstock.queue.claim import Foresee
+from penstock.queue.claim import PrefetchRuns
 from penstock.queue.jobs import Follow, NewJob, RunLookup, lanes_of
 from penstock.queue.wakeup_targets import needs_of
 from penstock.queue.wakeups import CHORES, ENDED, READY, Wakeups, ready
 from penstock.runtime.executors.process_executor import refuse_while_imported
-from penstock.runtime.pump.job_source import Hydrate
+from penstock.runtime.pump.job_source import PrepareClaimedSteps
 from penstock.runtime.pump.waker import Relay
 from penstock.runtime.worker import Worker, WorkerOptions, details
 from penstock.schema import catalog, version
@@ -94,8 +94,8 @@ class Penstock(Pipelines, Operating):
         self._paused: set[str] = set()
         self._declare_at = 0.0
         self.chores: tuple[Callable[[], bool], ...] = (self._declare_again, self.engine.chores.turn)
-        self.prepare_claimed_steps: Hydrate | None = self.engine.prepare_claimed_steps
-        self.prefetch_runs: Foresee | None = self.engine.prefetch_runs
+        self.prepare_claimed_steps: PrepareClaimedSteps | None = self.engine.prepare_claimed_steps
+        self.prefetch_runs: PrefetchRuns | None = self.engine.prefetch_runs
         self.run_lookup: RunLookup | None = self.engine.run_lookup
         self.follow: Follow = self.engine.follow
         self.inline: Callable[[Sequence[NewJob]], None] | None = None
@@ -159,7 +159,7 @@ class Penstock(Pipelines, Operating):
         self, model: type[M] | Table, /, **options: Unpack[ReconcilerKeywords]
     ) -> Callable[[Callable[[Item[M]], Any]], definition.Reconciler]:
         """Declare a reconciler: `@app.reconciler(Volume, where=Volume.status == "submitted", workers=20)`."""
-        self.database.go_through_sqlalchemy()
+        self.database.connections.go_through_sqlalchemy()
         return definition.declaration(self.reconcilers, model, options, lambda: self.middlewares)
 
     def middleware(self, function: Around, /) -> Around:
@@ -222,7 +222,8 @@ class Penstock(Pipelines, Operating):
             tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)], needs_of(jobs)
         )
         ids = queue_enqueue.enqueue(tx, jobs)
-        audit.of_enqueued(tx, jobs, ids)
+        if said() is not None:
+            audit.of_enqueued(tx, jobs, ids)
         return ids
 
     def _are_written(self, jobs: Sequence[NewJob]) -> bool:
@@ -376,7 +377,7 @@ class Penstock(Pipelines, Operating):
         self.prepare()
         with self._lock:
             if self._relay is None and self.database.dialect.pushes_wakeups and self.settings.listen:
-                listener = ear_for(self.database, self.wakeups.channel_of(ENDED))
+                listener = listener_for(self.database, self.wakeups.channel_of(ENDED))
                 self._relay = Relay(listener, self.wakeups, self.events)
                 self._relay.start()
 
@@ -394,7 +395,7 @@ class Penstock(Pipelines, Operating):
             self._prepared = False  # the tables are gone with it
 
     async def close_async(self) -> None:
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
     def __enter__(self) -> Penstock:
         return self

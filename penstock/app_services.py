@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from penstock.pipelines.engine import Engine
     from penstock.pipelines.pipeline import Pipeline
     from penstock.pipelines.run import Run
-    from penstock.queue.claim import Foresee
+    from penstock.queue.claim import PrefetchRuns
     from penstock.queue.jobs import Follow, NewJob, RunLookup
     from penstock.queue.wakeups import Wakeups
     from penstock.reconcile.reconciler import Reconciler
-    from penstock.runtime.pump.job_source import Hydrate
+    from penstock.runtime.pump.job_source import PrepareClaimedSteps
     from penstock.schedules.definition import ScheduleDefinition
     from penstock.schedules.schedule import Schedule
     from penstock.settings import Settings
@@ -114,10 +114,10 @@ class AppServices(Protocol):
     def follow(self) -> Follow: ...
 
     @property
-    def prepare_claimed_steps(self) -> Hydrate | None: ...
+    def prepare_claimed_steps(self) -> PrepareClaimedSteps | None: ...
 
     @property
-    def prefetch_runs(self) -> Foresee | None: ...
+    def prefetch_runs(self) -> PrefetchRuns | None: ...
 
     @property
     def run_lookup(self) -> RunLookup | None: ...

@@ -7,12 +7,12 @@ in the audit under the assistant's name.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, cast
 
+from penstock.async_bridge import in_thread
 from penstock.errors import CancelConflict, PenstockError
 from penstock.operate import actions, dead_letters
 from penstock.operate import jobs as operate_jobs
@@ -229,7 +229,7 @@ def _add(server: MCPServer[Any], tool: Callable[..., Answer], annotations: ToolA
     @wraps(tool)
     async def threaded(*args: Any, **named: Any) -> Answer:
         try:
-            return await asyncio.to_thread(tool, *args, **named)
+            return await in_thread(tool, *args, **named)
         except PenstockError as error:
             raise refusals.ToolError(str(error)) from error
 

@@ -1,4 +1,9 @@
-"""The thin door for async callers: the same synchronous operation, in a thread of the app's own."""
+"""Takes async code into threads: the same synchronous operation, while the event loop goes on.
+
+The only way there, but for handlers, which have executors of their own. `AsyncBridge.run` is for database work of
+callers, in a few threads of the app; `run_apart` for work that may itself wait for such calls; `in_thread` for anything
+else; `one_thread` for calls that must come one after the other, in the same thread.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,16 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+async def in_thread(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Do something in a thread of the loop's own pool. A caller that is cancelled does not stop it."""
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def one_thread(name: str) -> ThreadPoolExecutor:
+    """A new thread, for calls that come one after the other. It ends after its `shutdown`."""
+    return ThreadPoolExecutor(1, thread_name_prefix=f"penstock-{name}")
 
 
 class AsyncBridge:
@@ -63,7 +78,7 @@ class AsyncBridge:
     async def run_apart(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """In a thread made for this call: for work that may itself wait for further calls, to any depth."""
         call = functools.partial(copy_context().run, work, *args, **kwargs)
-        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-apart")
+        thread = one_thread("apart")
         working = thread.submit(call)
         thread.shutdown(wait=False)
         return await ended(working)
@@ -136,7 +151,7 @@ class AsyncConnection:
 
     def __init__(self, block: AbstractContextManager[Connection]) -> None:
         self._block = block
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="penstock-transaction")
+        self._pool = one_thread("transaction")
         self._entering: Future[Connection] | None = None
         self._sent: list[Executing] = []
         self._process = os.getpid()

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
+from penstock.async_bridge import in_thread
 from penstock.errors import DefinitionError, PenstockError
 from penstock.handler_environment import HandlerEnvironment, HandlerFlags
 from penstock.job_transaction import TransactionScope
@@ -99,7 +100,7 @@ class CurrentJob:
         """Values that all steps of the run share."""
         if self.run_id is None:
             raise PenstockError("this job is not a step of a run, so there is no context")
-        return RunContext(self._around.database, self.run_id, _in_thread, self.idempotency_key)
+        return RunContext(self._around.database, self.run_id, in_thread, self.idempotency_key)
 
     @property
     def scheduled_for(self) -> datetime | None:
@@ -208,7 +209,7 @@ class CurrentJob:
         _check_marker(name)
         keepsake = OnceValue(name, function)
         database = self._around.database
-        found = await _in_thread(lambda: database.read(job_records.find, self.idempotency_key, name))
+        found = await in_thread(lambda: database.read(job_records.find, self.idempotency_key, name))
         if found is not None:
             return keepsake.read(found)
         if not inspect.iscoroutinefunction(inspect.unwrap(function)):
@@ -291,13 +292,9 @@ def _check_marker(name: object) -> None:
 
 async def _to_the_end(work: Callable[[], Any]) -> Any:
     """In a thread, and waited for although one is cancelled: it must be remembered before anybody does it again."""
-    doing = asyncio.ensure_future(asyncio.to_thread(work))
+    doing = asyncio.ensure_future(in_thread(work))
     try:
         return await asyncio.shield(doing)
     except asyncio.CancelledError:
         await asyncio.wait([doing])
         raise
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    return await asyncio.to_thread(work)

@@ -369,7 +369,7 @@ def missing(id: str) -> PenstockError:
 
 
 def attempt_of(row: Sequence[Any]) -> AttemptRecord:
-    """An attempt from its row, with the columns of `queue.read.ATTEMPTS`."""
+    """An attempt from its row, with the columns of `queue.job_records.ATTEMPTS`."""
     number, process, started, finished, outcome, error_type, error, traceback = row
     text = f"{error_type}: {error}" if error_type and error else error_type or error
     return AttemptRecord(

@@ -63,7 +63,7 @@ def penstock_app(request: pytest.FixtureRequest) -> Iterator[Penstock]:
     app = load_app.load_app(target)
     _refuse_other_database(app, request.config.getini(DATABASE))
     app.migrate()
-    reset.empty(app.database)
+    reset.as_migrated(app.database)
     yield app
     app.database.shift_clock(0)
     if not app.database.dialect.in_memory:

@@ -190,8 +190,9 @@ class Settings:
 
     fast_path: bool = _setting(
         True,
-        "Settle successes by one statement and write what follows without waiting for its answer, where the database "
-        "can; off: always the general way, which is slower and does the same.",
+        "Take the shorter ways where the database can: claim and settle by one statement, write what follows without "
+        "waiting for the answer, hold the next step at once; off: always the general way, which is slower and does "
+        "the same.",
         flag,
     )
 

@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,15 +34,52 @@ def imports(tree: ast.AST) -> set[str]:
 
 
 def tests_of(module: str) -> list[Path]:
-    """The test files that import this module, itself or by a helper of theirs, or that name it."""
-    name = dotted(module)
-    named = re.compile(rf"\b{re.escape(name)}\b|{re.escape(name.replace('.', '/'))}\.py")
-    files = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
-    imported = {path: imports(ast.parse(text)) for path, text in files.items()}
-    found = {path for path, text in files.items() if name in imported[path] or named.search(text)}
+    """The test files that import this module, itself or by a helper of theirs, or that name it.
+
+    Where there are none, those of the modules that import it: the nearest that have some.
+    """
+    asked, near = {dotted(module)}, {dotted(module)}
+    while near:
+        found = {path for name in near for path in _direct(name)}
+        if found:
+            return sorted(found)
+        near = {above for name in near for above in _importers(name)} - asked
+        asked |= near
+    return []
+
+
+def _direct(name: str) -> list[Path]:
+    file = f"{name.replace('.', '/')}.py"
+    files = _imported_by(TESTS)
+    found = {path for path in files if name in files[path] or file in _text(path) or name in _dotted(path)}
     helpers = {_name(path) for path in found if not path.name.startswith("test_")}
-    found |= {path for path in files if imported[path] & helpers}
-    return sorted(path for path in found if path.name.startswith("test_"))
+    found |= {path for path in files if files[path] & helpers}
+    return [path for path in found if path.name.startswith("test_")]
+
+
+def _importers(name: str) -> list[str]:
+    """Modules of the package that import this one, also when it is first used; and the folder of a migration."""
+    files = _imported_by(ROOT / "penstock")
+    later = f'Lazy("{name}")'
+    found = [_name(path) for path, imported in files.items() if name in imported or later in _text(path)]
+    return [one.removesuffix(".__init__") for one in found] or [name.rpartition(".")[0]]
+
+
+@cache
+def _imported_by(folder: Path) -> dict[Path, set[str]]:
+    return {path: imports(ast.parse(_text(path))) for path in sorted(folder.rglob("*.py"))}
+
+
+@cache
+def _dotted(path: Path) -> set[str]:
+    """The dotted names in a file, with those that each begins with."""
+    names = [name.split(".") for name in set(re.findall(r"\bpenstock(?:\.\w+)+", _text(path)))]
+    return {".".join(parts[:end]) for parts in names for end in range(1, len(parts) + 1)}
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()
 
 
 def _name(path: Path) -> str:

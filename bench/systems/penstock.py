@@ -9,8 +9,18 @@ import sys
 
 from bench.systems.base import SupervisedSystem
 from penstock import Penstock
+from penstock.database.dialect import FastPath
 from penstock.queue.jobs import tier_of
 from penstock.telemetry.events import JobsClaimed
+
+WITHOUT = "BENCH_WITHOUT"
+"""Parts of the fast path that are left out (see `bench/parts.py`)."""
+
+
+def leave_out(app: Penstock, parts: str) -> None:
+    dialect = app.database.dialect
+    names = FastPath._fields if parts == "all" else [name for name in parts.split(",") if name]
+    dialect.fast_path = dialect.fast_path._replace(**dict.fromkeys(names, False))
 
 
 class PenstockSystem(SupervisedSystem):
@@ -27,6 +37,7 @@ class PenstockSystem(SupervisedSystem):
 
     def declare(self) -> None:
         self.app = app = Penstock(self.url)
+        leave_out(app, os.environ.get(WITHOUT, ""))
 
         @app.task(name="noop")
         async def noop(number: int) -> None:

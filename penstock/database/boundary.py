@@ -44,6 +44,8 @@ class Boundary(Generic[K]):
         self.stream = stream
         self.what = what
         """The kind of row, as the log names it."""
+        self.is_empty = True
+        """True if nothing is set aside, or was. A field, since it is read in every turn of a pump."""
         self._aside: OrderedDict[K, SetAside] = OrderedDict()
         self._tries: OrderedDict[K, int] = OrderedDict()
         """How often rows have failed that are not waited for any more: should one fail again, it goes on from there."""
@@ -55,11 +57,6 @@ class Boundary(Generic[K]):
             return []
         now = time.monotonic()
         return [key for key, row in self._aside.items() if row.again > now]
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing is set aside, or was."""
-        return not (self._aside or self._tries)
 
     @property
     def next_due(self) -> float | None:
@@ -137,6 +134,7 @@ class Boundary(Generic[K]):
         before = self._aside.pop(key, None)
         tries = 1 + (self._tries.pop(key, 0) if before is None else before.tries)
         self._aside[key] = SetAside(tries, time.monotonic() + pause)
+        self.is_empty = False
         while len(self._aside) > MOST_ROWS:
             self._aside.popitem(last=False)
         while len(self._tries) > MOST_ROWS:
@@ -155,11 +153,12 @@ class Boundary(Generic[K]):
 
     def handled(self, keys: Sequence[K]) -> None:
         """These went through: what was set aside of them is no longer."""
-        if not (self._aside or self._tries):
+        if self.is_empty:
             return
         for key in keys:
             if self._tries.pop(key, None) is not None or self._aside.pop(key, None) is not None:
                 self.stream.emit(RowHandled(self.what, _name(key)))
+        self.is_empty = not (self._aside or self._tries)
 
 
 def do_all(database: Database, chores: Iterable[Callable[[], bool]]) -> bool:

@@ -1,4 +1,7 @@
-"""Connections in use: taken for one transaction, or kept by a loop.
+"""Connections of one app: those at rest in one store, those in use taken for one transaction, or kept by a loop.
+
+`ConnectionStore` has every connection for our own statements that is not in use. SQLAlchemy's pool is for statements of
+users and reconcilers; once that is in use, new connections of ours come from it too (see `Database.engine`).
 
 A *fairy* is what SQLAlchemy calls a connection that its pool has given out: closed, it goes back to the pool;
 invalidated, it is gone. Those that we open ourselves have the same shape.
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from penstock.database import error_advice
 
@@ -62,6 +66,87 @@ class OwnConnection:
     invalidate = close
 
 
+class ConnectionStore:
+    """The connections of an app that are not in use, and the handles that keep one.
+
+    A borrowed connection comes back by `give_back`, or is invalidated by the handle that had it.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.spares = IdleConnections(0)
+        """Between two brief transactions."""
+        self.dedicated = IdleConnections(1)
+        """Fit for the queue's own statements only."""
+        self.handles: WeakSet[ConnectionHandle] = WeakSet()
+        """The handles of loops, each of which keeps its connection."""
+        self.era = 0
+        """How often the store was closed."""
+        self.is_bare = True
+        """True until the first use of SQLAlchemy."""
+
+    def begin(self, spares: int) -> None:
+        """Serve the database that the app aims at now; what was there for another one is closed."""
+        self.spares = IdleConnections(spares)
+        self.is_bare = True
+
+    def borrow(self) -> Any:
+        """An idle connection of ours, or a new one; the caller returns it with `give_back`."""
+        spare = self.spares.take()
+        if spare is None:
+            return self._opened() or self.database.engine.raw_connection()
+        self.database.dialect.on_checkout(spare.driver_connection)
+        return spare
+
+    def _opened(self) -> OwnConnection | None:
+        """Open a connection without SQLAlchemy, if that is not in use yet and the URL needs none of its features."""
+        dialect = self.database.dialect
+        driver = dialect.open(self.database.url, self.database.settings) if self.is_bare else None
+        if driver is None:
+            return None
+        opened = OwnConnection(dialect, driver)
+        try:
+            dialect.connected(driver)
+        except BaseException:
+            error_advice.ignore_errors(opened.close)
+            raise
+        return opened
+
+    def give_back(self, fairy: Any, era: int | None = None) -> None:
+        """Return a working connection without an open transaction. One from before a `close()` is closed for good."""
+        if era is not None and era != self.era:
+            error_advice.ignore_errors(fairy.invalidate)
+            return
+        outdated = not self.is_bare and isinstance(fairy, OwnConnection)
+        if outdated or not self.spares.keep(fairy):
+            fairy.close()
+
+    def go_through_sqlalchemy(self) -> None:
+        """Have all further connections from its pool: they are told what the columns of users' tables need."""
+        self.is_bare = False
+        self.spares.close()
+
+    def drop(self) -> None:
+        """Close what is not in use: after a lost connection the others are suspect too."""
+        self.spares.close()
+        self.dedicated.close()
+
+    def drop_kept(self) -> None:
+        """Close also what loops keep, at a time when none of it is in use."""
+        for handle in list(self.handles):
+            handle.close()
+
+    def close(self) -> None:
+        """Close what is not in use; what is in use is closed when it comes back."""
+        self.era += 1
+        self.drop()
+
+    def forget(self) -> None:
+        """In a forked child: the parent's connections are not ours to use or to close."""
+        self.spares.forget()
+        self.dedicated.forget()
+
+
 class ConnectionHandle:
     """A connection taken from the pool: for one transaction, or kept by a loop that never shares it.
 
@@ -88,17 +173,18 @@ class ConnectionHandle:
         """A transaction is open on it that could not be ended."""
         self._era = 0
         if not brief:
-            database.kept.add(self)
+            database.connections.handles.add(self)
 
     def take(self) -> Any:
         """The driver's connection, until it is let go."""
         if self.kept is None:
-            self._era = self.database.era
+            store = self.database.connections
+            self._era = store.era
             self.is_spoilt = False
-            usual = self.dedicated and self.patience is None
-            fairy = self.database.idle_dedicated.take() if usual else None
+            is_plain = self.dedicated and self.patience is None
+            fairy = store.dedicated.take() if is_plain else None
             self._unfit = fairy is not None
-            self.kept = fairy or self.database.borrow()
+            self.kept = fairy or store.borrow()
             if self.dedicated and fairy is None:
                 self._dedicate(self.kept)
             self._driver = self.kept.driver_connection
@@ -119,7 +205,7 @@ class ConnectionHandle:
             if self.is_spoilt:
                 error_advice.ignore_errors(fairy.invalidate)
             else:
-                self.database.give_back(fairy, self._era)
+                self.database.connections.give_back(fairy, self._era)
 
     def release_after_error(self, error: BaseException) -> None:
         dialect, fairy = self.database.dialect, self.kept
@@ -141,10 +227,11 @@ class ConnectionHandle:
         if fairy is not None:
             self._give_back(fairy)
 
-    def idle_dedicated(self) -> None:
+    def put_aside(self) -> None:
         """Put a healthy dedicated connection aside for the next caller: a new one costs the server the most."""
-        usual = self._unfit and self.patience is None and self._era == self.database.era
-        if self.kept is not None and usual and self.database.idle_dedicated.keep(self.kept):
+        store = self.database.connections
+        is_plain = self._unfit and self.patience is None and self._era == store.era
+        if self.kept is not None and is_plain and store.dedicated.keep(self.kept):
             self.kept = None
         self.close()
 

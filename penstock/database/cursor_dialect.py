@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
-from penstock.database.dialect import Ahead, Lane, Parameters, Row, TableWrite
+from penstock.database.dialect import WITHOUT_ONE_STATEMENT, Ahead, Lane, Parameters, Row, TableWrite
 
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
@@ -42,8 +42,8 @@ class FailedAssumption(Exception):
 class ByCursor:
     """A database that is spoken to through its driver's cursors, one statement after the other."""
 
-    single_statement_claims = False
-    fast_path = False
+    lateral = False
+    fast_path = WITHOUT_ONE_STATEMENT
     pipelines_statements = False
     is_pooled = False
     remove = REMOVE

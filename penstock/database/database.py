@@ -14,11 +14,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
-from weakref import WeakSet
 
 from penstock.database import error_advice
-from penstock.database.connections import ConnectionHandle, IdleConnections, OwnConnection
-from penstock.database.dialect import Dialect
+from penstock.database.connections import ConnectionHandle, ConnectionStore
+from penstock.database.dialect import GENERAL_WAY, Dialect
 from penstock.database.sqlite_forks import ForkGate
 from penstock.database.templates import ParamStyle, Renderer
 from penstock.database.transaction import BriefReadTransaction, ReadTransaction, Transaction, WriteTransaction
@@ -54,12 +53,7 @@ class Database:
         self.callers_transaction: Callable[[], Transaction | None] = lambda: None
         """Finds the transaction that the calling thread has open on this database by other means; reads join it."""
         self._engine: Engine | None = None
-        self.idle_dedicated = IdleConnections(1)
-        """A dedicated connection that is not in use."""
-        self.kept: WeakSet[ConnectionHandle] = WeakSet()
-        """The links of loops, each of which keeps its connection."""
-        self.era = 0
-        """How often this was closed."""
+        self.connections = ConnectionStore(self)
         self._lock = threading.Lock()
         self._aim_at(settings)
         forget_after_fork(self)
@@ -69,7 +63,8 @@ class Database:
         self.url = parse(settings.database_url)
         self._where = settings.shown_url
         self.dialect: Dialect = dialect_for(self.url, settings)
-        self.dialect.fast_path = self.dialect.fast_path and settings.fast_path
+        if not settings.fast_path:
+            self.dialect.fast_path = GENERAL_WAY
         qualifies = self.dialect.name == "postgresql"
         self.schema = settings.schema if qualifies else None
         self.prefix = settings.table_prefix
@@ -77,11 +72,9 @@ class Database:
             self.prefix = f"{settings.schema}_{settings.table_prefix}"
         self._clock = self.dialect.now
         self._renderers: dict[ParamStyle, Renderer] = {}
-        self._bare = True
-        """True until the first use of SQLAlchemy."""
-        self._spares = IdleConnections(0 if self.dialect.in_memory else settings.pool_size // 2)
+        self.connections.begin(spares=0 if self.dialect.in_memory else settings.pool_size // 2)
         file = self.dialect.one_writer and not self.dialect.in_memory
-        self.crossing = ForkGate(self._close_all) if file else None
+        self.fork_gate = ForkGate(self._close_all) if file else None
 
     def move_to(self, settings: Settings) -> None:
         """Work on another database from now on, as a framework's test runner wants it; all connections are closed."""
@@ -276,62 +269,25 @@ class Database:
     def engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._engine = engine.make_engine(self, self.settings.pool_size - self._spares.most)
-                self.go_through_sqlalchemy()
+                self._engine = engine.make_engine(
+                    self, self.settings.pool_size - self.connections.spares.most
+                )
+                self.connections.go_through_sqlalchemy()
             return self._engine
-
-    def go_through_sqlalchemy(self) -> None:
-        """Have all further connections from its pool: they are told what the columns of users' tables need."""
-        self._bare = False
-        self._spares.close()
-
-    def borrow(self) -> Any:
-        """An idle connection of ours, or a new one; the caller returns it with `give_back`."""
-        spare = self._spares.take()
-        if spare is None:
-            return self._opened() or self.engine.raw_connection()
-        self.dialect.on_checkout(spare.driver_connection)
-        return spare
-
-    def _opened(self) -> OwnConnection | None:
-        """Open a connection without SQLAlchemy, if that is not in use yet and the URL needs none of its features."""
-        driver = self.dialect.open(self.url, self.settings) if self._bare else None
-        if driver is None:
-            return None
-        opened = OwnConnection(self.dialect, driver)
-        try:
-            self.dialect.connected(driver)
-        except BaseException:
-            error_advice.ignore_errors(opened.close)
-            raise
-        return opened
-
-    def give_back(self, fairy: Any, era: int | None = None) -> None:
-        """Return a working connection without an open transaction. One from before a `close()` is closed for good."""
-        if era is not None and era != self.era:
-            error_advice.ignore_errors(fairy.invalidate)
-            return
-        outdated = not self._bare and isinstance(fairy, OwnConnection)
-        if outdated or not self._spares.keep(fairy):
-            fairy.close()
 
     def drop_connections(self) -> None:
         """After a lost connection the others are suspect too."""
-        self._spares.close()
-        self.idle_dedicated.close()
+        self.connections.drop()
         if self._engine is not None and not self.dialect.in_memory:
             self._engine.dispose()
 
     def _close_all(self) -> None:
         """Close all connections, at a time when none is in use."""
-        for link in list(self.kept):
-            link.close()
+        self.connections.drop_kept()
         self.drop_connections()
 
     def close(self) -> None:
-        self.era += 1
-        self._spares.close()
-        self.idle_dedicated.close()
+        self.connections.close()
         with self._lock:
             engine, self._engine = self._engine, None
         if engine is not None:
@@ -340,8 +296,7 @@ class Database:
     def forget(self) -> None:
         """In a forked child: the parent's connections are not ours to use or to close."""
         self._lock = threading.Lock()
-        self._spares.forget()
-        self.idle_dedicated.forget()
+        self.connections.forget()
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.database.templates import ListType, ParamStyle, Renderer
 
@@ -58,6 +58,28 @@ class Lane:
     limit: int
 
 
+class FastPath(NamedTuple):
+    """The parts of the fast path: shorter ways to the same rows. Each can be taken without the others, except that
+    `presume` and `plan` need `settle`."""
+
+    claim: bool = False
+    """An idle worker claims by one statement, which is a transaction by itself."""
+    settle: bool = False
+    """Successes are settled by one statement (`queue/settle.py`)."""
+    presume: bool = False
+    """The next steps are written without waiting for an answer; the database checks what was presumed."""
+    plan: bool = False
+    """The plan after a plain success is made once for a node (`pipelines/advance/fast_path.py`)."""
+    offer: bool = False
+    """A worker with room holds the next steps in the transaction that makes them ready."""
+
+
+GENERAL_WAY = FastPath()
+WITHOUT_ONE_STATEMENT = FastPath(offer=True)
+"""For databases that settle and claim in several statements."""
+ALL_PARTS = FastPath(claim=True, settle=True, presume=True, plan=True, offer=True)
+
+
 class Dialect(Protocol):
     """A database's own way of saying what the others say differently."""
 
@@ -69,11 +91,10 @@ class Dialect(Protocol):
     lock: str
     lock_skip: str
     by_key: str
-    single_statement_claims: bool
-    """A claim is one statement."""
-    fast_path: bool
-    """Successes are settled by one statement, and what follows from them is written without waiting for its answer:
-    see `queue/settle.py`. The setting `fast_path` switches it off."""
+    lateral: bool
+    """A query can look up each element of a list by an index (LATERAL)."""
+    fast_path: FastPath
+    """The shorter ways that are taken. The setting `fast_path` switches all of them off."""
     pipelines_statements: bool
     """The database works on one statement while the next is made."""
     pushes_wakeups: bool

@@ -187,7 +187,7 @@ def new_channel() -> str:
     return f"penstock_echo_{new_token():x}"
 
 
-def ear_for(database: Database, channel: str, own_channel: str | None = None) -> Listener:
+def listener_for(database: Database, channel: str, own_channel: str | None = None) -> Listener:
     """The listener that fits this database and its settings."""
     dialect = database.dialect
     if dialect.name == "sqlite":

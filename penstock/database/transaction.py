@@ -276,14 +276,14 @@ class TransactionBlock(ABC):
         """Begin a transaction on the connection; the dialect's object for it."""
 
     def __enter__(self) -> Transaction:
-        crossing = self.database.crossing
-        if crossing is None:
+        gate = self.database.fork_gate
+        if gate is None:
             return self._enter()
-        crossing.enter()
+        gate.enter()
         try:
             return self._enter()
         except BaseException:
-            crossing.leave()
+            gate.leave()
             raise
 
     def _enter(self) -> Transaction:
@@ -302,8 +302,8 @@ class TransactionBlock(ABC):
         try:
             self.leave(error)
         finally:
-            if self.database.crossing is not None:
-                self.database.crossing.leave()
+            if self.database.fork_gate is not None:
+                self.database.fork_gate.leave()
 
     @abstractmethod
     def leave(self, error: BaseException | None) -> None:

@@ -25,7 +25,7 @@ from penstock.database.user.connections import recognize
 from penstock.django.connections import HandlerConnections
 from penstock.django.databases import database_url
 from penstock.errors import ConfigurationError
-from penstock.schema import flush, version
+from penstock.schema import reset, version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -119,7 +119,7 @@ class DjangoApp(Penstock):
 
     def forget_all_work(self) -> None:
         """Delete every row of Penstock's tables: `manage.py flush`, and the end of a TransactionTestCase."""
-        self.database.in_transaction(flush.delete_everything)
+        self.database.in_transaction(reset.delete_everything)
 
 
 def the_app() -> DjangoApp:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from penstock.app_services import AppServices
 from penstock.errors import ConfigurationError
 from penstock.job import Job
+from penstock.operate import overview
 from penstock.operate.audit import Act, Since, acts, since_when
 from penstock.operate.dead_letters import DeadLetters, dead_ids
 from penstock.operate.jobs import JobFilter, list_jobs
@@ -27,7 +28,7 @@ from penstock.values.status import JobStatus
 if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
-    from penstock.operate import actions, overview, processes
+    from penstock.operate import actions, processes
     from penstock.operate import doctor as examining
     from penstock.operate import reconcilers as progress
     from penstock.operate.diagnosis import explain as explaining
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.reconcile.reconciler import Reconciler
     from penstock.settings import Settings
 else:
-    explaining, overview = Lazy("penstock.operate.diagnosis.explain"), Lazy("penstock.operate.overview")
+    explaining = Lazy("penstock.operate.diagnosis.explain")
     actions, processes = Lazy("penstock.operate.actions"), Lazy("penstock.operate.processes")
     examining, progress = Lazy("penstock.operate.doctor"), Lazy("penstock.operate.reconcilers")
 

@@ -9,9 +9,12 @@ from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.database.user import connections
 from penstock.errors import ConfigurationError
+from penstock.pipelines.advance import finish, run_rows
 from penstock.pipelines.advance.run_headers import RunHeaders
 from penstock.pipelines.advance.run_modes import SettledRuns
 from penstock.pipelines.advance.state import EngineState
+from penstock.pipelines.lifecycle import claimed_steps, lineage, signals, start
+from penstock.pipelines.lifecycle.start import NewRun
 from penstock.pipelines.maintenance.chores import Chores
 from penstock.queue.jobs import Claim, EndedStep, Offer
 from penstock.queue.wakeups import CHORES, READY, ready
@@ -20,20 +23,17 @@ from penstock.values.lazy_import import Lazy
 
 if TYPE_CHECKING:
     from sqlalchemy import util as greenlets
-
-    from penstock.pipelines.advance import finish, run_rows
-    from penstock.pipelines.lifecycle import claimed_steps, features, start
-    from penstock.pipelines.lifecycle.start import NewRun
 else:
-    greenlets, start = Lazy("sqlalchemy.util"), Lazy("penstock.pipelines.lifecycle.start")
-    finish, claimed_steps = (
-        Lazy("penstock.pipelines.advance.finish"),
-        Lazy("penstock.pipelines.lifecycle.claimed_steps"),
-    )
-    run_rows = Lazy("penstock.pipelines.advance.run_rows")
-    features = Lazy("penstock.pipelines.lifecycle.features")
+    greenlets = Lazy("sqlalchemy.util")
 
 R = TypeVar("R")
+
+
+class Features:
+    """The features of runs that a plan needs (`state.RunFeatures`): `advance/` imports nothing of `lifecycle/`."""
+
+    keeps_failure = staticmethod(lineage.keeps_failure)
+    start_waiting = staticmethod(signals.start_waiting)
 
 
 class Engine:
@@ -41,7 +41,7 @@ class Engine:
 
     def __init__(self, host: AppServices) -> None:
         self.host = host
-        self.engine_state = EngineState(host, features)
+        self.engine_state = EngineState(host, Features())
         self.chores = Chores(self.engine_state, host)
         self.run_lookup = SettledRuns()
         self.run_headers = RunHeaders(host.database)

@@ -7,34 +7,26 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, Unpack, cas
 
 from penstock.app_services import AppServices
 from penstock.errors import DefinitionError
+from penstock.pipelines import pipeline as pipes
+from penstock.pipelines import run, run_control
 from penstock.pipelines.advance import read
+from penstock.pipelines.define import pipeline_options
 from penstock.pipelines.define.other_apps import check_reach
 from penstock.pipelines.engine import Engine
+from penstock.pipelines.lifecycle import reminders
+from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
+from penstock.pipelines.run import Run
+from penstock.pipelines.run_control import Following
 from penstock.task import Task
 from penstock.values import parse
 from penstock.values.function_identity import both_written, qualified_name, same
 from penstock.values.ids import checked_id
-from penstock.values.lazy_import import Lazy
 from penstock.values.parse import NAME_LENGTH, checked
 from penstock.values.typed_json.json_text import encode
 
 if TYPE_CHECKING:
-    from penstock.pipelines import pipeline as pipes
-    from penstock.pipelines import run, run_control
-    from penstock.pipelines.define import pipeline_options
-    from penstock.pipelines.lifecycle import reminders
-    from penstock.pipelines.pipeline import FlowPipeline, GraphPipeline, Pipeline
-    from penstock.pipelines.run import Run
-    from penstock.pipelines.run_control import Following
     from penstock.step_calls import StepValue
     from penstock.values.option_types import FlowKeywords, PipelineKeywords
-else:
-    pipes, pipeline_options = (
-        Lazy("penstock.pipelines.pipeline"),
-        Lazy("penstock.pipelines.define.pipeline_options"),
-    )
-    run_control = Lazy("penstock.pipelines.run_control")
-    run, reminders = Lazy("penstock.pipelines.run"), Lazy("penstock.pipelines.lifecycle.reminders")
 
 P = ParamSpec("P")
 V = TypeVar("V")
@@ -159,7 +151,7 @@ class Pipelines:
         return run_control.Following(self._host, several)
 
     def resume(self, token: str, value: object = None) -> Run:
-        """Give the signal that a token allows (see `run.token`), in the name of the actor (see `acting`); its run.
+        """Give the signal that a token allows (see `run.token`), in the name of the actor (see `app.acting`); its run.
 
         Raises `TokenForged`, `TokenExpired`, `TokenSpent` or `RunOver`, and then nothing is changed.
         """

@@ -18,7 +18,7 @@ from penstock.values.status import JobStatus
 FIRST_QUEUE = "SELECT MIN(queue) FROM {availabilities} WHERE queue > :queue"
 FIRST_TIER = "SELECT MIN(tier) FROM {availabilities} WHERE queue = :queue AND tier > :tier"
 LOWEST_TIER = -(2**31)
-Foresee = Callable[[Transaction, int], None]
+PrefetchRuns = Callable[[Transaction, int], None]
 REGISTERED = "SELECT 1 FROM {processes} WHERE id = :process"
 HEAD = """
 SELECT seq, job_id, task FROM {availabilities}
@@ -35,11 +35,11 @@ def claim(
     limit: int,
     token: int,
     process: str,
-    prefetch_runs: Foresee | None = None,
+    prefetch_runs: PrefetchRuns | None = None,
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
     """The jobs now held, most urgent first, and the highest sequence met in each lane.
 
-    `foresee` asks for what will have to be known of them, by the token: that travels with the claim.
+    `prefetch_runs` asks for the runs of their steps, by the token: that travels with the claim.
     """
     tx.stage("claim")
     if not lanes or not tasks:

@@ -38,7 +38,8 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
         _write_in_parts(tx, group)
     for job in mine:
         _label(tx, [job.id], job.labels)
-        unique_keys.note_due_time(tx, job)
+        if job.unique is not None:
+            unique_keys.note_due_time(tx, job)
     return ids
 
 

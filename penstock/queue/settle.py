@@ -60,7 +60,7 @@ def settle(
     held at once. `lookup`: asks about the runs of the steps on the way.
     """
     tx.stage("settle")
-    if tx.dialect.fast_path:
+    if tx.dialect.fast_path.settle:
         settled = _fast(tx, attempts, process, finished_tokens, lookup)
     else:
         settled = _in_steps(tx, attempts, process, finished_tokens)
@@ -93,7 +93,7 @@ def _follow(
 def _tell_followers(tx: Transaction, settled: Settled) -> None:
     """Enqueue the callbacks of jobs that are over, and let those go that wait for them. Mostly there are none."""
     over = [a for a in settled.accepted if a.outcome.final and a.claim.run_id is None]
-    calling = [a for a in over if followers.has_callbacks(a.claim.options)]
+    calling = [a for a in over if a.claim.options is not None and followers.has_callbacks(a.claim.options)]
     if calling:
         followers.call_back(tx, [_ended_job(attempt) for attempt in calling])
     if settled.followed:

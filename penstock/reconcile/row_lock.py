@@ -60,7 +60,7 @@ class RowLock:
     def __enter__(self) -> Connection:
         self.host.prepare()
         deadline = self._deadline = time.monotonic() + self.timeout
-        deafen = self.host.wakeups.listen(self._hear)
+        stop_listening = self.host.wakeups.listen(self._hear)
         pause = POLL[0]
         try:
             while not self._try():
@@ -73,7 +73,7 @@ class RowLock:
             self._withdraw()
             raise
         finally:
-            deafen()
+            stop_listening()
         assert self._connection is not None
         return self._connection
 

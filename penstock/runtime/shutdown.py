@@ -11,11 +11,11 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.async_bridge import ended
+from penstock.async_bridge import ended, one_thread
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import processes
@@ -41,7 +41,7 @@ class Shutdown:
     async def go(self, limit: float) -> None:
         """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
         self.by = self.worker.loop.time() + limit
-        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-leave")
+        thread = one_thread("leave")
         try:
             await self._wind_up(limit)
         except (Exception, asyncio.CancelledError):
@@ -49,7 +49,7 @@ class Shutdown:
             raise
         await ended(self.begin(thread))
 
-    def begin(self, thread: ThreadPoolExecutor) -> Future[None]:
+    def begin(self, thread: Executor) -> Future[None]:
         """The end, once the thread has done what it was given before."""
         with self._lock:
             if self.leaving is None:
@@ -69,7 +69,7 @@ class Shutdown:
         if not worker.loop.is_closed() or self.leaving is not None:
             return
         worker.hurry()
-        self.begin(ThreadPoolExecutor(1, thread_name_prefix="penstock-leave"))
+        self.begin(one_thread("leave"))
         for over in (worker.stopping, worker.stopped):
             with suppress(RuntimeError):  # only callers on the closed loop waited for these events
                 over.set()
@@ -141,7 +141,7 @@ class Shutdown:
             service.stop()
         for service in worker.services:
             service.join(10)
-        worker.deafen()
+        worker.stop_listening()
         worker.executors.close()
 
     def _deregister(self) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.async_bridge import ended
-from penstock.database.listeners import ear_for, hears, new_channel
+from penstock.async_bridge import ended, one_thread
+from penstock.database.listeners import hears, listener_for, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
@@ -102,7 +101,7 @@ class Worker:
         self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
         self._watch: asyncio.Task[None] | None = None
-        self._departure = Shutdown(self)
+        self._shutdown = Shutdown(self)
         self._known_tasks = len(app.task_names)
 
     async def __aenter__(self) -> Worker:
@@ -117,7 +116,7 @@ class Worker:
         if self._watch is not None:
             raise PenstockError("a worker works once, and this one was started: make another, app.worker()")
         self.loop = asyncio.get_running_loop()
-        thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-arrive")
+        thread = one_thread("arrive")
         arriving = thread.submit(self._arrive)
         try:
             await ended(arriving)
@@ -127,7 +126,7 @@ class Worker:
         except (Exception, asyncio.CancelledError):
             self.stopping.set()
             self.hurry()
-            leaving = self._departure.begin(thread)
+            leaving = self._shutdown.begin(thread)
             self.stopped.set()
             if arriving.done():
                 await ended(leaving)
@@ -153,7 +152,7 @@ class Worker:
 
     def _assemble(self) -> None:
         app = self.app
-        listener = ear_for(app.database, app.wakeups.channel_of(READY), self.channel)
+        listener = listener_for(app.database, app.wakeups.channel_of(READY), self.channel)
         self.waker = Waker(listener)
         self.rest = resting(app.database, listener, self._holds, self.waker.wake)
         self.source = self._make_source()
@@ -172,10 +171,10 @@ class Worker:
         self.housekeeping = self._make_housekeeping()
         reaper = self.housekeeping.reaper
         reaper.outage_guard = self.heartbeat.outage_guard
-        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.dwelling)
+        reaper.local_processes = LocalProcesses(app.database, lambda: self.identity.host_identity)
         self.housekeeping.rest = self.pump.rest = self.rest
         self.rows = RowWork(app, self.executors, lambda: self.identity.id, self.options.reconcilers)
-        self._deafen = app.wakeups.listen(self._hear)
+        self._stop_listening = app.wakeups.listen(self._hear)
         app.wakeups.housekeepers += 1
         if self.channel is not None:
             app.wakeups.here.add(self.channel)
@@ -213,7 +212,7 @@ class Worker:
             rest=self.rest,
             wanted=self._wanted,
             seen=self._seen,
-            look_up=self._departure.go_if_deserted,
+            look_up=self._shutdown.go_if_deserted,
         )
 
     def _make_source(self) -> JobSource:
@@ -227,7 +226,7 @@ class Worker:
             app.events,
             app.follow,
             app.prepare_claimed_steps,
-            dialect.single_statement_claims,
+            dialect.fast_path.claim,
             app.limited,
             app.prefetch_runs,
             app.run_lookup,
@@ -391,13 +390,13 @@ class Worker:
         """
         if self.stopping.is_set():
             await self.stopped.wait()  # another caller's stop is under way: wait for its end
-            if self._departure.leaving is not None:
-                await ended(self._departure.leaving)
+            if self._shutdown.leaving is not None:
+                await ended(self._shutdown.leaving)
             return
         self.stopping.set()
         try:
             if self.services:
-                await self._departure.go(self.settings.shutdown_timeout if timeout is None else timeout)
+                await self._shutdown.go(self.settings.shutdown_timeout if timeout is None else timeout)
         finally:
             self.stopped.set()
             if self._watch is not None:
@@ -430,8 +429,8 @@ class Worker:
     def at_rest(self) -> bool:
         return not (self.source.holdings.count or self.pump.unsettled) and self.rows.at_rest
 
-    def deafen(self) -> None:
-        self._deafen()
+    def stop_listening(self) -> None:
+        self._stop_listening()
         self.app.wakeups.housekeepers -= 1
         self.app.wakeups.here.discard(self.channel or "")
 

@@ -6,12 +6,15 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.app_services import AppServices
 from penstock.database.transaction import Transaction
 from penstock.errors import CancelConflict, DefinitionError
 from penstock.middleware import Publication, publishing_each
+from penstock.pipelines.advance import run_rows
+from penstock.pipelines.lifecycle import cancel, start
+from penstock.pipelines.lifecycle.start import NewRun
 from penstock.queue import control
 from penstock.queue.enqueue import enqueue
 from penstock.queue.jobs import SCHEDULE_HEADER, NewJob, lanes_of, with_headers
@@ -20,20 +23,8 @@ from penstock.schedules.definition import PIPELINE
 from penstock.schedules.rows import ScheduleRow
 from penstock.schedules.times import SECOND, instant_of
 from penstock.values.ids import new_id
-from penstock.values.lazy_import import Lazy
 from penstock.values.parse import KEY_LENGTH
 from penstock.values.typed_json.json_text import dumps, loads
-
-if TYPE_CHECKING:
-    from penstock.pipelines.advance import run_rows
-    from penstock.pipelines.lifecycle import cancel, start
-    from penstock.pipelines.lifecycle.start import NewRun
-else:
-    run_rows, cancel = (
-        Lazy("penstock.pipelines.advance.run_rows"),
-        Lazy("penstock.pipelines.lifecycle.cancel"),
-    )
-    start = Lazy("penstock.pipelines.lifecycle.start")
 
 CANCEL_GRACE = 10.0
 """Seconds that a run has to end which is cancelled for the next one."""

@@ -1,21 +1,26 @@
-"""Empties the tables, for tests: a database as it is right after its migration."""
+"""Deletes the rows of Penstock's tables and leaves the tables: for tests, and for frameworks that flush a database."""
 
 from __future__ import annotations
 
 from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 
-DELETE = "DELETE FROM {{{table}}}"
-KEPT = frozenset({"definitions", "limits"})
+DECLARED = frozenset({"definitions", "limits"})
 """An app remembers that these are there, and they say nothing of what was done."""
 
 
-def empty(database: Database) -> None:
-    """Remove all rows but those that only declare something."""
+def delete_everything(tx: Transaction) -> None:
+    """Delete every job, run, schedule and record of this app."""
+    tx.stage("empty")
+    _delete(tx, set())
 
-    def delete(tx: Transaction) -> None:
-        for table in database.tables:
-            if table not in KEPT:
-                tx.run(DELETE.format(table=table))
 
-    database.in_transaction(delete)
+def as_migrated(database: Database) -> None:
+    """Remove all rows but those that only declare something: a database as it is right after its migration."""
+    database.in_transaction(_delete, DECLARED)
+
+
+def _delete(tx: Transaction, kept: frozenset[str] | set[str]) -> None:
+    for table in tx.column_types:
+        if table not in kept:
+            tx.run(f"DELETE FROM {{{table}}}")

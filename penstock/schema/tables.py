@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy import text as sql
 
-from penstock.schema import job_tables, run_tables, schedule_tables
+from penstock.schema import run_tables, schedule_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
 from penstock.values.parse import KEY_LENGTH
 
@@ -190,7 +190,7 @@ def define(prefix: str, schema: str | None, dialect: str) -> MetaData:
     _history(metadata, prefix)
     _notes(metadata, prefix)
     _processes(metadata, prefix)
-    job_tables.define(metadata, prefix)
+    _labels_followers_controls(metadata, prefix)
     run_tables.define(metadata, prefix, dialect)
     define_reconcilers(metadata, prefix)
     define_audit(metadata, prefix)
@@ -394,4 +394,35 @@ def _processes(metadata: MetaData, prefix: str) -> None:
         Column("name", name(), primary_key=True),
         Column("holder", identifier(), nullable=False),
         Column("expires_at", micros(), nullable=False),
+    )
+
+
+def _labels_followers_controls(metadata: MetaData, prefix: str) -> None:
+    """Add tables that most installations leave empty. A job without labels and followers has no rows here."""
+    labels = Table(
+        f"{prefix}job_labels",
+        metadata,
+        Column("label", name(), primary_key=True),
+        Column("job_id", identifier(), primary_key=True),
+    )
+    Index(f"{prefix}job_labels_job", labels.c.job_id)
+    Table(
+        f"{prefix}job_followers",
+        metadata,
+        Column("job_id", identifier(), primary_key=True),
+        Column("id", identifier(), primary_key=True),
+        Column("outcome", word(), nullable=False),
+        Column("spec", text(), nullable=False),
+        Column("created_at", micros(), nullable=False),
+    )
+    Table(
+        f"{prefix}queue_controls",
+        metadata,
+        Column("kind", word(), primary_key=True),
+        Column("name", name(), primary_key=True),
+        Column("value", text()),
+        Column("revision", BigInteger, nullable=False),
+        Column("changed_at", micros(), nullable=False),
+        Column("changed_by", name(), nullable=False),
+        Column("why", text(), nullable=False),
     )

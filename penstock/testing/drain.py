@@ -190,7 +190,7 @@ class ManualWorker:
             if error is not None:
                 _dead.setdefault(self.app, set()).add(self.identity.id)
                 self.pump.link.close()
-            self.pump.link.idle_dedicated()
+            self.pump.link.put_aside()
             self.waker.close()
 
     def take(self) -> Claim | None:

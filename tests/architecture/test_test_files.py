@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts import tests_of as finder
+from tests.architecture.source import modules
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -49,6 +50,11 @@ def test_the_tests_of_a_module_are_found(module: str, wanted: str) -> None:
     found = [str(path.relative_to(ROOT)) for path in finder.tests_of(module)]
     assert wanted in found
     assert len(found) < len(FILES) / 2
+
+
+def test_every_module_has_tests_that_are_found() -> None:
+    """Without a list in each file of the modules that it is about: imports are true by themselves."""
+    assert [module.name for module in modules() if not finder.tests_of(module.name)] == []
 
 
 def test_a_module_that_is_not_there_is_refused() -> None:

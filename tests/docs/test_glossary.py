@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import PACKAGE, modules
+from tests.architecture.test_imports import LAYERS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PLAIN = frozenset(
@@ -62,7 +63,46 @@ def test_every_path_on_the_page_exists(page: str) -> None:
     assert not missing
 
 
-def test_every_folder_is_in_the_drawing() -> None:
-    drawing = (DOCS / "internals/architecture.md").read_text().split("```")[1]
-    folders = {module.path.parent.name for module in MODULES} - {"penstock"}
-    assert not sorted(folder for folder in folders if folder not in drawing)
+DRAWING = (DOCS / "internals/architecture.md").read_text().split("```")[1]
+FOLDERS = sorted({module.path.parent.relative_to(PACKAGE).as_posix() for module in MODULES} - {"."})
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_folder_is_in_the_drawing(folder: str) -> None:
+    """By its whole path, or inside the box of the folder that it is in."""
+    above, _, own = folder.rpartition("/")
+    assert re.search(rf"(?<![\w/]){folder}/", DRAWING) or re.search(rf"\b{own}\b", _box(above))
+
+
+def test_a_folder_is_looked_for_where_it_belongs() -> None:
+    """There are two folders `pages`, and one of them was not drawn."""
+    assert "limits" in _box("queue")
+    assert "limits" not in _box("pipelines")
+    assert "advance" in _box("pipelines")
+    assert _box("operate") == ""
+
+
+def _box(folder: str) -> str:
+    """The text in the box with the name of a folder on its upper edge."""
+    lines = DRAWING.splitlines()
+    for number, line in enumerate(lines):
+        name = re.search(rf"┌[─┴]* {folder}/ [─┴]*┐", line)
+        if folder and name is not None:
+            inside = [below[name.start() : name.end()] for below in lines[number + 1 :]]
+            end = next(row for row, text in enumerate(inside) if text.startswith("└"))
+            return "\n".join(inside[:end])
+    return ""
+
+
+def test_the_layers_on_the_pages_are_those_of_the_test() -> None:
+    architecture = (DOCS / "internals/architecture.md").read_text()
+    listed = architecture.partition("Imports point down this list")[2].partition("Inside `pipelines/`")[0]
+    assert re.findall(r"`(\w+)`", listed) == [layer for layer in LAYERS if not layer.startswith("__")]
+    contributing = (DOCS.parent / "CONTRIBUTING.md").read_text()
+    named = (
+        contributing.partition("imports point one way, down this list:\n")[2]
+        .partition("    tests/")[0]
+        .split()
+    )
+    assert named == [layer for layer in LAYERS if layer in named]
+    assert {module.layer for module in MODULES if module.name.count(".") > 1} <= set(named)

@@ -164,7 +164,7 @@ def _callbacks(app: Penstock, *events: str) -> dict[str, Any]:
 # What is done to a process
 
 
-PATIENCE = ((worker, "SHORTEST_POLL", 60.0), (worker, "ear_for", lambda *_: NoListener()))
+PATIENCE = ((worker, "SHORTEST_POLL", 60.0), (worker, "listener_for", lambda *_: NoListener()))
 
 
 def hold_at_once() -> None:

@@ -8,6 +8,7 @@ from sqlalchemy.pool import NullPool
 
 from penstock.database.cursor_dialect import FailedAssumption
 from penstock.database.sqlite import Sqlite
+from penstock.pipelines.advance import run_rows
 from penstock.queue.claim import FORGET_RECEIPTS
 from tests.simulation.wire import Wire
 
@@ -25,6 +26,26 @@ SUCCEED = """
 UPDATE {job_states} SET status = 'succeeded', token = NULL, process_id = NULL, reason = NULL, finished_at = {now}
 WHERE job_id = :job_id AND token = :token AND status = 'running' AND NOT cancel_requested AND reason IS NULL
 """
+
+
+OF_CLAIM = f"""
+SELECT {run_rows.COLUMNS} FROM {{runs}} WHERE id IN (SELECT run_id FROM {{jobs}} WHERE id IN (
+  SELECT held.value FROM {{claims}} c CROSS JOIN json_each(c.job_ids) AS held WHERE c.token = :token))
+"""
+"""The runs of a claim, asked for along with it, in SQLite's words."""
+
+
+class Answer:
+    """The rows of a statement, read at once: its transaction may end before they are asked for."""
+
+    __slots__ = ("_rows", "rowcount")
+
+    def __init__(self, cursor: Any) -> None:
+        self._rows = cursor.fetchall()
+        self.rowcount = cursor.rowcount
+
+    def fetchall(self) -> list[Any]:
+        return list(self._rows)
 
 
 class Lent:
@@ -61,7 +82,6 @@ class WiredSqlite(Sqlite):
     """The dialect over wires. The queue's floor is used, as on a server, so that sweeps are needed."""
 
     keeps_dead_rows = True
-    fast_path = False
 
     def __init__(self, server: Server) -> None:
         super().__init__("simulated", 10.0)
@@ -101,7 +121,40 @@ class WiredSqlite(Sqlite):
 
     def execute(self, driver: Wire, opened: object, sql: str, parameters: Any) -> Any:
         driver.passes()
-        return self.server.connection.execute(sql, parameters)
+        cursor = self.server.connection.execute(sql, parameters)
+        return Answer(cursor) if driver.implicit else cursor
+
+    def begin_single(self, driver: Wire) -> Any:
+        """On the fast path as PostgreSQL does it: no BEGIN; what is sent up to a wait is committed by itself."""
+        if not self.fast_path.claim:
+            return self.begin(driver)
+        driver.begin_implicit()
+        return driver
+
+    def wait(self, opened: object) -> None:
+        if isinstance(opened, Wire):
+            opened.sync()
+
+    def wait_for_answers(self, opened: object) -> None:
+        if isinstance(opened, Wire):
+            opened.sync_unheard()
+
+    def take_ready(self, tx: Transaction, *args: Any) -> Ahead:
+        """The claim of several statements as one; its rows are there before the answer to its commit."""
+        wire = tx.opened
+        if not isinstance(wire, Wire):
+            return super().take_ready(tx, *args)
+        wire.is_one_statement = True
+        try:
+            taken = super().take_ready(tx, *args)()
+        finally:
+            wire.is_one_statement = False
+
+        def rows() -> list[Any]:
+            wire.sync_unheard()
+            return taken
+
+        return rows
 
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
@@ -123,8 +176,11 @@ class WiredSqlite(Sqlite):
         driver.begin(reads=True)
 
     def commit(self, driver: Wire, *_: object) -> None:
-        if self.server.holder is driver or driver.cut_off:
+        if driver.implicit:
+            driver.end_implicit()
+        elif self.server.holder is driver or driver.cut_off:
             driver.end()
 
     def rollback(self, driver: Wire, *_: object) -> None:
+        driver.implicit = False
         driver.undo()

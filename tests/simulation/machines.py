@@ -49,7 +49,7 @@ class Machine:
         self.database = self.app.database
         self.database.dialect = self.dialect
         self.database.set_clock("sim_now()")
-        self.database.borrow = self.dialect.loan  # type: ignore[method-assign]
+        self.database.connections.borrow = self.dialect.loan  # type: ignore[method-assign]
         self.database.drop_connections = self.dialect.empty_pool  # type: ignore[method-assign]
         self.database.engine.connect().close()
         self.app._prepared = True

@@ -13,10 +13,13 @@ from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
 
+from penstock.database.dialect import ALL_PARTS, WITHOUT_ONE_STATEMENT
+from penstock.pipelines.advance import run_rows
 from penstock.pipelines.maintenance import chores, repair
 from penstock.runtime.liveness import job_retention
 from tests.simulation import checker, poison, watching
 from tests.simulation.deploys import Deploys
+from tests.simulation.dialect import OF_CLAIM
 from tests.simulation.fate import Fate
 from tests.simulation.hosts import ClientHost, Host, WorkerHost
 from tests.simulation.machines import Machine
@@ -109,8 +112,10 @@ class Stage:
         world = World(seed)
         temper = Temper.of(world.rng, lean)
         for machine in (*self.workers, *self.clients):
-            machine.dialect.fast_path = bool(temper.fast) or (seed >= FAST_FROM and seed % 2 == 1)
-        with living_in(world), self._keeping(temper.retention):
+            fast = bool(temper.fast) or (seed >= FAST_FROM and seed % 2 == 1)
+            machine.dialect.fast_path = ALL_PARTS if fast else WITHOUT_ONE_STATEMENT
+        words = replaced(run_rows, {"OF_CLAIM": OF_CLAIM})
+        with living_in(world), self._keeping(temper.retention), words:
             try:
                 play = Play(self, world, temper)
                 stuck = play.run()

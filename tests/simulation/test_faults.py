@@ -21,7 +21,7 @@ PLACES = ("begin", ".1", "commit", ".committed", "hand_over", "execute.before")
 AWAITS = {
     "await in _awaited": "a handler on the loop, at any await of its own",
     "await in ended": "a statement in a block on the loop",
-    "await in _in_thread": "once() on the loop",
+    "await in in_thread": "once() on the loop",
     "await in RowVisit.run_on_loop": "a reconciler on the loop",
     "await in Worker._watch_services": "the worker itself",
 }

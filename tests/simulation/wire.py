@@ -32,6 +32,12 @@ class Wire:
         self.cut_off = False
         self.reads = False
         """Nothing was begun on the real connection: who only reads, while nobody else writes, needs no transaction."""
+        self.implicit = False
+        """What is sent up to a wait is a transaction by itself, as on PostgreSQL outside of BEGIN."""
+        self.is_one_statement = False
+        """True while statements are executed that are one on PostgreSQL: they are committed together."""
+        self.unheard: Exception | None = None
+        """What became of a commit whose answer has not been waited for."""
 
     @property
     def in_transaction(self) -> bool:
@@ -84,6 +90,32 @@ class Wire:
             self.cut()
             raise Disconnected
 
+    def begin_implicit(self) -> None:
+        self.implicit, self.unheard = True, None
+
+    def sync(self) -> None:
+        """Commit what was sent since the last wait, and hear how that went."""
+        error, self.unheard = self.unheard, None
+        if error is not None:
+            raise error
+        if self.implicit and not self.is_one_statement and self.server.holder is self:
+            self.end()
+
+    def sync_unheard(self) -> None:
+        """Likewise, but the answer is heard of at the next wait, or at the end."""
+        if self.unheard is None:
+            try:
+                self.sync()
+            except sqlite3.Error as error:
+                self.undo()
+                self.unheard = error
+
+    def end_implicit(self) -> None:
+        try:
+            self.sync()
+        finally:
+            self.implicit = False
+
     def _really_commit(self) -> None:
         server = self.server
         server.connection.execute("COMMIT")
@@ -108,6 +140,8 @@ class Wire:
 
     def passes(self) -> None:
         """Before a statement: somebody else may go first, and it may not get through at all."""
+        if self.implicit and self.server.holder is not self:
+            self.begin()
         world = self.server.world
         if world is not None and (fiber := world.current) is not None:
             if world.stickiness == 1.0 and fiber.owner.alive:

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import psycopg
 from pydantic_core import to_json
 
-from penstock.database.dialect import Ahead, BatchWrite, Lane, Parameters
+from penstock.database.dialect import ALL_PARTS, Ahead, BatchWrite, Lane, Parameters
 from penstock.database.postgres import statements
 from penstock.database.postgres.pipeline import (
     FORGOTTEN,
@@ -90,8 +90,8 @@ class Postgres:
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
-    single_statement_claims = True
-    fast_path = True
+    lateral = True
+    fast_path = ALL_PARTS
     pipelines_statements = True
     pushes_wakeups = True
     keeps_dead_rows = True

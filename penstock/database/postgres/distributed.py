@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from penstock.database.cursor_dialect import REMOVE, ByCursor
+from penstock.database.dialect import WITHOUT_ONE_STATEMENT
 from penstock.database.postgres.dialect import Postgres
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Distributed(Postgres):
     """PostgreSQL's protocol and SQL; conflicts are found by the engine."""
 
     lock_skip = ""
-    single_statement_claims = False
-    fast_path = False
+    lateral = False
+    fast_path = WITHOUT_ONE_STATEMENT
     pipelines_statements = False
     pushes_wakeups = False
     undoes_for_others = True

@@ -48,7 +48,7 @@ def use_driver_cursors(
     """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
     process = os.getpid()
     with ExitStack() as block:
-        block.enter_context(database.crossing or nullcontext())
+        block.enter_context(database.fork_gate or nullcontext())
         connection = block.enter_context(database.engine.connect())
         block.enter_context(connection.execution_options(penstock_patience=patience).begin())
         if database.dialect.is_pooled:

@@ -76,16 +76,16 @@ class Advance:
         self._joins: list[dict[str, object]] = []
         self._asks: list[tuple[RunView, Ask]] = []
         self._arrivals: dict[tuple[str, int, str], dict[At, Arrival]] = defaultdict(dict)
-        self._knocks: dict[tuple[str, int, str], dict[At, Tally]] = defaultdict(dict)
+        self._door_arrivals: dict[tuple[str, int, str], dict[At, Tally]] = defaultdict(dict)
 
     def begin(self, run: RunView) -> None:
         """The first steps of a new run."""
         self.runs[run.id] = run
-        self.take(run, self.engine_state.troubles.planned(run.id, begin, run.wiring, run.facts))
+        self.take(run, self.engine_state.planning_failures.planned(run.id, begin, run.wiring, run.facts))
 
     def ended(self, ended: Sequence[EndedStep]) -> None:
         """Steps have ended, whichever way."""
-        unusual = {step.run_id for step in ended if not fast_path.is_usual(step)}
+        unusual = {step.run_id for step in ended if not self._has_cached_plan(step)}
         ended = [step for step in ended if step.run_id in unusual or not self._use_fast_path(step)]
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
         if missing:
@@ -103,17 +103,23 @@ class Advance:
             stops = step.status is JobStatus.SUCCEEDED and step.reason is Reason.RUN_STOPPED
             if stops and run.mode is RunMode.RUNNING:
                 self.change(run).result = step.output
-            is_plain = fast_path.is_usual(step) and run.mode is RunMode.RUNNING
+            is_plain = self._has_cached_plan(step) and run.mode is RunMode.RUNNING
             plan = self.engine_state.plans.get((run.definition, step.node)) if is_plain else None
             if plan is None:
                 end = StepEnded(step.node, path, step.status, step.reason, stops, step.kept)
-                plan = self.engine_state.troubles.planned(run.id, advance, run.wiring, run.facts, end)
+                plan = self.engine_state.planning_failures.planned(
+                    run.id, advance, run.wiring, run.facts, end
+                )
                 if is_plain:
                     fast_path.learn(self.engine_state, run, step.node, plan)
             self.take(run, plan)
 
+    def _has_cached_plan(self, step: EndedStep) -> bool:
+        """True if the plan after this step may be a remembered one."""
+        return self.tx.dialect.fast_path.plan and fast_path.is_plain_success(step)
+
     def _use_fast_path(self, step: EndedStep) -> bool:
-        """Without a plan, if that can be: see `usual`."""
+        """Write what follows without a plan, where that is known (see `fast_path`); true if it was."""
         run = self.runs.get(step.run_id)
         going_on = run is None or run.mode is RunMode.RUNNING
         following = fast_path.steps_after(self.engine_state, step) if going_on else None
@@ -124,19 +130,19 @@ class Advance:
         return True
 
     def _forget_cached_modes(self, ended: Sequence[EndedStep]) -> None:
-        """Their states are locked now, and only what is read after that is certain (see `runs`)."""
+        """Their states are locked now, and only what is read after that is certain (see `run_rows`)."""
         modes = self.engine_state.trace(self.tx).modes
         for step in ended:
             if step.run is None and step.run_id not in self.runs:
                 modes.pop(step.run_id, None)
 
     def work_off(self) -> None:
-        """Follow everything to where it ends or waits, and write it. What is left is for `closing.finish`."""
-        while self._asks or self._arrivals or self._knocks:
+        """Follow everything to where it ends or waits, and write it. What is left is for `finish.finish`."""
+        while self._asks or self._arrivals or self._door_arrivals:
             if self._asks:
                 self._answer()
                 continue
-            key = min([*self._arrivals, *self._knocks])
+            key = min([*self._arrivals, *self._door_arrivals])
             if key[2].startswith(DOOR):
                 self._door(key)
             else:
@@ -238,7 +244,7 @@ class Advance:
 
     def _knock(self, run: RunView, knock: Knock) -> None:
         key = (run.definition, run.wiring.ranks[knock.door], knock.door)
-        self._knocks[key][run.id, knock.path] = knock.tally
+        self._door_arrivals[key][run.id, knock.path] = knock.tally
 
     # following
 
@@ -251,7 +257,9 @@ class Advance:
         for run, ask in asks:
             place = (ask.node, path_text(ask.path))
             kept = self.engine_state.features.keeps_failure(self.engine_state, self.tx, run, place)
-            self.take(run, *self.engine_state.troubles.planned(run.id, self._resolved, run, ask, kept))
+            self.take(
+                run, *self.engine_state.planning_failures.planned(run.id, self._resolved, run, ask, kept)
+            )
 
     def _resolved(self, run: RunView, ask: Ask, kept: bool) -> tuple[Plan, object]:
         value = asked_value(run.wiring, ask.node, ask.path, self.values.of(run))
@@ -268,12 +276,14 @@ class Advance:
             run = self.runs[fired.run]
             self.values.marks[run.id, node, fired.path] = (fired.tally.winner, fired.width)
             due = FiredJoin(node, fired.path, fired.tally)
-            self.take(run, self.engine_state.troubles.planned(run.id, fire, run.wiring, run.facts, due))
+            self.take(
+                run, self.engine_state.planning_failures.planned(run.id, fire, run.wiring, run.facts, due)
+            )
 
     def _door(self, key: tuple[str, int, str]) -> None:
         """Handle the tokens and elements that came to a door, from outside and from inside. Its row is locked
         while it is not open: so no element begins to wait while the door opens."""
-        arrivals, knocks = self._arrivals.pop(key, {}), self._knocks.pop(key, {})
+        arrivals, knocks = self._arrivals.pop(key, {}), self._door_arrivals.pop(key, {})
         self._write_joins()
         node, some = key[2], self.runs[next(iter([*arrivals, *knocks]))[0]]
         place = some.wiring.places[node]
@@ -306,7 +316,10 @@ class Advance:
     def admit(self, run: RunView, door: str, path: Path, tally: Tally) -> None:
         """A node goes through a door."""
         self.take(
-            run, self.engine_state.troubles.planned(run.id, admit, run.wiring, run.facts, door, path, tally)
+            run,
+            self.engine_state.planning_failures.planned(
+                run.id, admit, run.wiring, run.facts, door, path, tally
+            ),
         )
 
     def _write_joins(self) -> None:

@@ -37,7 +37,7 @@ from penstock.values.typed_json.tags import raw_elements
 if TYPE_CHECKING:
     from penstock.pipelines.advance import admit
 else:
-    admit = Lazy("penstock.pipelines.advance.admit")
+    admit = Lazy("penstock.pipelines.advance.admit")  # which imports `advance`, which imports this module
 
 CHUNK = 2000
 STAGE = "stage"

@@ -24,7 +24,7 @@ from penstock.values.status import JobStatus
 from penstock.values.typed_json.json_text import loads
 
 
-def is_usual(ended: EndedStep) -> bool:
+def is_plain_success(ended: EndedStep) -> bool:
     """True if the step ended in the usual way of its node, as far as its own row tells."""
     run = ended.run
     goes_on = isinstance(run, Mode) and run.mode == RunMode.RUNNING and not run.paused
@@ -43,7 +43,7 @@ def learn(engine_state: EngineState, run: RunView, node: str, plan: Plan) -> Non
             )
             for one in plan.starts
         ]
-        engine_state.usual[run.definition, node] = CachedSteps(run.wiring, tuple(steps))
+        engine_state.cached_steps[run.definition, node] = CachedSteps(run.wiring, tuple(steps))
 
 
 def _is_plain(wiring: Wiring, start: Start, after: str) -> bool:
@@ -58,8 +58,8 @@ def steps_after(engine_state: EngineState, ended: EndedStep) -> list[NewStep] | 
     origin = engine_state.origin(ended.run_id)
     if origin is None or not isinstance(ended.run, Mode) or origin.definition != ended.run.definition:
         return None
-    usual = engine_state.usual.get((origin.definition, ended.node))
-    if usual is None:
+    cached = engine_state.cached_steps.get((origin.definition, ended.node))
+    if cached is None:
         return None
     known = _Known(ended, origin)
     return [
@@ -70,9 +70,9 @@ def steps_after(engine_state: EngineState, ended: EndedStep) -> list[NewStep] | 
             TOP,
             step.template,
             JobStatus.AVAILABLE,
-            intake=None if origin.revived_from else _intake(usual.wiring, step, known, origin.scheduled_for),
+            intake=None if origin.revived_from else _intake(cached.wiring, step, known, origin.scheduled_for),
         )
-        for step in usual.steps
+        for step in cached.steps
     ]
 
 

@@ -232,7 +232,8 @@ def follow(
     for step in ended:
         if isinstance(step.run, Mode):
             trace.modes[step.run_id] = step.run
-    stop_requests.cancel_left_behind(tx, ended)
+    if any(step.status is JobStatus.CANCELLED for step in ended):
+        stop_requests.cancel_left_behind(tx, ended)
     application = Advance(engine_state, tx)
     _go_on(application, ended)
     finish(application)
@@ -259,7 +260,7 @@ def finish(application: Advance) -> None:
 
 def _go_on(application: Advance, ended: Sequence[EndedStep]) -> None:
     """Plan what follows from these steps; for runs that are given up nothing is planned, also where a child ends."""
-    lost = application.engine_state.troubles.given_up([step.run_id for step in ended])
+    lost = application.engine_state.planning_failures.given_up([step.run_id for step in ended])
     application.ended([step for step in ended if step.run_id not in lost] if lost else ended)
     abandon(application, lost)
 

@@ -58,7 +58,7 @@ class RunView:
     scheduled_for: int | None = None
     forked: bool = False
     reserved: int | None = None
-    """Steps that expands have been granted; known once it was asked for (see `budget`)."""
+    """Steps that expands have been granted; known once it was asked for (see `read_reserved`)."""
     _params: Mapping[str, object] | None = None
 
     @property
@@ -86,9 +86,9 @@ class RunView:
 def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dict[str, RunView]:
     """The runs with these ids, at most two queries for all of them; those that are gone are left out."""
     trace = engine_state.trace(tx)
-    if trace.foreseen is not None:
-        foreseen, trace.foreseen = trace.foreseen(), None
-        for row in foreseen:
+    if trace.prefetched is not None:
+        prefetched, trace.prefetched = trace.prefetched(), None
+        for row in prefetched:
             _learn(engine_state, trace, row)
     known = {id: origin for id in ids if (origin := engine_state.origin(id)) is not None}
     wanted = sorted([id for id in known if id not in trace.modes])
@@ -105,7 +105,7 @@ def views(engine_state: EngineState, tx: Transaction, ids: Iterable[str]) -> dic
 
 def prefetch_runs(engine_state: EngineState, tx: Transaction, token: int) -> None:
     """Ask for the runs of the claim that was sent just before."""
-    engine_state.trace(tx).foreseen = tx.early(OF_CLAIM, token=token)
+    engine_state.trace(tx).prefetched = tx.early(OF_CLAIM, token=token)
 
 
 def _learn(engine_state: EngineState, trace: TransactionState, row: Row) -> RunHeader:
@@ -131,7 +131,7 @@ def mode_of(engine_state: EngineState, id: str, text: str) -> RunMode:
     try:
         return RunMode(text)
     except ValueError:
-        raise engine_state.troubles.of(
+        raise engine_state.planning_failures.of(
             id, Unreadable(f"its mode is {text!r}, which means nothing here")
         ) from None
 
@@ -147,7 +147,7 @@ def view(
     try:
         wiring = wiring_for(engine_state, tx, origin.definition)
     except Unreadable as error:
-        raise engine_state.troubles.of(id, error) from error
+        raise engine_state.planning_failures.of(id, error) from error
     limit = engine_state.host.settings.max_fanout
     return RunView(
         id,
@@ -184,10 +184,8 @@ def wiring_for(engine_state: EngineState, tx: Transaction, definition: str) -> W
 # How many steps a run may have in all (`max_steps`). Only expands make more than the definition shows.
 #
 # When an expand begins, all steps that its elements will have are reserved, on the run's row. Planning reads that
-# number
-# without a lock and refuses what is too much; the row, locked last as ever, decides: expands at the same moment
-# may each
-# have seen room for themselves, and then the run is halted. Runs without the limit are not concerned.
+# number without a lock and refuses what is too much; the row, locked last as ever, decides: expands at the same moment
+# may each have seen room for themselves, and then the run is halted. Runs without the limit are not concerned.
 
 RESERVED = "SELECT id, reserved FROM {runs} WHERE id {among:ids:uuid}"
 

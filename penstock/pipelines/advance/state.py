@@ -17,22 +17,19 @@ from penstock.app_services import AppServices
 from penstock.database.dialect import Ahead
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed
+from penstock.pipelines.model import definition
 from penstock.queue.jobs import EndedStep, Offer
 from penstock.queue.wakeups import RUN_ENDED, ready
 from penstock.task_options import TaskOptions
 from penstock.values.fork_safety import forget_after_fork
-from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
     from penstock.pipelines.advance.advance import Advance
     from penstock.pipelines.advance.run_rows import RunView
     from penstock.pipelines.advance.step_rows import NewStep
-    from penstock.pipelines.model import definition
     from penstock.pipelines.model.wiring import Wiring
     from penstock.pipelines.plan.changes import Plan
-else:
-    definition = Lazy("penstock.pipelines.model.definition")
 
 
 # Runs that cannot be planned: tried a few times, then halted with the error, so that nothing waits for them for ever.
@@ -130,7 +127,7 @@ class NextStep(NamedTuple):
 
 
 class CachedSteps(NamedTuple):
-    """All that follows whenever a step of one node has succeeded (see `usual`)."""
+    """All that follows whenever a step of one node has succeeded (see `fast_path`)."""
 
     wiring: Wiring
     steps: tuple[NextStep, ...]
@@ -172,8 +169,8 @@ class TransactionState:
     made: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Steps that are ready, by id, with their lanes."""
     tells: bool = False
-    foreseen: Ahead | None = None
-    """The runs of a claim, asked for along with it (see `runs.foresee`)."""
+    prefetched: Ahead | None = None
+    """The runs of a claim, asked for along with it (see `run_rows.prefetch_runs`)."""
     offer: Offer | None = None
     """The room that the settling worker has for new steps."""
 
@@ -189,13 +186,13 @@ class EngineState:
         self.stable: dict[tuple[str, str], frozenset[str]] = {}
         """The steps that come to the same in two definitions, by their hashes."""
         self.dependants: dict[tuple[str, str], Mapping[str, int]] = {}
-        """The nodes that depend on a step that was retried by itself, by definition and node (see `dependants`)."""
+        """The nodes that depend on a step that was retried by itself, by definition and node (see `compatibility`)."""
         self.plans: dict[tuple[str, str], Plan] = {}
         """The plan after the usual end of a step, by definition and node (see `fast_path`)."""
-        self.usual: dict[tuple[str, str], CachedSteps] = {}
-        self.troubles = PlanningFailures()
+        self.cached_steps: dict[tuple[str, str], CachedSteps] = {}
+        self.planning_failures = PlanningFailures()
         self._origins: OrderedDict[str, RunHeader] = OrderedDict()
-        self._moulds: dict[tuple[str, str], JobTemplate] = {}
+        self._templates: dict[tuple[str, str], JobTemplate] = {}
         self._here = threading.local()
         self.forget()
         forget_after_fork(self)
@@ -221,11 +218,11 @@ class EngineState:
 
     def template(self, origin: str, node: definition.Node) -> JobTemplate:
         """How steps of a node are enqueued; `origin` is the hash of its definition."""
-        found = self._moulds.get((origin, node.key))
+        found = self._templates.get((origin, node.key))
         if found is None:
             named = node.kind in (definition.NodeKind.TASK, definition.NodeKind.CHILD)
             task = node.target if named else f"@{node.kind}.{node.target}"[:200]
-            found = self._moulds[origin, node.key] = JobTemplate.of(task, node.options.job)
+            found = self._templates[origin, node.key] = JobTemplate.of(task, node.options.job)
         return found
 
     # the transaction under way

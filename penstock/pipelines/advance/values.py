@@ -124,7 +124,7 @@ def fetch(
     recent = engine_state.trace(tx).outputs
     outputs: list[Where] = []
     marks: list[Where] = []
-    below = OUTPUTS_BELOW_EACH if tx.dialect.single_statement_claims else OUTPUTS_BELOW
+    below = OUTPUTS_BELOW_EACH if tx.dialect.lateral else OUTPUTS_BELOW
     for run, needs in wanted:
         for cell in needs.outputs:
             if cell.below:
@@ -163,7 +163,7 @@ def ask(tx: Transaction, run: str, needs: InputQuery) -> Callable[[], Values] | 
 
 
 def _outputs(tx: Transaction) -> str:
-    return OUTPUTS_EACH if tx.dialect.single_statement_claims else OUTPUTS
+    return OUTPUTS_EACH if tx.dialect.lateral else OUTPUTS
 
 
 def _read(tx: Transaction, template: str, places: Sequence[Where], values: Values) -> None:

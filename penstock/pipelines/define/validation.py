@@ -89,10 +89,8 @@ def _check_after(definition: Definition, node: Node) -> None:
 
 # Refuses pipelines that start each other in every run: each run would begin another, and none would ever end.
 #
-# One that starts itself is refused where it is defined (see `validate`). The others are not known there yet, so a
-# circle
-# is looked for when a run is to be triggered. A step in an arm or an expand may come to nothing, and is no part
-# of one.
+# One that starts itself is refused where it is defined (see `check`). The others are not known there yet, so a circle
+# is looked for when a run is to be triggered. A step in an arm or an expand may come to nothing, and is no part of one.
 
 
 class Defined(Protocol):

@@ -196,9 +196,11 @@ def _sorted_out(
             children.append(claim)
         else:
             going.append(claim)
-    if by_reading and (len(going) < len(claims) or any(run.revived_from for run in found.values())):
+    is_revival = any(run.revived_from for run in found.values())
+    if by_reading and (len(going) < len(claims) or is_revival):
         return []
-    left = revive.keep(engine_state, tx, found, going + children)
+    left = going + children
+    left = revive.keep(engine_state, tx, found, left) if is_revival else left
     ids = {claim.job_id for claim in going}
     going = [claim for claim in left if claim.job_id in ids]
     ready = gather(engine_state, tx, found, going + [claim for claim in left if claim.job_id not in ids])
@@ -259,7 +261,7 @@ def _call(
 def _fault(engine_state: EngineState, run: str, error: Exception) -> PenstockError:
     if isinstance(error, ArgumentError):
         return error
-    fault = engine_state.troubles.of(run, error)
+    fault = engine_state.planning_failures.of(run, error)
     fault.__cause__ = error
     return fault
 

@@ -5,7 +5,7 @@ succeeded in the run it was revived from, or in one before that, the claim is se
 and its handler does not run. So any reason for which a run stopped can be revived, whatever its shape and size, and
 nothing is special about a crash in the middle. A step that is done again keeps the idempotency key of its first
 incarnation. A wait that has ended is over when it begins (see `signals`); a child run that did not succeed is itself
-revived when its step is done again (see `children`).
+revived when its step is done again (see `child_runs`).
 
 The new run may have another definition, the app's of now. Then finished work is kept where it comes to the same there
 (see `lineage`), and the rest is new.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -18,8 +18,9 @@ from penstock.app_services import AppServices
 from penstock.database.boundary import Boundary, do_all
 from penstock.database.transaction import Transaction
 from penstock.errors import AdvancementFailed, PenstockError
-from penstock.pipelines.advance import timers
+from penstock.pipelines.advance import expand, finish, timers
 from penstock.pipelines.advance.state import EngineState
+from penstock.pipelines.lifecycle import cancel, chains, reminders, run_line, signals, start
 from penstock.pipelines.maintenance import repair as stuck
 from penstock.pipelines.maintenance import retention
 from penstock.pipelines.maintenance.repair import Stuck
@@ -30,27 +31,7 @@ from penstock.queue.wakeups import ENDED, READY
 from penstock.telemetry.events import AttemptSettled, RunRepaired
 from penstock.values.fork_safety import cached_property
 from penstock.values.ids import FIRST_ID, new_id
-from penstock.values.lazy_import import Lazy
 from penstock.values.status import JobStatus, OutcomeKind, Reason
-
-if TYPE_CHECKING:
-    from penstock.pipelines.advance import expand, finish
-    from penstock.pipelines.lifecycle import cancel, chains, reminders, run_line, signals, start
-else:
-    chains, finish = Lazy("penstock.pipelines.lifecycle.chains"), Lazy("penstock.pipelines.advance.finish")
-    cancel, expand = Lazy("penstock.pipelines.lifecycle.cancel"), Lazy("penstock.pipelines.advance.expand")
-    cancel, reminders = (
-        Lazy("penstock.pipelines.lifecycle.cancel"),
-        Lazy("penstock.pipelines.lifecycle.reminders"),
-    )
-    signals, cancel = (
-        Lazy("penstock.pipelines.lifecycle.signals"),
-        Lazy("penstock.pipelines.lifecycle.cancel"),
-    )
-    run_line, start = (
-        Lazy("penstock.pipelines.lifecycle.run_line"),
-        Lazy("penstock.pipelines.lifecycle.start"),
-    )
 
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
@@ -277,9 +258,13 @@ class Chores:
 
     def _spend(self, run: str, error: Exception) -> str | None:
         """Count a failed try for a run; after the last try the run is halted, and its id returned."""
-        failed = error if isinstance(error, AdvancementFailed) else self.engine_state.troubles.of(run, error)
+        failed = (
+            error
+            if isinstance(error, AdvancementFailed)
+            else self.engine_state.planning_failures.of(run, error)
+        )
         failed.spend()
-        if not self.engine_state.troubles.given_up([failed.run_id]):
+        if not self.engine_state.planning_failures.given_up([failed.run_id]):
             return None
         self.host.database.in_transaction(partial(finish.give_up, self.engine_state), failed.run_id)
         return failed.run_id

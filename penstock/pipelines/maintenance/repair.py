@@ -10,19 +10,13 @@ own, is ended with the status that its failures give it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from penstock.database.transaction import Transaction
+from penstock.pipelines.advance import advance, finish, run_rows
 from penstock.pipelines.advance.state import EngineState
 from penstock.queue import audit
 from penstock.queue.jobs import tier_of
-from penstock.values.lazy_import import Lazy
-
-if TYPE_CHECKING:
-    from penstock.pipelines.advance import advance, finish, run_rows
-else:
-    advance, finish = Lazy("penstock.pipelines.advance.advance"), Lazy("penstock.pipelines.advance.finish")
-    run_rows = Lazy("penstock.pipelines.advance.run_rows")
 
 OLD_ENOUGH = 60.0
 WHY = "it was active, and nothing was queued, held, delayed or waiting"

@@ -33,9 +33,9 @@ class LocalProcess:
 class LocalProcesses:
     """The other processes on this host. Two threads use it: one looks at them, one asks the database."""
 
-    def __init__(self, database: Database, dwelling: Callable[[], HostIdentity | None]) -> None:
+    def __init__(self, database: Database, host_identity: Callable[[], HostIdentity | None]) -> None:
         self.database = database
-        self.dwelling = dwelling
+        self.host_identity = host_identity
         self._met: dict[str, LocalProcess] = {}
         self._heard = 0
         """The time of the last announcement when the list was read."""
@@ -43,19 +43,19 @@ class LocalProcesses:
     @property
     def changed(self) -> bool:
         """True if a process has appeared or died since the last look."""
-        if self.dwelling() is None:
+        if self.host_identity() is None:
             return False
         return self._heard != last_announcement(self.database.known_as) or bool(self.dead())
 
     def refresh(self, me: str) -> None:
         """Read the list again, if a process has announced itself since."""
-        dwelling = self.dwelling()
-        if dwelling is None:
+        host_identity = self.host_identity()
+        if host_identity is None:
             self._met = {}
         elif self._heard != (knock := last_announcement(self.database.known_as)):
-            there = self.database.read(processes.on_host, dwelling.host, me)
+            there = self.database.read(processes.on_host, host_identity.host, me)
             self._met = {
-                row.id: LocalProcess(row.pid, row.supervisor, dwelling.since_there(row.details))
+                row.id: LocalProcess(row.pid, row.supervisor, host_identity.since_there(row.details))
                 for row in there
             }
             self._heard = knock

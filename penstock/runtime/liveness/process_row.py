@@ -28,7 +28,7 @@ class Identity:
     """The tasks that this process can run; None: it does not say."""
     dwells: Callable[[], HostIdentity | None] = lambda: None
     id: str = ""
-    dwelling: HostIdentity | None = None
+    host_identity: HostIdentity | None = None
     """Host identity, published only by the first registration.
 
     A live process that was declared dead stops publishing it: perhaps the host identity was the reason.
@@ -37,13 +37,13 @@ class Identity:
     def register(self) -> str:
         id = new_id()
         host, pid = host_name(), os.getpid()
-        self.dwelling = self.dwells() if not self.id else None
+        self.host_identity = self.dwells() if not self.id else None
         silence = self.database.settings.reap_after
         self.database.in_transaction(
             processes.register, id, host, pid, self.role, self.supervisor_id, self._told(), silence
         )
         self.id = id
-        if self.dwelling is not None:
+        if self.host_identity is not None:
             announce(self.database.known_as)
         self.stream.emit(ProcessStarted(id, host, pid, self.role))
         return id
@@ -55,4 +55,4 @@ class Identity:
 
     def _told(self) -> str:
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
-        return dumps(told | (self.dwelling.told() if self.dwelling is not None else {}))
+        return dumps(told | (self.host_identity.told() if self.host_identity is not None else {}))

@@ -16,7 +16,7 @@ from penstock.errors import AdvancementFailed
 from penstock.queue import claim as queue_claim
 from penstock.queue import release as queue_release
 from penstock.queue import settle as queue_settle
-from penstock.queue.claim import Foresee
+from penstock.queue.claim import PrefetchRuns
 from penstock.queue.jobs import Attempt, Claim, Follow, Offer, RunLookup, headers_of
 from penstock.queue.rules import second_look
 from penstock.queue.settle import Settled
@@ -71,7 +71,7 @@ def _unplanned(finished: Attempt, error: AdvancementFailed) -> Attempt:
     return finished._replace(outcome=outcome)
 
 
-Hydrate = Callable[[Transaction, list[Claim], bool], list[Claim]]
+PrepareClaimedSteps = Callable[[Transaction, list[Claim], bool], list[Claim]]
 TIER = re.compile(r"-?[0-9]{1,10}")
 """The text of a tier in a wake-up; other text is ignored."""
 NO_LIMITS: Mapping[str, TaskLimits] = {}
@@ -146,10 +146,10 @@ class JobSource(Source[Claim, Attempt]):
         wakeups: Wakeups,
         stream: Stream,
         follow: Follow,
-        prepare_claimed_steps: Hydrate | None = None,
+        prepare_claimed_steps: PrepareClaimedSteps | None = None,
         one_statement: bool = False,
         limited: Mapping[str, TaskLimits] = NO_LIMITS,
-        prefetch_runs: Foresee | None = None,
+        prefetch_runs: PrefetchRuns | None = None,
         lookup: RunLookup | None = None,
     ) -> None:
         self.one_statement = one_statement
@@ -214,14 +214,14 @@ class JobSource(Source[Claim, Attempt]):
         return claims
 
     def is_complete(self, claims: Sequence[Claim]) -> bool:
-        if self._touched or self.limiter.concerns(claims) or second_look.concerns(claims):
+        if self._touched or self._is_limited(claims) or _is_marked(claims):
             return False
         return self.prepare_claimed_steps is None or all(
             claim.run_id is None or claim.call is not None for claim in claims
         )
 
     def complete(self, tx: Transaction, claims: Sequence[Claim], by_reading: bool = False) -> list[Claim]:
-        if by_reading and (self._touched or self.limiter.concerns(claims) or second_look.concerns(claims)):
+        if by_reading and (self._touched or self._is_limited(claims) or _is_marked(claims)):
             return []
         kept = [claim for claim in claims if claim.call is not None]
         rest = [claim for claim in claims if claim.call is None]
@@ -230,9 +230,9 @@ class JobSource(Source[Claim, Attempt]):
         kept += rest
         if by_reading:
             return kept
-        if second_look.concerns(kept):
+        if _is_marked(kept):
             kept = self._look_again(tx, kept)
-        if self._touched or self.limiter.concerns(kept):
+        if self._touched or self._is_limited(kept):
             kept = self.limiter.admit(tx, kept, self._touched)
         ids = {claim.job_id for claim in kept}
         self._dropped = [claim for claim in claims if claim.job_id not in ids]
@@ -240,6 +240,10 @@ class JobSource(Source[Claim, Attempt]):
             # Only here are all claims known, of which some may be under one token: its receipt goes with the last.
             queue_claim.forget_receipts(tx, self._dropped, kept)
         return kept
+
+    def _is_limited(self, claims: Sequence[Claim]) -> bool:
+        """True if some of these may not run just because they are held."""
+        return bool(self.limiter.limited) and self.limiter.concerns(claims)
 
     def _look_again(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
         kept, expired = second_look.look(tx, claims, self.process(), self.follow)
@@ -265,7 +269,7 @@ class JobSource(Source[Claim, Attempt]):
         return claims
 
     def _take(
-        self, tx: Transaction, lanes: Sequence[Lane], limit: int, prefetch_runs: Foresee | None = None
+        self, tx: Transaction, lanes: Sequence[Lane], limit: int, prefetch_runs: PrefetchRuns | None = None
     ) -> list[Claim]:
         if not lanes:
             return []
@@ -354,6 +358,11 @@ class JobSource(Source[Claim, Attempt]):
         if self.stream.wants(AttemptSettled):
             for attempt in settled.accepted:
                 self.stream.emit(_event(attempt))
+
+
+def _is_marked(claims: Sequence[Claim]) -> bool:
+    """True if some of these have to be looked at again. Most jobs have no options, and then there is no mark."""
+    return any(claim.options is not None for claim in claims) and second_look.concerns(claims)
 
 
 def _given_back(settled: Settled) -> set[str]:

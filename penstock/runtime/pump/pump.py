@@ -239,8 +239,9 @@ class Pump(Service, Generic[C, F]):
         """Right after a look that found nothing more, what the settle makes ready is held without another."""
         just_now = time.monotonic() - self._asked_at < self.shortest_pause
         knows = self.source.unblocks_work and self._nothing_waits and just_now
-        claims = self.source.settle(tx, finished, limit if knows else 0) if finished else []
-        if knows or limit <= 0:
+        holds = knows and self.database.dialect.fast_path.offer
+        claims = self.source.settle(tx, finished, limit if holds else 0) if finished else []
+        if holds or limit <= 0:
             self._met, self._found = bool(claims), len(claims)
         else:
             claims = self._look(tx, limit)
@@ -303,13 +304,18 @@ class Pump(Service, Generic[C, F]):
     ) -> list[C]:
         try:
             with self.database.transaction(self.link, single=single) as tx:
-                tx.optimistic = presuming and self.source.own_tables and self.database.dialect.fast_path
+                tx.optimistic = presuming and self._presumes
                 result = work(tx, *args)
         except BaseException:
             self.source.rolled_back()
             raise
         self.source.committed()
         return result or []
+
+    @property
+    def _presumes(self) -> bool:
+        fast_path = self.database.dialect.fast_path
+        return self.source.own_tables and fast_path.settle and fast_path.presume
 
     def _put_back(self, finished: list[F], error: Exception) -> None:
         """Keep the outcomes. What fails for a reason of its own is found by halving, and fails by itself."""

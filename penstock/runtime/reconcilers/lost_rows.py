@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.async_bridge import in_thread
 from penstock.reconcile.item import Item
 from penstock.reconcile.outcome import VisitOutcome
 from penstock.runtime.service import call_on_loop
@@ -21,7 +22,7 @@ async def undo(hook: Callable[..., Any], item: Item, values: Mapping[str, Any] |
         if is_async(hook):
             await hook(item, values)
         else:
-            await waited_for(await asyncio.to_thread(hook, item, values))
+            await waited_for(await in_thread(hook, item, values))
     except Exception:
         log.warning("%r was lost, and its on_lost has failed", item, exc_info=True)
 

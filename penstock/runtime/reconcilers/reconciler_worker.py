@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.app_services import AppServices
-from penstock.database.listeners import NoListener, ear_for
+from penstock.database.listeners import NoListener, listener_for
 from penstock.reconcile.wakeup_subjects import ROWS
 from penstock.runtime.executors.executor_set import ExecutorSet
 from penstock.runtime.service import Service
@@ -71,7 +71,7 @@ class RowWork:
             row_services.LeaseKeeper(host.database, host.events, self._sources, self.process),
             row_services.Sweeper(host.database, host.events, lambda: list(self._wanted().values())),
         ]
-        listener = ear_for(host.database, host.wakeups.channel_of(ROWS))
+        listener = listener_for(host.database, host.wakeups.channel_of(ROWS))
         if not isinstance(listener, NoListener):
             self.shared.append(row_services.RowEar(listener, host.wakeups, host.events))
         for service in self.shared:

@@ -170,9 +170,9 @@ def test_a_connection_that_is_kept_and_lost_is_noticed(app: Penstock) -> None:
     def note() -> None: ...
 
     note.enqueue()
-    fairy = app.database.borrow()
+    fairy = app.database.connections.borrow()
     fairy.driver_connection.close()
-    app.database.give_back(fairy)
+    app.database.connections.give_back(fairy)
     note.enqueue()
     assert count(app, "jobs") == 2
 

@@ -167,16 +167,16 @@ def test_who_was_taken_for_dead_and_lives_does_not_say_any_more_where(
     """Machines that were copied from one may take each other's processes for dead: once, not for ever."""
     app.prepare()
     identity = Identity(app.database, app.events, "all", dwells=host_identity.this_host)
-    neighbours = LocalProcesses(app.database, lambda: identity.dwelling)
+    neighbours = LocalProcesses(app.database, lambda: identity.host_identity)
     identity.register()
-    assert identity.dwelling == home
+    assert identity.host_identity == home
     told = app.database.read(processes.on_host, home.host, new_id())
     assert [row.details for row in told] == [home.told()]
     app.database.in_transaction(reclaim.remove_process, identity.id)
     dead = settle_in(app, home, ghost, 1)
     assert neighbours.changed
     identity.register()
-    assert identity.dwelling is None
+    assert identity.host_identity is None
     told = app.database.read(processes.on_host, home.host, dead)
     assert [(row.id, row.details) for row in told] == [(identity.id, {})]
     neighbours.refresh(identity.id)

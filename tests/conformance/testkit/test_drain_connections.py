@@ -22,11 +22,11 @@ def test_a_drain_leaves_its_connection_to_the_next_until_the_app_is_closed(
     for _ in range(3):
         nothing.enqueue()
         assert drain(app) == 1
-        kept = app.database.idle_dedicated.take()
+        kept = app.database.connections.dedicated.take()
         assert (kept is not None) == (database_kind == "postgres"), "elsewhere it goes back to the pool"
         if kept is not None:
             used.append(kept.driver_connection)
-            assert app.database.idle_dedicated.keep(kept)
+            assert app.database.connections.dedicated.keep(kept)
     assert len(set(map(id, used))) <= 1
     app.close()
     assert all(driver.closed for driver in used)
@@ -37,7 +37,7 @@ def test_what_a_crash_leaves_is_not_kept(app: Penstock, nothing: Task) -> None:
     with crash_at("settle.1") as crash:
         drain(app)
     assert crash.crashed
-    assert app.database.idle_dedicated.take() is None
+    assert app.database.connections.dedicated.take() is None
     drain(app)
     assert [attempt.outcome for attempt in job.attempts()] == ["crashed", "succeeded"]
 

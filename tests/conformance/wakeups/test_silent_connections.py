@@ -142,7 +142,7 @@ def test_where_sqlalchemy_speaks_for_us_no_caller_waits_for_ever(
 def test_what_users_execute_is_theirs_to_limit(app_on: AppOn, postgres_url: str) -> None:
     """Also on a connection that was ours before."""
     database = app_on(postgres_url, pooler="transaction", pool_size=1, **IMPATIENT).database
-    database.go_through_sqlalchemy()
+    database.connections.go_through_sqlalchemy()
 
     ours = database.in_transaction(lambda tx: tx.rows("SELECT pg_backend_pid()"))
     with database.engine.begin() as connection:

@@ -161,7 +161,7 @@ def test_what_was_claimed_just_then_goes_back(
     worker.dispatcher.hand_over(claims)
     eventually(lambda: all(untouched(app, job.id) for job in jobs))
     assert worker.dispatcher.room() == 0
-    worker.heartbeat.look_up = worker._departure.go_if_deserted
+    worker.heartbeat.look_up = worker._shutdown.go_if_deserted
     eventually(lambda: has_left(app))
 
 

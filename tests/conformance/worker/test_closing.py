@@ -116,7 +116,7 @@ def test_connections_in_use_are_closed_when_their_calls_end(app: Penstock, doubl
         app.close()
         crowd.go.set()
         await asyncio.gather(*holding)
-        while (spare := app.database._spares.take()) is not None:
+        while (spare := app.database.connections.spares.take()) is not None:
             given_back.append(spare)
 
     asyncio.run(main())

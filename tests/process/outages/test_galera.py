@@ -313,7 +313,7 @@ def test_what_could_not_be_rolled_back_is_not_committed_later(apps: list[Penstoc
     @app.task(name="note")
     def note() -> None: ...
 
-    app.database.go_through_sqlalchemy()
+    app.database.connections.go_through_sqlalchemy()
     note.enqueue()
     with holding("enqueue.3") as half_done, ThreadPoolExecutor(1) as pool:
         first = pool.submit(note.options(key="once").enqueue)

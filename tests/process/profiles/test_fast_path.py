@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Penstock
+from penstock.database.dialect import ALL_PARTS, GENERAL_WAY
 from penstock.testing import drain
 from tests.workers import CHECKOUT
 
@@ -57,4 +58,5 @@ def test_it_is_one_switch(app_on: Callable[..., Penstock], postgres_url: str, fa
     runs = [made.trigger(number) for number in (1, 2)]
     drain(app)
     assert [run.result(0) for run in runs] == [1, 2]
-    assert bool(app.engine.engine_state.usual) is fast, "plans are remembered by the fast path alone"
+    assert bool(app.engine.engine_state.cached_steps) is fast, "plans are remembered by the fast path alone"
+    assert app.database.dialect.fast_path == (ALL_PARTS if fast else GENERAL_WAY)

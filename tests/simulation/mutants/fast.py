@@ -7,8 +7,10 @@ from typing import Any
 from penstock.database.cursor_dialect import ByCursor
 from penstock.pipelines.advance import fast_path, finish, run_modes
 from penstock.pipelines.advance.fast_path import _Known
+from penstock.runtime.pump.pump import Pump
 from tests.simulation import dialect
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
+from tests.simulation.wire import Wire
 
 
 def _nothing(*_: Any, **__: Any) -> None:
@@ -32,7 +34,7 @@ JOBS: dict[str, Mutant] = {
         **FAST,
     ),
     "fast: a success although it was cancelled": Mutant(
-        2, Sql(dialect, "SUCCEED", " AND NOT cancel_requested", ""), **FAST
+        45, Sql(dialect, "SUCCEED", " AND NOT cancel_requested", ""), **FAST
     ),
     "fast: lost claims go unnoticed": Mutant(
         31,
@@ -42,11 +44,19 @@ JOBS: dict[str, Mutant] = {
         trouble=220,
         **FAST,
     ),
+    "fast: a claim is handed over before its commit is confirmed": Mutant(
+        32, Code(Wire.end_implicit, "self.sync()", "self.unheard = None; self.sync()"), commit=0.15, **FAST
+    ),
+}
+LIMITS: dict[str, Mutant] = {
+    "fast: a claim that could not be completed is still thought to be held": Mutant(
+        32, Code(Pump._claim_alone, "self.source.forget(held)", "pass"), statement=0.05, commit=0.15, **FAST
+    ),
 }
 RUNS: dict[str, Mutant] = {
     "fast: nothing that is assumed is checked": Mutant(4, Instead(ByCursor, "assume", _nothing), **FAST),
     "fast: the mode of the run is not looked at": Mutant(
-        74,
+        116,
         Sql(run_modes, "ONE_UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
         Sql(run_modes, "UNCHANGED", " AND mode = 'running'\n  AND paused_at IS NULL", ""),
         **FAST,
@@ -55,15 +65,15 @@ RUNS: dict[str, Mutant] = {
         4, Sql(finish, "NOTHING_FOLLOWS", "NOT EXISTS", "1 = 1 OR EXISTS"), **FAST
     ),
     "fast: a run ends well whatever has failed": Mutant(
-        62, Sql(finish, "SUCCEED", " AND failed = 0", ""), **FAST
+        29, Sql(finish, "SUCCEED", " AND failed = 0", ""), **FAST
     ),
     "fast: the next step is given nothing": Mutant(
-        10, Code(_Known.output, "return self._output", "return None"), **FAST
+        46, Code(_Known.output, "return self._output", "return None"), **FAST
     ),
     "fast: a remembered plan is taken twice": Mutant(
-        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps * 2"), **FAST
+        10, Code(fast_path.steps_after, "for step in cached.steps", "for step in cached.steps * 2"), **FAST
     ),
     "fast: a remembered plan is forgotten": Mutant(
-        10, Code(fast_path.steps_after, "for step in usual.steps", "for step in usual.steps[1:]"), **FAST
+        10, Code(fast_path.steps_after, "for step in cached.steps", "for step in cached.steps[1:]"), **FAST
     ),
 }

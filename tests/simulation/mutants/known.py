@@ -66,7 +66,7 @@ KINDS = {
     "asking": rows.ASKING,
     "writers": rows.WRITERS,
     "families": rows.FAMILIES,
-    "limits": limits.MUTANTS,
+    "limits": limits.MUTANTS | fast.LIMITS,
     "blocks": blocks.MUTANTS | tasks.BLOCKS,
     "ticks": ticks.MUTANTS | boundaries.TICKS,
     "rules": rules.MUTANTS,

@@ -107,14 +107,14 @@ def check_ended(app: Penstock, run: str) -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_every_step_ends_as_the_reference_says(bench: Bench, database_kind: str, workers: int) -> None:
-    """Where the first run of a definition teaches the next ones a shorter way (see `usual`), a second one takes it."""
-    learns = bench.app.database.dialect.single_statement_claims
+    """Where the first run of a definition teaches the next a shorter way (see `fast_path`), a second one takes it."""
+    learns = bench.app.database.dialect.fast_path.plan
     for seed in range(workers * 10_000, workers * 10_000 + PROGRAMS[database_kind] // workers):
         failing = (0.0, 0.1, 0.3)[seed % 3]
         made = program(seed, failing, "ignore" if seed % 2 else "continue")
         for again in range(2 if learns else 1):
             check_run(bench, made, bench.run(made, seed + again, workers), seed)
-    assert bool(bench.app.engine.engine_state.usual) == learns
+    assert bool(bench.app.engine.engine_state.cached_steps) == learns
 
 
 def test_graphs_never_seen_before_end_as_the_reference_says(

@@ -87,7 +87,7 @@ def test_killed_at_any_statement_it_is_held_completely_or_not_at_all(
         worker = RandomWorker(app, 0)
         attempt = first(worker)
         if way == "planned":
-            app.engine.engine_state.usual.clear()
+            app.engine.engine_state.cached_steps.clear()
         if point is None:
             with fault_points.watching(passed.append):
                 settle(worker, attempt)

@@ -64,7 +64,7 @@ class Two:
         self._run_once()
 
     def _run_once(self) -> None:
-        """From then on the second step follows without a plan (see `usual`)."""
+        """From then on the second step follows without a plan (see `fast_path`)."""
         self.go_on.set()
         known = self.pipeline.trigger(1)
         drain(self.app)

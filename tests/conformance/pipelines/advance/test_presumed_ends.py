@@ -58,7 +58,7 @@ class Ends:
     @property
     def tries(self) -> int:
         """How many ends are presumed where one is to be seen: none where nothing is presumed."""
-        return 1 if self.app.database.dialect.single_statement_claims else 0
+        return 1 if self.app.database.dialect.fast_path.presume else 0
 
 
 @pytest.fixture

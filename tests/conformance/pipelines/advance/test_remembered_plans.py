@@ -74,7 +74,7 @@ def test_a_second_run_comes_to_what_the_first_would(app: Penstock, build: Build)
         RandomWorker(app, number).run()
         results.append(run.result(0))
     assert results[0] == results[2] != results[1]
-    assert bool(app.engine.engine_state.usual) == app.database.dialect.fast_path
+    assert bool(app.engine.engine_state.cached_steps) == app.database.dialect.fast_path.plan
 
 
 def test_it_is_held_with_its_arguments(app: Penstock) -> None:
@@ -91,7 +91,7 @@ def test_it_is_held_with_its_arguments(app: Penstock) -> None:
         held = worker.source.settle(tx, [worker.execute(claim)], room=1)
         complete = worker.source.complete(tx, held)
     worker.source.committed()
-    shorter = app.database.dialect.fast_path
+    shorter = app.database.dialect.fast_path.plan
     assert [step.call is not None for step in held] == [shorter]
     assert [step.definition for step in complete] == [made.runnable.hash]
     if shorter:
