@@ -20,6 +20,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 from collections import OrderedDict, defaultdict
 from contextlib import suppress
 from dataclasses import replace
@@ -57,14 +58,24 @@ def refuse_program_without_file() -> None:
         )
 
 
+NOT_GUARDED = 78
+"""The exit code of a handler process whose program would start a worker when it is imported (EX_CONFIG)."""
+
+
 def refuse_while_imported() -> None:
-    """A program that starts its worker wherever it is imported starts another in every process of a handler."""
+    """End a handler process whose program starts a worker wherever it is imported: it would start one in each of them.
+
+    The exit code tells the worker that this is a fault of the program, and no shortage of the system.
+    """
     processes = sys.modules.get("multiprocessing.process")
     if processes is not None and getattr(processes.current_process(), "_inheriting", False):
-        raise DefinitionError(
+        refused = DefinitionError(
             'this program is only being imported, by a process for a handler with executor="process", and starts a '
             'worker all the same. What it does when it is run belongs under if __name__ == "__main__":'
         )
+        traceback.print_exception(refused)
+        sys.stderr.flush()
+        os._exit(NOT_GUARDED)
 
 
 LONGEST_START = 60.0
@@ -326,6 +337,10 @@ class ChildHandle(threading.Thread):
         known = child is not None and self._is_dead(1)  # its pipe may be gone a moment before itself
         self.end_child()
         code = child.exitcode if known else None
+        if code == NOT_GUARDED:
+            return self._died(
+                'the program starts a worker when it is imported; see if __name__ == "__main__":'
+            )
         if is_fresh and self.why is None:
             return self._not_imported(
                 work, Failure.note("ImportFailed", f"it ended by itself (exit code {code})")

@@ -18,6 +18,8 @@ from penstock.reconcile.columns import Instant, reconcilable_columns
 app = Penstock(os.environ["PENSTOCK_TEST_SHOP_URL"], executor_processes=2, heartbeat_interval=0.05)
 FOLDER = Path(os.environ["PENSTOCK_TEST_FOLDER"])
 HERE = os.getpid()
+if (FOLDER / "no import").exists():
+    os._exit(3)  # as a limit of the host ends a process that imports too much
 
 
 class Secret:

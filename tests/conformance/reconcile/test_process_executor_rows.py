@@ -194,9 +194,33 @@ def test_jobs_and_rows_share_the_processes_of_a_worker(foundry: Any, tmp_path: P
         await until(lambda: sum(crew.busy for crew in crews) == 3)
         assert len(worker.executors.processes._inbox) == 1
         assert len(worker.executors.processes._leaders) == 2
+        worker.hurried = True
 
     beside_a_worker(foundry.app, live, role="reconciler")
     assert engine(foundry, 3).lock_token is None, "given back, although it had not begun"
+
+
+@pytest.mark.one_database
+def test_a_process_that_cannot_import_the_application_spends_nothing(
+    foundry: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its rows are given back, and no more are claimed for a pause that grows; each pause is told once."""
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.2)
+    (tmp_path / "no import").touch()
+    add(foundry, foundry.Engine, {"id": 1, "kind": "good", "note": str(os.getpid()), "tags": ["a"]})
+
+    def pauses() -> list[str]:
+        return [text for text in caplog.messages if "could not import the application" in text]
+
+    async def live(_: Worker) -> None:
+        await until(lambda: len(pauses()) >= 3)
+        (tmp_path / "no import").unlink()
+        await until(lambda: engine(foundry).state == "done")
+
+    beside_a_worker(foundry.app, live, role="reconciler")
+    assert "the next try is in 0.8 s (pause 3 in a row)" in pauses()[2]
+    assert len(pauses()) <= 4
+    assert failures(foundry) == {}
 
 
 @pytest.mark.one_database

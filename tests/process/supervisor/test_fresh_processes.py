@@ -44,6 +44,7 @@ BARE = "asyncio.run(main())\n"
     [
         (["program.py"], GUARDED, "result 8"),
         (["program.py"], BARE, "DefinitionError: this program is only being imported"),
+        (["program.py"], BARE, "failed: "),
         (["-"], BARE, "<stdin> cannot be imported. Put the program into a file"),
         (["-c", PROGRAM + BARE], "", "__main__ has no double that could be imported"),
     ],
