@@ -124,7 +124,7 @@ class Settings:
         500, "Most rows claimed, settled or reclaimed in one transaction.", read_whole(1, 10_000)
     )
     unrecorded: int = _setting(
-        200,
+        500,
         "Most jobs that have ended and are not on record yet, before another begins; of handlers that wait for "
         "something, as many more as run at a time. So many run again if the process dies.",
         read_whole(1, 100_000),

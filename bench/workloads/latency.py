@@ -4,7 +4,7 @@ from bench.driver import Bench
 from bench.systems.base import WARM_UP
 from bench.workloads.base import Figures, Workload, percentile
 
-JOBS = 1000
+JOBS = 400
 GAP = 0.03
 
 
