@@ -38,7 +38,7 @@ def disconnected(app: Penstock) -> Exception:
 
 
 def starting_up(app: Penstock) -> Exception:
-    """The server is there again, and lets nobody in yet."""
+    """The server is there again, and refuses connections still."""
     match app.database.dialect.name:
         case "postgresql":
             return psycopg.errors.CannotConnectNow("the database system is starting up")

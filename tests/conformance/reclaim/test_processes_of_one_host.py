@@ -156,7 +156,7 @@ def test_neighbours_cost_no_statement_once_they_are_known(
     keeper.reaper.turn()
     assert len(asked) == 3
     settle_in(app, home, os.getpid(), home.since)
-    assert keeper.reaper.has_local_news(), "somebody has knocked"
+    assert keeper.reaper.has_local_news(), "a process has knocked"
     keeper.reaper.turn()
     assert len(asked) == 5
 

@@ -106,7 +106,7 @@ def test_locks_that_another_thread_holds_are_free_in_the_child(
         app.close()
         double.enqueue(1)
 
-    # Whoever forks takes the lock of the gate itself, and so no other thread can have it at that moment.
+    # The thread that forks takes the lock of the gate itself, and so no other thread can have it at that moment.
     others = [lock for way, lock in locks.items() if ".fork_gate." not in way]
     with held_elsewhere(others):
         running = in_a_fork(child)
