@@ -36,7 +36,7 @@ from penstock.task import Task
 from penstock.task_options import declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits, parse
-from penstock.values.actor import said
+from penstock.values.actor import named_actor
 from penstock.values.fork_safety import cached_property, forget_after_fork
 from penstock.values.ids import checked_id
 from penstock.values.lazy_import import Lazy
@@ -205,7 +205,7 @@ class Penstock(Pipelines, Operating):
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].is_plain and said() is None
+            alone = len(jobs) == 1 and jobs[0].is_plain and named_actor() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:
@@ -222,7 +222,7 @@ class Penstock(Pipelines, Operating):
             tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)], needs_of(jobs)
         )
         ids = queue_enqueue.enqueue(tx, jobs)
-        if said() is not None:
+        if named_actor() is not None:
             audit.of_enqueued(tx, jobs, ids)
         return ids
 
@@ -238,12 +238,12 @@ class Penstock(Pipelines, Operating):
             return await greenlets.greenlet_spawn(self._write_within, theirs, jobs)
         return self._write_within(theirs, jobs)
 
-    def _submit_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _submit_within(self, theirs: connections.CallerConnection, jobs: Sequence[NewJob]) -> list[str]:
         if theirs.is_async:
             raise ConfigurationError("this connection is an async one: use enqueue_async (or trigger_async)")
         return self._write_within(theirs, jobs)
 
-    def _write_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _write_within(self, theirs: connections.CallerConnection, jobs: Sequence[NewJob]) -> list[str]:
         tx = self.within(theirs)
         with theirs.kept_together():
             ids = queue_enqueue.enqueue(tx, jobs)
@@ -259,7 +259,7 @@ class Penstock(Pipelines, Operating):
         """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
         return given
 
-    def within(self, theirs: connections.Foreign) -> Transaction:
+    def within(self, theirs: connections.CallerConnection) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
         tx = theirs.transaction(self.database)
         if not self._prepared and self.database.dialect.one_writer:

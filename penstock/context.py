@@ -186,11 +186,11 @@ class CurrentJob:
         _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return cast(R, self.once_async(name, function, *args, **kwargs))
-        keepsake = OnceValue(name, function)
+        once_value = OnceValue(name, function)
         found = self._around.database.read(job_records.find, self.idempotency_key, name)
         if found is not None:
-            return cast(R, keepsake.read(found))
-        return cast(R, self._remember(keepsake, function(*args, **kwargs)))
+            return cast(R, once_value.read(found))
+        return cast(R, self._remember(once_value, function(*args, **kwargs)))
 
     @overload
     async def once_async(
@@ -207,31 +207,31 @@ class CurrentJob:
     ) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
-        keepsake = OnceValue(name, function)
+        once_value = OnceValue(name, function)
         database = self._around.database
         found = await in_thread(lambda: database.read(job_records.find, self.idempotency_key, name))
         if found is not None:
-            return keepsake.read(found)
+            return once_value.read(found)
         if not inspect.iscoroutinefunction(inspect.unwrap(function)):
             # Called and remembered in one go: once the function has begun in its thread, nothing can stop it.
-            value = await _to_the_end(lambda: self._remembered(keepsake, function(*args, **kwargs)))
+            value = await _to_the_end(lambda: self._remembered(once_value, function(*args, **kwargs)))
             if not inspect.isawaitable(value):
                 return value
         else:
             value = function(*args, **kwargs)
         value = await value
-        return await _to_the_end(lambda: self._remember(keepsake, value))
+        return await _to_the_end(lambda: self._remember(once_value, value))
 
-    def _remembered(self, keepsake: OnceValue, value: Any) -> Any:
+    def _remembered(self, once_value: OnceValue, value: Any) -> Any:
         """The value, remembered, unless it is yet to be awaited."""
-        return value if inspect.isawaitable(value) else self._remember(keepsake, value)
+        return value if inspect.isawaitable(value) else self._remember(once_value, value)
 
-    def _remember(self, keepsake: OnceValue, value: Any) -> Any:
-        text = limited(keepsake.write(value), self.payload_limit, f"what {keepsake.name!r} returned")
+    def _remember(self, once_value: OnceValue, value: Any) -> Any:
+        text = limited(once_value.write(value), self.payload_limit, f"what {once_value.name!r} returned")
         kept = self._around.database.in_transaction(
-            job_records.remember, self.idempotency_key, keepsake.name, text
+            job_records.remember, self.idempotency_key, once_value.name, text
         )
-        return keepsake.read(kept)
+        return once_value.read(kept)
 
     def transaction(self) -> TransactionScope:
         """A transaction on the same database: its writes and the job's completion commit together or not at all."""

@@ -72,7 +72,7 @@ class TransactionScope:
         self.open = True
         self._connection = connection
         self._idleness = transactions.Idleness(connection)
-        return transactions.left_open(transactions.taking_text(connection))
+        return transactions.refuse_commits(transactions.taking_text(connection))
 
     def complete(self, value: object) -> None:
         self.result, self.told = value, True

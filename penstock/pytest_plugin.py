@@ -81,21 +81,21 @@ def _refuse_other_database(app: Penstock, url: str) -> None:
 @pytest.fixture
 def penstock_drain(request: pytest.FixtureRequest, penstock_app: Penstock) -> Callable[..., int]:
     """`drain` of this app: `penstock_drain(limit=1)`."""
-    raises = _wished(request, "raises")
+    raises = _option(request, "raises")
     return lambda **options: testing.drain(penstock_app, **{"raises": raises, **options})
 
 
 @pytest.fixture
 def penstock_drain_async(request: pytest.FixtureRequest, penstock_app: Penstock) -> Callable[..., Any]:
     """`drain_async` of this app: `await penstock_drain_async()`, under pytest-asyncio or anyio."""
-    raises = _wished(request, "raises")
+    raises = _option(request, "raises")
     return lambda **options: testing.drain_async(penstock_app, **{"raises": raises, **options})
 
 
 @pytest.fixture
 def penstock_inline(request: pytest.FixtureRequest, penstock_app: Penstock) -> Iterator[None]:
     """During this test an enqueue runs the job before it returns."""
-    with testing.inline(penstock_app, raises=_wished(request, "raises")):
+    with testing.inline(penstock_app, raises=_option(request, "raises")):
         yield
 
 
@@ -130,6 +130,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 fixtures.append("penstock_inline")
 
 
-def _wished(request: pytest.FixtureRequest, option: str) -> bool:
+def _option(request: pytest.FixtureRequest, option: str) -> bool:
     marker = request.node.get_closest_marker("penstock")
     return bool(marker is not None and marker.kwargs.get(option))

@@ -44,7 +44,7 @@ class ResultWaiter:
     ) -> None:
         self.host = host
         self.subject = subject
-        seconds = checked("timeout", timeout, parse.patience)
+        seconds = checked("timeout", timeout, parse.waiting_time)
         self.seconds = seconds or 0.0
         self.deadline = None if seconds is None else time.monotonic() + seconds
         self.status = ""

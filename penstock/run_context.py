@@ -91,7 +91,7 @@ R = TypeVar("R")
 _MISSING: Final = object()
 
 
-class Door(Protocol):
+class AsyncCall(Protocol):
     """The way of async callers."""
 
     async def __call__(self, work: Callable[[], R], /) -> R: ...
@@ -100,7 +100,7 @@ class Door(Protocol):
 class RunContext:
     """Values by key. A key is written once, unless `overwrite=True`; a step's own retry may set its key again."""
 
-    def __init__(self, database: Database, run: str, door: Door, setter: str | None = None) -> None:
+    def __init__(self, database: Database, run: str, door: AsyncCall, setter: str | None = None) -> None:
         self._database = database
         self._run = run
         self._door = door

@@ -69,7 +69,7 @@ def _width() -> int | None:
 
 out = PipeSafeConsole(highlight=False, soft_wrap=True, width=_width())
 err = PipeSafeConsole(stderr=True, highlight=False, soft_wrap=True)
-_wishes = {"debug": False}
+_modes = {"debug": False}
 _names = {"program": "penstock"}
 COMMAND = re.compile(
     r"(?<![\w./-])penstock (?=(worker|run|runs|enqueue|status|jobs|show|watch|explain|processes|reconcilers|audit"
@@ -159,8 +159,8 @@ def one_line(error: BaseException) -> str:
 
 def debugging() -> bool:
     """Whether tracebacks are wanted; the root command's --debug says so."""
-    return _wishes["debug"]
+    return _modes["debug"]
 
 
-def wish_debugging(on: bool) -> None:
-    _wishes["debug"] = on
+def set_debugging(on: bool) -> None:
+    _modes["debug"] = on

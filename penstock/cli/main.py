@@ -98,7 +98,7 @@ def root(
     ] = False,
 ) -> None:
     """Durable pipelines on the database you already have."""
-    exit_codes.wish_debugging(debug)
+    exit_codes.set_debugging(debug)
 
 
 def main(arguments: list[str] | None = None) -> None:

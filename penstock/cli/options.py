@@ -36,7 +36,7 @@ def acting(by: str | None, why: str | None) -> Acting:
 
 
 @contextmanager
-def steered(app: str | None, database: str | None, by: str | None, why: str | None) -> Iterator[Penstock]:
+def acting_on(app: str | None, database: str | None, by: str | None, why: str | None) -> Iterator[Penstock]:
     """The app that a command changes something in, and who does it."""
     with acting(by, why), opened(app, database) as found:
         yield found

@@ -80,7 +80,7 @@ class ConnectionStore:
         """Fit for the queue's own statements only."""
         self.handles: WeakSet[ConnectionHandle] = WeakSet()
         """The handles of loops, each of which keeps its connection."""
-        self.era = 0
+        self.close_count = 0
         """How often the store was closed."""
         self.is_bare = True
         """True until the first use of SQLAlchemy."""
@@ -112,9 +112,9 @@ class ConnectionStore:
             raise
         return opened
 
-    def give_back(self, fairy: Any, era: int | None = None) -> None:
+    def give_back(self, fairy: Any, close_count: int | None = None) -> None:
         """Return a working connection without an open transaction. One from before a `close()` is closed for good."""
-        if era is not None and era != self.era:
+        if close_count is not None and close_count != self.close_count:
             error_advice.ignore_errors(fairy.invalidate)
             return
         outdated = not self.is_bare and isinstance(fairy, OwnConnection)
@@ -138,7 +138,7 @@ class ConnectionStore:
 
     def close(self) -> None:
         """Close what is not in use; what is in use is closed when it comes back."""
-        self.era += 1
+        self.close_count += 1
         self.drop()
 
     def forget(self) -> None:
@@ -168,10 +168,10 @@ class ConnectionHandle:
         self.patience = patience
         self.kept: Any = None
         self._driver: Any = None
-        self._unfit = False
-        self.is_spoilt = False
+        self._is_dedicated = False
+        self.is_unusable = False
         """A transaction is open on it that could not be ended."""
-        self._era = 0
+        self._close_count = 0
         if not brief:
             database.connections.handles.add(self)
 
@@ -179,11 +179,11 @@ class ConnectionHandle:
         """The driver's connection, until it is let go."""
         if self.kept is None:
             store = self.database.connections
-            self._era = store.era
-            self.is_spoilt = False
+            self._close_count = store.close_count
+            self.is_unusable = False
             is_plain = self.dedicated and self.patience is None
             fairy = store.dedicated.take() if is_plain else None
-            self._unfit = fairy is not None
+            self._is_dedicated = fairy is not None
             self.kept = fairy or store.borrow()
             if self.dedicated and fairy is None:
                 self._dedicate(self.kept)
@@ -191,32 +191,32 @@ class ConnectionHandle:
         return self._driver
 
     def _dedicate(self, fairy: Any) -> None:
-        self._unfit = True  # also if this is broken off half-way
+        self._is_dedicated = True  # also if this is broken off half-way
         try:
-            self._unfit = self.database.dialect.dedicate(fairy.driver_connection, self.patience)
+            self._is_dedicated = self.database.dialect.dedicate(fairy.driver_connection, self.patience)
         except BaseException as error:
             self.release_after_error(error)
             raise
 
     def release(self) -> None:
         """Everything is in order, unless it is spoilt."""
-        if self.brief or self.is_spoilt:
+        if self.brief or self.is_unusable:
             fairy, self.kept = self.kept, None
-            if self.is_spoilt:
+            if self.is_unusable:
                 error_advice.ignore_errors(fairy.invalidate)
             else:
-                self.database.connections.give_back(fairy, self._era)
+                self.database.connections.give_back(fairy, self._close_count)
 
     def release_after_error(self, error: BaseException) -> None:
         dialect, fairy = self.database.dialect, self.kept
-        in_order = not self.brief and not self.is_spoilt and dialect.is_failed_assumption(error)
+        in_order = not self.brief and not self.is_unusable and dialect.is_failed_assumption(error)
         if fairy is None or in_order:
             return  # closed meanwhile; or it is rolled back and in order, and will be used again at once
         self.kept = None
         if dialect.is_disconnect(error):
             error_advice.ignore_errors(fairy.invalidate)
             self.database.drop_connections()
-        elif self.is_spoilt or getattr(fairy.driver_connection, "closed", False):
+        elif self.is_unusable or getattr(fairy.driver_connection, "closed", False):
             # A wait was broken off, or a transaction stayed open: no other caller may have this connection.
             error_advice.ignore_errors(fairy.invalidate)
         else:
@@ -227,13 +227,13 @@ class ConnectionHandle:
         if fairy is not None:
             self._give_back(fairy)
 
-    def put_aside(self) -> None:
+    def keep_idle(self) -> None:
         """Put a healthy dedicated connection aside for the next caller: a new one costs the server the most."""
         store = self.database.connections
-        is_plain = self._unfit and self.patience is None and self._era == store.era
+        is_plain = self._is_dedicated and self.patience is None and self._close_count == store.close_count
         if self.kept is not None and is_plain and store.dedicated.keep(self.kept):
             self.kept = None
         self.close()
 
     def _give_back(self, fairy: Any) -> None:
-        error_advice.ignore_errors(fairy.invalidate if self._unfit else fairy.close)
+        error_advice.ignore_errors(fairy.invalidate if self._is_dedicated else fairy.close)

@@ -163,7 +163,7 @@ class Database:
         """
         if self.is_passing(error):
             return True
-        return error_advice.is_to_blame(error) and (own_tables or not error_advice.is_of_the_statement(error))
+        return error_advice.is_outage(error) and (own_tables or not error_advice.is_of_the_statement(error))
 
     def is_away(self, error: BaseException) -> bool:
         """True if the database did not answer, also if it was given up after several tries (`DatabaseUnavailable`).
@@ -178,8 +178,8 @@ class Database:
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
         ours = [f"{self.prefix}{table}" for table in self.tables]
-        if (lacking := error_advice.lacking(error, self._where, ours)) is not None:
-            return lacking
+        if (missing_table := error_advice.missing_table(error, self._where, ours)) is not None:
+            return missing_table
         return error_advice.explained(
             error, self._where, passing=self.is_passing(error), hide=self.settings.hidden
         )
@@ -217,7 +217,7 @@ class Database:
 
         `patience`: where there is one writer, its turn is waited for no longer than so.
         """
-        return transactions.use_driver_cursors(self, patience)
+        return transactions.open_for_user(self, patience)
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style

@@ -147,7 +147,7 @@ def _dead_rows(database: Database) -> list[Measurement]:
     return [Measurement("dead rows", f"{dead:,} dead rows in {table}", advice)]
 
 
-def _forgotten(database: Database) -> list[Measurement]:
+def _prepared_transactions(database: Database) -> list[Measurement]:
     prepared, slots = database.read(_prepared_and_slots)
     found = []
     if prepared > OLD_SNAPSHOT:
@@ -252,7 +252,7 @@ def _first(database: Database, statement: str) -> object:
 
 
 MEASURES: dict[str, list[Callable[[Database], list[Measurement]]]] = {
-    "postgresql": [_pooler, _writes, _wakeups, _oldest_snapshot, _dead_rows, _forgotten],
+    "postgresql": [_pooler, _writes, _wakeups, _oldest_snapshot, _dead_rows, _prepared_transactions],
     "mysql": [_writes_my, _oldest_transaction, _history],
     "sqlite": [_journal, _log_size, _room],
 }

@@ -121,7 +121,7 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def is_to_blame(error: BaseException) -> bool:
+def is_outage(error: BaseException) -> bool:
     """The database cannot, whatever it is given."""
     cause = cause_of(error)
     kinds = kinds_of(cause)
@@ -190,7 +190,7 @@ def explained(error: Exception, where: str, *, passing: bool, hide: Callable[[st
     )
 
 
-def lacking(error: BaseException, where: str, tables: Collection[str]) -> DatabaseUnavailable | None:
+def missing_table(error: BaseException, where: str, tables: Collection[str]) -> DatabaseUnavailable | None:
     """The error as a user should see it, if it says that one of these tables is not there."""
     cause = cause_of(error)
     known = getattr(cause, "sqlstate", None) == "42P01" or (cause.args and cause.args[0] == 1146)

@@ -18,7 +18,7 @@ from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalE
 from penstock.database import cursor_dialect, error_advice
 from penstock.database.cursor_dialect import ByCursor
 from penstock.database.dialect import FIELD, BatchWrite, Parameters, TableWrite
-from penstock.database.mysql_connection import Attentive
+from penstock.database.mysql_connection import ProbedConnection
 from penstock.database.server_probe import Probe, Sessions
 from penstock.database.templates import ListType, ParamStyle, Renderer
 from penstock.database.user.cursors import as_text
@@ -120,9 +120,9 @@ class MySql(ByCursor):
         assert failure is not None
         raise failure
 
-    def _reached(self, named: dict[str, Any]) -> Attentive:
+    def _reached(self, named: dict[str, Any]) -> ProbedConnection:
         """One that can be written to, where there are others."""
-        connection = Attentive(**named, defer_connect=True)
+        connection = ProbedConnection(**named, defer_connect=True)
         try:
             connection.reach(named.get("connect_timeout", DEFAULT_CONNECT))
             if self.hosts:
@@ -262,7 +262,7 @@ def _code(error: MySQLError) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 
-def _refuse_standby(connection: Attentive) -> None:
+def _refuse_standby(connection: ProbedConnection) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@global.read_only, @@global.innodb_read_only")
         if any(map(int, cursor.fetchall()[0])):

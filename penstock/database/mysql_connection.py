@@ -27,7 +27,7 @@ else:
     Base = Connection
 
 
-class Attentive(Base):
+class ProbedConnection(Base):
     """Asks, before it reads, whether there will be something to read."""
 
     # PyMySQL has no other names for these, and its stubs none at all.

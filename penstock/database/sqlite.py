@@ -45,7 +45,7 @@ NESTED = (
 GATE = "-penstock"
 PRIVATE = 0o600
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither links nor locks of this kind
-BRIEFLY = 0.05
+BLOCKED_GATE_WAIT = 0.05
 """So long a writer waits at a gate that was blocked when it was last tried."""
 STEPS = 20_000
 """Of SQLite's machine, between two looks at the time."""
@@ -100,7 +100,7 @@ class Gate:
         if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = _open_gate(self.path)
-        deadline = time.monotonic() + (min(BRIEFLY, longest) if self.blocked else longest)
+        deadline = time.monotonic() + (min(BLOCKED_GATE_WAIT, longest) if self.blocked else longest)
         wait = 0.0002
         while self.handle is not None:
             try:
@@ -223,7 +223,7 @@ class Sqlite(ByCursor):
 
     def connected(self, driver: Any) -> None:
         driver.isolation_level = None
-        self._be_patient(driver, self.timeout)
+        self._set_busy_timeout(driver, self.timeout)
         if not self.in_memory:
             self._use_wal(driver)
         if self.path is not None:
@@ -272,16 +272,16 @@ class Sqlite(ByCursor):
         self.inside.add(id(driver))
         try:
             if patience is not None:
-                self._be_patient(driver, min(self.timeout, patience + began - time.monotonic()))
+                self._set_busy_timeout(driver, min(self.timeout, patience + began - time.monotonic()))
             driver.execute("BEGIN IMMEDIATE")
         except BaseException:
             self.rollback(driver)  # Ctrl-C is felt when the wait is over, and then it has begun
             raise
         finally:
             if patience is not None:
-                self._be_patient(driver, self.timeout)
+                self._set_busy_timeout(driver, self.timeout)
 
-    def _be_patient(self, driver: Any, seconds: float) -> None:
+    def _set_busy_timeout(self, driver: Any, seconds: float) -> None:
         driver.execute(f"PRAGMA busy_timeout = {max(0, int(seconds * 1000))}")
 
     def _leave(self, driver: Any) -> None:

@@ -314,7 +314,7 @@ class TransactionBlock(ABC):
         try:
             self.database.dialect.rollback(self.tx.driver, self.tx.opened)
         except Exception:
-            self.link.is_spoilt = not self.database.dialect.in_memory
+            self.link.is_unusable = not self.database.dialect.in_memory
 
 
 class WriteTransaction(TransactionBlock):
@@ -363,7 +363,7 @@ class BriefReadTransaction(TransactionBlock):
         try:
             self.database.dialect.end_brief_reading(self.tx.driver)
         except Exception:  # the connection is lost, or cannot be used as it is
-            self.link.is_spoilt = True
+            self.link.is_unusable = True
         if error is None:
             self.link.release()
         else:

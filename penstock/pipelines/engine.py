@@ -120,7 +120,7 @@ class Engine:
             return [start.trigger(self.engine_state, tx, news[0])]
         return start.trigger_many(self.engine_state, tx, news)
 
-    def _within(self, theirs: connections.Foreign, news: Sequence[NewRun]) -> list[str]:
+    def _within(self, theirs: connections.CallerConnection, news: Sequence[NewRun]) -> list[str]:
         tx = self.host.within(theirs)
         with theirs.kept_together():
             ids = self._written(tx, news)

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import NewJob
-from penstock.values.actor import actor, said
+from penstock.values.actor import actor, named_actor
 from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps, loads
 
@@ -76,7 +76,7 @@ def of_reconcilers(tx: Transaction, act: str, table: str, **detail: object) -> N
 
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:
     """Record an enqueue by a named actor, for the jobs that it inserted."""
-    if said() is None:
+    if named_actor() is None:
         return
     new = [job for job, id in zip(jobs, ids, strict=True) if job.id == id]
     for task in sorted({job.task for job in new}):

@@ -21,7 +21,7 @@ ORDER BY job_id {lock}
 DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
 # A job that was cancelled while it was scheduled left its row there; it must not be promoted by it later.
 UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
-BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
+REMOVE_LETTERS = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
 STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
@@ -100,7 +100,7 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     if cancelled:
         tx.run(UNSCHEDULE, ids=cancelled)
     states.retry(tx, again)
-    tx.run(BURY, ids=again)
+    tx.run(REMOVE_LETTERS, ids=again)
     places = [
         {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
         for job_id, task, queue, priority, *_ in described.values()
@@ -124,7 +124,7 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
         alone = [row[0] for row in tx.rows(DESCRIBE, ids=failed) if row[4] is None]
         if alone:
             states.discard(tx, alone)
-        tx.run(BURY, ids=failed)
+        tx.run(REMOVE_LETTERS, ids=failed)
         audit.of_jobs(tx, "discard", failed)
     return failed
 

@@ -25,7 +25,7 @@ KNOWS = "knows"
 HEAD = 200
 """So many jobs at the head of each lane are looked at: they have waited longest."""
 
-TOLD = "SELECT id, details FROM {processes}"
+DETAILS = "SELECT id, details FROM {processes}"
 PROCESSES = "SELECT details FROM {processes} WHERE role <> 'supervisor'"
 OLDEST = """
 SELECT a.job_id, a.task, a.seq FROM
@@ -89,7 +89,7 @@ def give_up(tx: Transaction, places: Sequence[QueuePosition], follow: Follow) ->
 
 def knowing(tx: Transaction) -> Callable[[str, str], bool]:
     """Whether a process knows a task. Of one that has not said what it knows, it is assumed."""
-    told = {str(id): processes.told(details) for id, details in tx.rows(TOLD)}
+    told = {str(id): processes.told(details) for id, details in tx.rows(DETAILS)}
     said = {id: known for id, details in told.items() if isinstance(known := details.get(KNOWS), list)}
     return lambda process, task: process not in said or marks([task])[0] in said[process]
 

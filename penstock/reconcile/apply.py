@@ -177,7 +177,7 @@ class Applied:
     lost: list[VisitOutcome] = field(default_factory=list)
     kept: list[tuple[VisitOutcome, tuple[str, ...]]] = field(default_factory=list)
     """Items of which some columns were not written, because other code had written them."""
-    stirred: set[str] = field(default_factory=set)
+    changed_tables: set[str] = field(default_factory=set)
     """Tables in which there is something to look at now."""
     awaited: set[str] = field(default_factory=set)
     """Those who wait for rows that are free now."""
@@ -199,7 +199,7 @@ def apply(
         end.item.tried.add(now)
         applied.accepted.append(end)
         if end.kind is VisitKind.RELEASED:
-            applied.stirred.add(end.item.target.name)
+            applied.changed_tables.add(end.item.target.name)
         _plan(writes, reconciler, end, current, statements.dialect, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)
@@ -268,7 +268,7 @@ def _plan(
         if not requested and _moves(reconciler, end, row, dialect):
             # Most likely it belongs to another reconciler now, and due at once; if it is still ours, it is put off
             # afterwards.
-            applied.stirred.add(item.target.name)
+            applied.changed_tables.add(item.target.name)
             if due > now:
                 writes.staying[due].append(item.claim.key)
                 due = now
@@ -344,7 +344,7 @@ def _plan_changes(
         if "next_process_at" in target.table.c:
             # Its own reconciler has something new to look at.
             columns.setdefault("next_process_at", now)
-            applied.stirred.add(target.name)
+            applied.changed_tables.add(target.name)
         writes.update(target, key, columns)
     for target, values in changes.inserts:
         columns = {
@@ -352,7 +352,7 @@ def _plan_changes(
             for name, value in values.items()
         }
         writes.insert(target, columns)
-        applied.stirred.add(target.name)
+        applied.changed_tables.add(target.name)
     for target, key in changes.deletes:
         writes.delete(target, key)
 

@@ -28,7 +28,7 @@ from penstock.values.ids import new_token
 BUSY_PAUSE = timedelta(seconds=1)
 """After which a row looks again for its related rows, if no wake-up comes sooner."""
 
-HORIZON = timedelta(seconds=3)
+LOOK_AHEAD = timedelta(seconds=3)
 """How far an idle reconciler looks ahead: further than the longest pause between two looks."""
 
 
@@ -103,13 +103,11 @@ def claim(
     return taken
 
 
-def next_chance(
-    statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime
-) -> datetime | None:
+def next_due(statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime) -> datetime | None:
     """When a claim would find something, if that is now or soon; in one statement, without a transaction."""
     abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
-    given = {"now": now, "abandoned": abandoned, "soon": now + HORIZON}
-    found: tuple[Any, Any] = tuple(statements.rows(fetch.glance, given)[0])
+    given = {"now": now, "abandoned": abandoned, "soon": now + LOOK_AHEAD}
+    found: tuple[Any, Any] = tuple(statements.rows(fetch.next_due, given)[0])
     anything, end_of_lease = found
     return now if anything else end_of_lease
 

@@ -39,29 +39,29 @@ COMPUTED_WORDS = re.compile(
 """The same in the user's own SQL, as far as that can be seen; in doubt the index goes without."""
 
 
-def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
+def condition(label: str, given: object, model: str) -> ColumnElement[bool]:
     """Read a condition, and refuse one that cannot be asked of a row."""
     try:
         found = coercions.expect(roles.WhereHavingRole, given)
         for each in visitors.iterate(found):
-            _check_parameter(said, each)
+            _check_parameter(label, each)
         return found
     except ArgumentError:
         raise DefinitionError(
-            f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
+            f'{label}={given!r} is not a condition; give one such as {model}.status == "submitted"'
         ) from None
 
 
-def _check_parameter(said: str, element: Any) -> None:
+def _check_parameter(label: str, element: Any) -> None:
     if not isinstance(element, BindParameter):
         return
     if element.value is NOW:
         raise DefinitionError(
-            f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
+            f"{label}: NOW is the time at which something is written; a condition asks the database, with func.now()"
         )
     if element.required:
         raise DefinitionError(
-            f"{said}: the parameter {element.key!r} has no value, and nothing would give it one"
+            f"{label}: the parameter {element.key!r} has no value, and nothing would give it one"
         )
 
 
@@ -77,7 +77,7 @@ def _is_bytes(kind: TypeEngine[Any]) -> bool:
         return False
 
 
-def is_asked_anew(given: ClauseElement) -> bool:
+def has_callable_parameter(given: ClauseElement) -> bool:
     """Whether a function of the user's says what it compares with, each time it is asked."""
     return any(
         isinstance(each, BindParameter) and each.callable is not None for each in visitors.iterate(given)
@@ -105,11 +105,11 @@ def is_constant(given: ClauseElement) -> bool:
         return False
     if any(isinstance(each, BindParameter) and each.expanding and not each.value for each in elements):
         return False  # for SQLite, one of no values is a subquery
-    if any(isinstance(each, BinaryExpression) and _reckons_with_times(each) for each in elements):
+    if any(isinstance(each, BinaryExpression) and _computes_times(each) for each in elements):
         return False  # for PostgreSQL, a day more depends on the time zone
     if any(COMPUTED_WORDS.search(_words(each) or "") for each in elements):
         return False
-    return not (is_asked_anew(given) or has_bytes(given))
+    return not (has_callable_parameter(given) or has_bytes(given))
 
 
 def _words(element: Any) -> str | None:
@@ -119,7 +119,7 @@ def _words(element: Any) -> str | None:
     return None if name == "*" or (name and name.isdigit()) else name
 
 
-def _reckons_with_times(element: BinaryExpression[Any]) -> bool:
+def _computes_times(element: BinaryExpression[Any]) -> bool:
     kinds = (element.type, element.left.type, element.right.type)
     times = any(isinstance(kind, DateTime | Date | Time | Interval) for kind in kinds)
     return times and element.operator in (operators.add, operators.sub)
@@ -134,13 +134,13 @@ def written_out(given: ClauseElement, dialect: Dialect) -> str | None:
     return None if compiled.params else str(compiled)
 
 
-def check_tables(said: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:
+def check_tables(label: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:
     """Whether a condition reads columns of these tables only, but for what its subqueries look up elsewhere."""
     known = {table.fullname for table in tables}
     for column in _read_by(given):
         if getattr(column.table, "fullname", None) not in known:
             raise DefinitionError(
-                f"{said} reads {column}, which is not a column of {' or '.join(sorted(known))}. "
+                f"{label} reads {column}, which is not a column of {' or '.join(sorted(known))}. "
                 "What is in another table can be asked with exists() or in_(select(...))"
             )
 

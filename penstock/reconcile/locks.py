@@ -36,13 +36,13 @@ class Related:
     """How long others are kept from taking these rows anew while we wait for the last of them."""
 
     def __post_init__(self) -> None:
-        condition(f"{self.said}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
+        condition(f"{self.label}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
         if self.when is not None and not callable(self.when):
-            raise DefinitionError(f"{self.said}: when={self.when!r} must be a function of the row")
+            raise DefinitionError(f"{self.label}: when={self.when!r} must be a function of the row")
         object.__setattr__(self, "patience", option("patience", self.patience, parse.duration))
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """How messages call it."""
         return f"{type(self).__name__}({getattr(self.entity, '__name__', self.entity)}, ...)"
 

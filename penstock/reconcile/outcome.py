@@ -81,7 +81,7 @@ def returned(policy: Policy, item: Item, value: object) -> VisitOutcome:
 
 def check_returned(item: Item, value: object) -> None:
     """Raise if that is nothing that a handler returns, or if the handler has set attributes of a row."""
-    if names := _set_by_hand(item):
+    if names := _attributes_set_on_rows(item):
         raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
     if value is not None and not isinstance(value, Mapping | Snooze):
         raise DefinitionError(
@@ -89,7 +89,7 @@ def check_returned(item: Item, value: object) -> None:
         )
 
 
-def _set_by_hand(item: Item) -> list[str]:
+def _attributes_set_on_rows(item: Item) -> list[str]:
     """The attributes that were set on the rows of an item, each with its table."""
     rows = [(item.target, item.row), *((held.target, held.row) for held in item.held)]
     return [f"{target.name}.{name}" for target, row in rows for name in attributes_set(row)]
@@ -140,7 +140,7 @@ def crashed(policy: Policy, item: Item) -> VisitOutcome | None:
     failure = Failure.note(CRASHED, f"the process died {times} while this row was in its hands")
     if spent and policy.on_exhausted is not None:
         return _given_up(policy, item, failure)
-    return _rested(item, LONGEST_BACKOFF if spent else delay, failure)
+    return _postponed(item, LONGEST_BACKOFF if spent else delay, failure)
 
 
 def died(policy: Policy, item: Item, message: str) -> VisitOutcome:
@@ -151,7 +151,7 @@ def died(policy: Policy, item: Item, message: str) -> VisitOutcome:
     spent = status is JobStatus.FAILED
     if spent and policy.on_exhausted is not None:
         return _given_up(policy, item, failure)
-    return _rested(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
+    return _postponed(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
 
 
 def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome | None:
@@ -200,9 +200,9 @@ def _given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
 
 
 def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
-    before = _set_by_hand(item)  # by the handler, perhaps, which has failed since
+    before = _attributes_set_on_rows(item)  # by the handler, perhaps, which has failed since
     values = given(item)
-    if names := [name for name in _set_by_hand(item) if name not in before]:
+    if names := [name for name in _attributes_set_on_rows(item) if name not in before]:
         raise DefinitionError(f"on_exhausted has set {', '.join(names)} on a row. {INSTEAD}")
     return values
 
@@ -213,13 +213,13 @@ def _not_given_up(policy: Policy, item: Item, failure: Failure, last: Failure | 
     `last`: the failure after which it was to be given up. After a crash it rests, and its crashes are not forgotten.
     """
     if item.claim.taken_over:
-        return _rested(item, LONGEST_BACKOFF, failure)
+        return _postponed(item, LONGEST_BACKOFF, failure)
     if last is not None and last.type == CRASHED:
-        return _rested(item, LONGEST_BACKOFF, failure, item.crashes + 1)
+        return _postponed(item, LONGEST_BACKOFF, failure, item.crashes + 1)
     return errored(policy, item, failure)
 
 
-def _rested(item: Item, delay: float, failure: Failure, crashes: int | None = None) -> VisitOutcome:
+def _postponed(item: Item, delay: float, failure: Failure, crashes: int | None = None) -> VisitOutcome:
     """Not worked on, because its last holders died; its counts stay as they are, but for a crash just noticed."""
     count = item.crashes if crashes is None else crashes
     return _ended(item, VisitKind.CRASHED, {}, item.attempts, delay, failure, count)

@@ -133,7 +133,7 @@ class Reconciler:
                     f"{self.name} locks related rows of its own table {self.target.name}; "
                     "only other tables can be locked"
                 )
-            check_tables(f"{self.name}: locks=[{lock.said}]", lock.on, [self.target.table, table])
+            check_tables(f"{self.name}: locks=[{lock.label}]", lock.on, [self.target.table, table])
 
     @cached_property
     def watched(self) -> frozenset[str]:
@@ -179,7 +179,7 @@ class Reconciler:
         if any(index.name in self.index_names for index in table.indexes):
             return
         due = table.c.next_process_at
-        only = self._lasting()
+        only = self._index_conditions()
         partial = Index(
             self.index_name,
             due,
@@ -191,7 +191,7 @@ class Reconciler:
         whole = Index(self.index_names[1], *leading, due)
         whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
 
-    def _lasting(self) -> list[ColumnElement[bool]]:
+    def _index_conditions(self) -> list[ColumnElement[bool]]:
         """The parts of the condition that a partial index takes: those over columns of the table and constants only."""
         conditions = [] if self.where is None else conjuncts(self.where)
         return [each for each in conditions if is_constant(each) and self._is_about_own(each)]

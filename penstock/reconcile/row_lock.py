@@ -25,7 +25,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import LockTimeout, RowNotFound
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.table import Target
-from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.reconcile.wakeup_subjects import awaited, table_changed
 from penstock.values.fork_safety import refuse_copy
 from penstock.values.ids import new_id, new_token
 
@@ -49,7 +49,7 @@ class RowLock:
         self._announced = False
         self._ends = 0.0
         """When the announcement is over, whether or not it is taken back."""
-        self._nudged = threading.Event()
+        self._woken = threading.Event()
         self._given_up = False
         self._due: datetime | None = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
@@ -66,8 +66,8 @@ class RowLock:
             while not self._try():
                 if self._given_up or time.monotonic() >= deadline:
                     raise LockTimeout(f"{self.target.name} {self.key[0]}", self.timeout)
-                self._nudged.wait(min(pause, max(0.0, deadline - time.monotonic())))
-                self._nudged.clear()
+                self._woken.wait(min(pause, max(0.0, deadline - time.monotonic())))
+                self._woken.clear()
                 pause = min(pause * 1.5, POLL[1])
         except BaseException:
             self._withdraw()
@@ -79,12 +79,12 @@ class RowLock:
 
     def _hear(self, subject: str) -> None:
         if subject == awaited(WRITER):
-            self._nudged.set()
+            self._woken.set()
 
     def _give_up(self) -> None:
         """Stop waiting: the caller wants the row no more."""
         self._given_up = True
-        self._nudged.set()
+        self._woken.set()
 
     def _try(self) -> bool:
         """Begin the transaction; end it again, with an announcement, if a worker holds the row."""
@@ -137,14 +137,14 @@ class RowLock:
 
     def _locked_in_time(self, connection: Connection) -> RowMapping | None:
         """Another transaction has it, perhaps another writer's: in line for it, no longer than there is time."""
-        with self._hurried(connection, self._left()):
+        with self._with_lock_timeout(connection, self._left()):
             return self._locked(connection)
 
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     @contextmanager
-    def _hurried(self, connection: Connection, seconds: float) -> Iterator[None]:
+    def _with_lock_timeout(self, connection: Connection, seconds: float) -> Iterator[None]:
         """Statements inside wait no longer than so for a lock."""
         database = self.host.database
         usual = database.settings.lock_timeout
@@ -187,7 +187,7 @@ class RowLock:
             self._withdraw()
             raise
         self._announced = False
-        self.host.wakeups.notify(stirred(self.target.name))
+        self.host.wakeups.notify(table_changed(self.target.name))
 
     def _commit(
         self, shared: AbstractContextManager[tuple[Connection, Transaction]], connection: Connection
@@ -220,7 +220,10 @@ class RowLock:
         """False: there was no time left to say it in, because it has ended by itself."""
         left = max(0.0, self._ends - time.monotonic())
         try:
-            with self.host.database.sqlalchemy(left) as (connection, _), self._hurried(connection, left):
+            with (
+                self.host.database.sqlalchemy(left) as (connection, _),
+                self._with_lock_timeout(connection, left),
+            ):
                 mine = self.target["lock_wanted_by"] == self.me
                 connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
         except Exception as error:

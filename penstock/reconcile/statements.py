@@ -35,7 +35,7 @@ from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.user.statements import among
 from penstock.reconcile.columns import HOLDING, Instant
-from penstock.reconcile.conditions import conjuncts, has_bytes, is_asked_anew, written_out
+from penstock.reconcile.conditions import conjuncts, has_bytes, has_callable_parameter, written_out
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.table import Key, Target
 
@@ -63,10 +63,10 @@ class Fetch:
         eligible = and_(self.ready, self.due, self.takeable)
         self.statement = self._select(eligible)
         self.bare = self._select(eligible, bare=True)
-        self.glance = self._glance(eligible, now, ours)
+        self.next_due = self._next_due(eligible, now, ours)
         self.stay = self._stay()
 
-    def _glance(
+    def _next_due(
         self, eligible: ColumnElement[bool], now: ColumnElement[Any], ours: ColumnElement[bool]
     ) -> Select[Any]:
         """Whether anything is eligible; and when the next lease ends that was not renewed, if that is soon."""
@@ -220,7 +220,7 @@ def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool
     Nor what is asked anew each time.
     """
     looked_up = any(isinstance(each, SelectBase) for each in visitors.iterate(where))
-    if looked_up or has_bytes(where) or is_asked_anew(where):
+    if looked_up or has_bytes(where) or has_callable_parameter(where):
         return where
     text = written_out(where.self_group(against=operators.and_), engine.dialect)
     if text is None:

@@ -292,9 +292,9 @@ def _is_changeable(column: Column[Any]) -> bool:
 
 
 def _is_stamped(column: Column[Any]) -> bool:
-    """MySQL's ON UPDATE is often said along with the default."""
-    said = str(getattr(column.server_default, "arg", "")).lower()
-    return column.onupdate is not None or column.server_onupdate is not None or "on update" in said
+    """MySQL's ON UPDATE is often declared along with the default."""
+    declared = str(getattr(column.server_default, "arg", "")).lower()
+    return column.onupdate is not None or column.server_onupdate is not None or "on update" in declared
 
 
 def _target(

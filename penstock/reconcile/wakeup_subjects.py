@@ -5,7 +5,7 @@ from __future__ import annotations
 ROWS = "rows"
 
 
-def stirred(table: str) -> str:
+def table_changed(table: str) -> str:
     """Something in this table is worth a look."""
     return f"{ROWS}\ttable\t{table}"
 

@@ -40,7 +40,7 @@ class Service(ABC):
         self.thread: threading.Thread | None = None
         self._troubled_since: float | None = None
         self._backoff = 0.05
-        self._spared = False
+        self._has_failed_once = False
         """The last turn failed for a moment's reason, of which nothing was said."""
 
     @abstractmethod
@@ -78,7 +78,7 @@ class Service(ABC):
         except Exception as error:
             self._trouble(error)
             return Turn.CONTENDED
-        self._spared, self._backoff = False, 0.05
+        self._has_failed_once, self._backoff = False, 0.05
         if self._troubled_since is not None and not self.leaving:
             self.stream.emit(TroubleEnded(self.name, time.monotonic() - self._troubled_since))
             self._troubled_since = None
@@ -97,8 +97,8 @@ class Service(ABC):
             self._trouble(error)
 
     def _trouble(self, error: Exception) -> None:
-        if self._troubled_since is None and is_momentary(error) and not self._spared:
-            self._spared = True  # it is tried again at once; if that does, there was no trouble
+        if self._troubled_since is None and is_momentary(error) and not self._has_failed_once:
+            self._has_failed_once = True  # it is tried again at once; if that does, there was no trouble
         elif self._troubled_since is None:
             self._troubled_since = time.monotonic()
             self.stream.emit(TroubleBegan(self.name, f"{type(error).__name__}: {error}"))

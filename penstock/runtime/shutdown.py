@@ -43,7 +43,7 @@ class Shutdown:
         self.by = self.worker.loop.time() + limit
         thread = one_thread("leave")
         try:
-            await self._wind_up(limit)
+            await self._finish_work(limit)
         except (Exception, asyncio.CancelledError):
             await ended(self.begin(thread))
             raise
@@ -74,7 +74,7 @@ class Shutdown:
             with suppress(RuntimeError):  # only callers on the closed loop waited for these events
                 over.set()
 
-    async def _wind_up(self, limit: float) -> None:
+    async def _finish_work(self, limit: float) -> None:
         try:
             await self._let_finish(limit)
         except asyncio.CancelledError:
@@ -148,7 +148,7 @@ class Shutdown:
         """Remove the process row, and give back the claims that could not be settled."""
         while True:
             try:
-                self.worker.app.database.in_transaction(self._vanish)
+                self.worker.app.database.in_transaction(self._remove_row)
                 return
             except DatabaseUnavailable as error:
                 if self._left(0) == 0 or self.worker.hurried:
@@ -158,7 +158,7 @@ class Shutdown:
                     return
             threading.Event().wait(min(LEAVE_AGAIN, self._left(0)))
 
-    def _vanish(self, tx: Transaction) -> None:
+    def _remove_row(self, tx: Transaction) -> None:
         if processes.leave(tx, [self.worker.identity.id]):
             self.worker.app.wakeups.notify_other_processes(tx, [READY])
 

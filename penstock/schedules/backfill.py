@@ -15,7 +15,7 @@ from penstock.schedules.times import SECOND, Spec, next_tick, ticks
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
-    from penstock.schedules.fire import One
+    from penstock.schedules.fire import DueSchedule
 
 AGAIN = SECOND
 """One that goes tick by tick looks so often whether the last has ended."""
@@ -30,7 +30,7 @@ def pending(
     return {"id": id, "next": next_at, "end": end, "overlap": overlap, "last": None, **headed}
 
 
-def go_on(one: One) -> None:
+def go_on(one: DueSchedule) -> None:
     """The next batch of the first backfill of a schedule."""
     first, *others = one.row.pending
     one.backfills = [first, *others]
@@ -43,7 +43,7 @@ def go_on(one: One) -> None:
         one.look_at.append(look_at)
 
 
-def _batch(one: One, asked: dict[str, Any]) -> int | None:
+def _batch(one: DueSchedule, asked: dict[str, Any]) -> int | None:
     """Fire some ticks, from where it stands; when to look at it again."""
     nominals = _some(one, asked)
     known = _known(one, nominals)
@@ -62,7 +62,7 @@ def _batch(one: One, asked: dict[str, Any]) -> int | None:
     return one.now
 
 
-def _some(one: One, asked: dict[str, Any]) -> list[int]:
+def _some(one: DueSchedule, asked: dict[str, Any]) -> list[int]:
     found = []
     for nominal in ticks(_spec(one), asked["next"] - 1, asked["end"]):
         found.append(nominal)
@@ -71,12 +71,12 @@ def _some(one: One, asked: dict[str, Any]) -> list[int]:
     return found
 
 
-def _spec(one: One) -> Spec:
+def _spec(one: DueSchedule) -> Spec:
     """Also what was before the schedule began may be asked for."""
     return one.spec._replace(start=None)
 
 
-def _known(one: One, nominals: list[int]) -> dict[int, str]:
+def _known(one: DueSchedule, nominals: list[int]) -> dict[int, str]:
     """Ticks that have a row, and what became of them."""
     if not nominals:
         return {}
@@ -84,12 +84,12 @@ def _known(one: One, nominals: list[int]) -> dict[int, str]:
     return {int(nominal): str(outcome) for nominal, outcome in found}
 
 
-def _is_busy(one: One, asked: dict[str, Any]) -> bool:
+def _is_busy(one: DueSchedule, asked: dict[str, Any]) -> bool:
     """The last of this backfill still runs. What it has started just now does."""
     return asked["overlap"] != Overlap.ALLOW and (asked.get("fresh") or one.batch.is_going(asked["last"]))
 
 
-def _despite(one: One, asked: dict[str, Any]) -> TickOutcome:
+def _despite(one: DueSchedule, asked: dict[str, Any]) -> TickOutcome:
     """The outcome of a tick while the one before it runs."""
     if asked["overlap"] != Overlap.CANCEL or asked.get("fresh"):
         return TickOutcome.SKIPPED_OVERLAP
@@ -97,7 +97,9 @@ def _despite(one: One, asked: dict[str, Any]) -> TickOutcome:
     return TickOutcome.FIRED
 
 
-def _decide(one: One, asked: dict[str, Any], nominal: int, outcome: TickOutcome, *, is_known: bool) -> None:
+def _decide(
+    one: DueSchedule, asked: dict[str, Any], nominal: int, outcome: TickOutcome, *, is_known: bool
+) -> None:
     def started(id: str) -> None:
         asked["last"] = id
 

@@ -55,10 +55,10 @@ class Cron(NamedTuple):
     minutes: frozenset[int]
     hours: frozenset[int]
     months: frozenset[int]
-    goes_by_the_hour: bool
+    follows_real_time: bool
     """Its minutes or hours begin with a star: it follows real time, not the time on the wall."""
 
-    def walls(self, after: datetime) -> Iterator[datetime]:
+    def local_times(self, after: datetime) -> Iterator[datetime]:
         """The times on the wall that match, later than this one; it ends if none comes in fifty years."""
         return _calendar(self.fields, after)
 

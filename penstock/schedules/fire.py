@@ -32,7 +32,7 @@ LOOK_AGAIN = SECOND
 """A tick that waits for the one before it looks so often whether that has ended."""
 
 
-class Told(NamedTuple):
+class FiringReport(NamedTuple):
     """Events that a transaction has decided on, to be emitted once it is durable."""
 
     found: list[str]
@@ -77,7 +77,7 @@ class Firing:
             worked |= self._tell(told)
         return worked
 
-    def _tell(self, told: Told) -> bool:
+    def _tell(self, told: FiringReport) -> bool:
         for name in told.failed:
             self.boundary.count_failure(name)
         self.boundary.handled([name for name in told.found if name not in told.failed])
@@ -86,20 +86,20 @@ class Firing:
                 self.host.events.emit(event)
         return bool(told.decided)
 
-    def _fire(self, tx: Transaction, template: str, limit: int) -> Told:
+    def _fire(self, tx: Transaction, template: str, limit: int) -> FiringReport:
         tx.stage("fire")
         return self.fire_rows(tx, [rows.row_of(row) for row in tx.rows(template, limit=limit)])
 
-    def fire_one(self, tx: Transaction, id: str) -> Told:
+    def fire_one(self, tx: Transaction, id: str) -> FiringReport:
         """One schedule, if it is still due."""
         tx.stage("fire")
         found = [rows.row_of(row) for row in tx.rows(rows.ONE, id=id)]
         return self.fire_rows(tx, [row for row in found if row.due_at is not None and row.due_at <= row.now])
 
-    def fire_rows(self, tx: Transaction, found: Sequence[ScheduleRow]) -> Told:
+    def fire_rows(self, tx: Transaction, found: Sequence[ScheduleRow]) -> FiringReport:
         """Decide about these, which are locked."""
         if not found:
-            return Told([], [], {})
+            return FiringReport([], [], {})
         batch = Batch(self.host, tx, found)
         failed: dict[str, ScheduleFailed | None] = {}
         for row in found:
@@ -110,11 +110,11 @@ class Firing:
                     raise
                 failed |= self._noted(tx, row, error)
         batch.write()
-        return Told([row.defined.name for row in found], batch.decided, failed)
+        return FiringReport([row.defined.name for row in found], batch.decided, failed)
 
-    def _put_off(self, tx: Transaction, row: ScheduleRow, error: Exception) -> Told:
+    def _put_off(self, tx: Transaction, row: ScheduleRow, error: Exception) -> FiringReport:
         tx.stage("put_off_schedule")
-        return Told([row.defined.name], [], self._noted(tx, row, error))
+        return FiringReport([row.defined.name], [], self._noted(tx, row, error))
 
     def _noted(self, tx: Transaction, row: ScheduleRow, error: Exception) -> dict[str, ScheduleFailed | None]:
         """Leave it alone for a while, with its error; that is told when it is a new one."""
@@ -138,7 +138,7 @@ class Batch:
         self._ticks: list[dict[str, object]] = []
         self._made_up: list[dict[str, object]] = []
         self._moved: dict[tuple[int | None, int | None], list[str]] = defaultdict(list)
-        self._saved: list[One] = []
+        self._saved: list[DueSchedule] = []
         self._going = self._still_going(found)
 
     def _still_going(self, found: Sequence[ScheduleRow]) -> set[str]:
@@ -154,7 +154,7 @@ class Batch:
     def add(self, row: ScheduleRow) -> None:
         """Decide about one. If that raises, nothing of it is written."""
         spec = row.defined.spec(row.created_at)
-        one = One(self, row, spec)
+        one = DueSchedule(self, row, spec)
         if row.paused_at is None and not one.is_orphaned():
             one.fire_waiting()
             one.fire_due()
@@ -200,7 +200,7 @@ class Launching(NamedTuple):
     sent: Mapping[str, str] | None = None
 
 
-class One:
+class DueSchedule:
     """One schedule in a batch: what is decided about it, before anything is written."""
 
     def __init__(self, batch: Batch, row: ScheduleRow, spec: Spec) -> None:

@@ -439,7 +439,7 @@ class Schedules:
         return Schedule(self._host, one.name)
 
     def _within(
-        self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool, may_redefine: bool
+        self, theirs: connections.CallerConnection, one: ScheduleDefinition, paused: bool, may_redefine: bool
     ) -> None:
         tx = self._host.within(theirs)
         with theirs.kept_together():

@@ -133,26 +133,30 @@ def _next_cron(cron: Cron, name: str, after: int) -> int | None:
     if after > NEVER:
         return None
     if name == "UTC":
-        wall = next(cron.walls(instant_of(after).replace(tzinfo=None)), None)
+        wall = next(cron.local_times(instant_of(after).replace(tzinfo=None)), None)
         return None if wall is None else micros_of(wall.replace(tzinfo=UTC))
     zone = zone_of(name)
     begin = instant_of(after)
-    found = _by_real_time(cron, zone, begin) if cron.goes_by_the_hour else _by_the_wall(cron, zone, begin)
+    found = (
+        _next_by_real_time(cron, zone, begin)
+        if cron.follows_real_time
+        else _next_by_local_time(cron, zone, begin)
+    )
     return None if found is None else micros_of(found)
 
 
-def _by_the_wall(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+def _next_by_local_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
     """Later times on the wall come first later, so only those after this one's need be looked at."""
-    for wall in cron.walls(_wall(after, zone)):
+    for wall in cron.local_times(_local_time(after, zone)):
         found = _first(wall, zone)
         if found > after:
             return found
     return None
 
 
-def _by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
-    begin = _wall(after, zone)
-    wall = next(cron.walls(begin), None)
+def _next_by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    begin = _local_time(after, zone)
+    wall = next(cron.local_times(begin), None)
     if wall is None:
         return None
     near = after + (wall - begin.replace(fold=0))
@@ -164,8 +168,8 @@ def _by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | Non
 def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> datetime | None:
     """The clock may be changed on the way: times shortly before may come again, and others not at all."""
     best: datetime | None = None
-    for wall in cron.walls(begin.replace(fold=0) - LONGEST_FOLD):
-        if best is not None and wall > _wall(best, zone) + LONGEST_FOLD:
+    for wall in cron.local_times(begin.replace(fold=0) - LONGEST_FOLD):
+        if best is not None and wall > _local_time(best, zone) + LONGEST_FOLD:
             break
         for found in _occurrences(wall, zone):
             if found > after and (best is None or found < best):
@@ -173,14 +177,14 @@ def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> 
     return best
 
 
-def _wall(instant: datetime, zone: ZoneInfo) -> datetime:
+def _local_time(instant: datetime, zone: ZoneInfo) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def _occurrences(wall: datetime, zone: ZoneInfo) -> list[datetime]:
     """When the wall shows this: once, twice, or never."""
     both = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
-    return sorted(instant for instant in both if _wall(instant, zone) == wall)
+    return sorted(instant for instant in both if _local_time(instant, zone) == wall)
 
 
 def _first(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -204,7 +208,7 @@ def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
     zone = zone_of(spec.zone)
     a_day = len(cron.minutes) * len(cron.hours)
     number, at = 1, first
-    day = _wall(instant_of(first), zone).date()
+    day = _local_time(instant_of(first), zone).date()
     end = _midnight(day + timedelta(days=1), zone)
     while True:
         day += timedelta(days=1)

@@ -173,7 +173,7 @@ class ManualWorker:
             )
         self.app.prepare()
         self.app.declare_schedules()
-        self._bury()
+        self._reap_dead_drains()
         self.around.process = self.identity.register()
         return self
 
@@ -190,7 +190,7 @@ class ManualWorker:
             if error is not None:
                 _dead.setdefault(self.app, set()).add(self.identity.id)
                 self.pump.link.close()
-            self.pump.link.put_aside()
+            self.pump.link.keep_idle()
             self.waker.close()
 
     def take(self) -> Claim | None:
@@ -256,7 +256,7 @@ class ManualWorker:
             worked |= chore()
         return worked
 
-    def _bury(self) -> None:
+    def _reap_dead_drains(self) -> None:
         for process in _dead.pop(self.app, ()):
             self.app.database.in_transaction(reclaim.remove_process, process)
         while self.housekeeping.reaper.reclaim():

@@ -110,7 +110,7 @@ class ManualReconciler:
         self._hear = hear
         self.app = app
         self.reconciler = reconciler
-        self.regretted: list[tuple[Item, VisitOutcome | None]] = []
+        self.refused_visits: list[tuple[Item, VisitOutcome | None]] = []
         self.source = RowSource(app.database, reconciler, app.wakeups, app.events, refused=self._refused)
         self.waker = Waker(NoListener())
         self._room = 0
@@ -224,18 +224,18 @@ class ManualReconciler:
 
     def undo(self) -> None:
         """Call `on_lost` for what was refused, as a worker does."""
-        if self.reconciler.on_lost is not None and self.regretted:
+        if self.reconciler.on_lost is not None and self.refused_visits:
             asyncio.run(self.undo_async())
 
     async def undo_async(self) -> None:
-        regretted, self.regretted = self.regretted, []
+        refused_visits, self.refused_visits = self.refused_visits, []
         hook = self.reconciler.on_lost
         if hook is not None:
-            for item, end in regretted:
+            for item, end in refused_visits:
                 await undo(hook, item, None if end is None else dict(end.values))
 
     def _refused(self, end: VisitOutcome) -> None:
-        self.regretted.append((end.item, end))
+        self.refused_visits.append((end.item, end))
 
     def close(self) -> None:
         self.pump.link.close()

@@ -39,9 +39,9 @@ class Failure:
     def of(cls, error: BaseException) -> Failure:
         """Capture an exception; never raises, whatever the methods of the error and of its class do."""
         return cls(
-            type=clean(_said(_kind, error), 200),
-            message=clean(_said(str, error), LONGEST_MESSAGE),
-            traceback=clean(_said(_traceback, error), LONGEST_TRACEBACK),
+            type=clean(_text_of(_kind, error), 200),
+            message=clean(_text_of(str, error), LONGEST_MESSAGE),
+            traceback=clean(_text_of(_traceback, error), LONGEST_TRACEBACK),
             lineage=_lineage(error),
         )
 
@@ -67,7 +67,7 @@ def clean(text: str, longest: int) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _said(say: Callable[[BaseException], str], error: BaseException) -> str:
+def _text_of(say: Callable[[BaseException], str], error: BaseException) -> str:
     """A text about an error, or why it cannot be put into words."""
     try:
         return str.__str__(say(error))

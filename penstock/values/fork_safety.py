@@ -38,8 +38,8 @@ class PreparesForFork(Protocol):
 
 
 _alive: WeakSet[ResetsAfterFork] = WeakSet()
-_careful: WeakSet[PreparesForFork] = WeakSet()
-_making_way: list[PreparesForFork] = []
+_preparing: WeakSet[PreparesForFork] = WeakSet()
+_prepared: list[PreparesForFork] = []
 
 
 def forget_after_fork(owner: ResetsAfterFork) -> None:
@@ -47,9 +47,9 @@ def forget_after_fork(owner: ResetsAfterFork) -> None:
     _alive.add(owner)
 
 
-def make_way_for_forks(owner: PreparesForFork) -> None:
+def prepare_for_forks(owner: PreparesForFork) -> None:
     """Have it prepare for every fork of this process, for as long as it lives."""
-    _careful.add(owner)
+    _preparing.add(owner)
 
 
 def refuse_copy(process: int) -> None:
@@ -58,20 +58,20 @@ def refuse_copy(process: int) -> None:
         raise DatabaseError(FORKED)
 
 
-def _make_way() -> None:
-    _making_way[:] = _careful
-    for owner in _making_way:
+def _prepare() -> None:
+    _prepared[:] = _preparing
+    for owner in _prepared:
         _each(owner, owner.wait_for_writers)
 
 
 def _go_on() -> None:
-    for owner in _making_way:
+    for owner in _prepared:
         _each(owner, owner.go_on)
-    _making_way.clear()
+    _prepared.clear()
 
 
 def _forget() -> None:
-    _making_way.clear()
+    _prepared.clear()
     for owner in list(_alive):
         _each(owner, owner.forget)
 
@@ -85,7 +85,7 @@ def _each(owner: object, step: Callable[[], None]) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_make_way, after_in_parent=_go_on, after_in_child=_forget)
+    os.register_at_fork(before=_prepare, after_in_parent=_go_on, after_in_child=_forget)
 
 
 # Properties that are worked out once, at their first use.

@@ -124,7 +124,7 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def patience(value: object) -> float | None:
+def waiting_time(value: object) -> float | None:
     """For how long a caller waits. For ever is allowed, and so is what is left of a time that is over."""
     if isinstance(value, timedelta):
         value = value.total_seconds()

@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus
 HIDDEN = "***"
 SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/+")
 OPTION = re.compile(r"([?&;])([^=&;]*)=([^&;]*)")
-HARMLESS = frozenset(
+SHOWN_OPTIONS = frozenset(
     {
         "application_name",
         "charset",
@@ -58,7 +58,7 @@ def hidden(text: str, *urls: str | None) -> str:
 
 def _option(match: re.Match[str]) -> str:
     mark, name, value = match[1], match[2], match[3]
-    return f"{mark}{name}={value if _is_harmless(name) else HIDDEN}"
+    return f"{mark}{name}={value if _is_shown(name) else HIDDEN}"
 
 
 def _login(url: str) -> tuple[str | None, str, str]:
@@ -75,12 +75,12 @@ def _login(url: str) -> tuple[str | None, str, str]:
 def _secrets(url: str) -> set[str]:
     """All that `without_secrets` hides, as it is written and as it is meant."""
     _, password, rest = _login(url)
-    found = {password, *[m[3] for m in OPTION.finditer(rest) if not _is_harmless(m[2])]}
+    found = {password, *[m[3] for m in OPTION.finditer(rest) if not _is_shown(m[2])]}
     plain = {unquote(one) for one in found} | {unquote_plus(one) for one in found}
     # A driver may part a URL at another place than the one who wrote it.
     parts = {part for one in found | plain for part in re.split(r"[@/:#%?&=;]", one) if len(part) > 3}
     return {one for one in found | plain | parts if len(one) > 1}
 
 
-def _is_harmless(option: str) -> bool:
-    return unquote_plus(option).strip().lower() in HARMLESS
+def _is_shown(option: str) -> bool:
+    return unquote_plus(option).strip().lower() in SHOWN_OPTIONS

@@ -9,7 +9,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.commands.runs import RunId, find_pipeline, new_arguments, the_run
 from penstock.cli.exit_codes import BAD, UsageError
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import show_json, show_table, tell
 from penstock.errors import PenstockError
 from penstock.operate.runs import Entry, find_definition, stored
@@ -52,7 +52,7 @@ def migrate_run(
     as_json: AsJson = False,
 ) -> None:
     """Move a run to the app's definition. The run is under way, and all it already has must be the same there."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         moved = the_run(found, run)
         done = moved.migrate()
     word = "goes on with the app's definition" if done else "has the app's definition already"
@@ -71,7 +71,7 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     """Repeat a run that has ended. A new run, from the beginning, with the app's definition."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         old = the_run(found, run)
         new = old.rerun(new_arguments(arguments))
     told = f"{old.id} is run again as {new.id}"

@@ -41,10 +41,10 @@ class Display:
     def show(self, graph: Graph, processes: Sequence[ProcessRow]) -> None:
         """The picture: how far the run is, and who works on it."""
         if self.live is not None:
-            self.live.update(Group(picture(graph), Text(), _people(processes)))
+            self.live.update(Group(picture(graph), Text(), _workers(processes)))
 
 
-def _people(processes: Sequence[ProcessRow]) -> Table:
+def _workers(processes: Sequence[ProcessRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("process", "pid", "holds"):
         table.add_column(name)

@@ -137,7 +137,7 @@ class Sqlalchemy:
         return Cursor()
 
 
-class Apart(Sqlalchemy):
+class BlockConnection(Sqlalchemy):
     """The connection of an `async with` block of ours, in whose thread SQLAlchemy's own connection is."""
 
     def call(self, work: Callable[[Any], Answered]) -> Answered:
@@ -152,7 +152,7 @@ def _plain(found: Iterable[Sequence[Any]]) -> Sequence[Any]:
     return [as_text(None, row) for row in found]
 
 
-class Awaiting:
+class AsyncPsycopg:
     """psycopg's async connection, waited for from inside a greenlet."""
 
     def __init__(self, connection: Any) -> None:

@@ -42,9 +42,7 @@ class UserConnection:
 
 
 @contextmanager
-def use_driver_cursors(
-    database: Database, patience: float | None
-) -> Iterator[tuple[Connection, Transaction]]:
+def open_for_user(database: Database, patience: float | None) -> Iterator[tuple[Connection, Transaction]]:
     """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
     process = os.getpid()
     with ExitStack() as block:
@@ -114,7 +112,7 @@ class Idleness:
         self._since = time.monotonic()
 
 
-def left_open(connection: Connection) -> Connection:
+def refuse_commits(connection: Connection) -> Connection:
     """Its commit would tear apart what belongs together, so it is the block's alone."""
 
     def refuse() -> NoReturn:

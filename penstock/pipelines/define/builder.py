@@ -292,7 +292,7 @@ class Builder(Drafting):
         check_used(list(self._drafts.values()), names, result)
         keys, stand_ins = public_keys(names), self._stand_ins(names)
         nodes = [
-            finished(draft, names, keys, self._in_their_stead(draft, stand_ins))
+            finished(draft, names, keys, self._substitutes_for(draft, stand_ins))
             for draft in self._drafts.values()
         ]
         return tuple(sorted(nodes, key=lambda node: node.key)), renamed(result, names)
@@ -307,7 +307,7 @@ class Builder(Drafting):
             if isinstance(asked, StepFailed)
         }
 
-    def _in_their_stead(self, reader: Draft, stand_ins: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    def _substitutes_for(self, reader: Draft, stand_ins: Mapping[str, tuple[str, str]]) -> dict[str, str]:
         """Of the keys that the reader comes after, what has the value of either, as the reader sees it."""
         asked = [(key, *stand_ins[key]) for key in reader.after_keys if key in stand_ins]
         return {key: merge for key, switch, merge in asked if not self._is_within(reader.arm, (switch, 0))}

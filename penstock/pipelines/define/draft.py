@@ -69,7 +69,7 @@ def assign_keys(drafts: Iterable[Draft]) -> dict[str, str]:
 
 
 def finished(draft: Draft, names: Mapping[str, str], keys: Set[str], substitutes: Mapping[str, str]) -> Node:
-    """The node under its key. `in_their_stead`: what to wait for instead of steps with these of the `keys`."""
+    """The node under its key. `substitutes`: what to wait for instead of steps with these of the `keys`."""
     return Node(
         key=names[draft.id],
         kind=draft.kind,

@@ -25,14 +25,14 @@ def check_reach(host: Any, callee: Any) -> None:
 def check_found(host: Any, pipeline: Any) -> None:
     """Raise `DefinitionError` for a flow that is not what its name stands for: a child run is found by that."""
     known = getattr(host, "pipelines", {}).get(pipeline.name)
-    if known is not None and _said(known) != _said(pipeline):
+    if known is not None and _verbs_of(known) != _verbs_of(pipeline):
         raise DefinitionError(
             f"there are several flows named {pipeline.name!r}, and this is not the one that was declared last, which a "
             "child run would be: begin each with a name of its own, app.flow(...)"
         )
 
 
-def _said(pipeline: Any) -> tuple[object, ...] | None:
+def _verbs_of(pipeline: Any) -> tuple[object, ...] | None:
     """The verbs and the start that make a flow. Its options are a step's."""
     return (pipeline.first_step, *pipeline.verbs) if hasattr(pipeline, "verbs") else None
 

@@ -195,9 +195,9 @@ class _History:
             known = self.made((past.only, start), number)
             # An expand leaves a row only where it has failed.
             return retried.kind.is_step if known is None else known.succeeded is None
-        return not start or self._is_one_anew_inside(number, past.only, start)
+        return not start or self._has_redone_element(number, past.only, start)
 
-    def _is_one_anew_inside(self, number: int, node: str, start: str) -> bool:
+    def _has_redone_element(self, number: int, node: str, start: str) -> bool:
         """Some of the elements that a nested collapse has put together were to be done again."""
         earlier = [past.id for past in self.runs[1:]]
         rows = self.tx.rows(STEPS + INSIDE, runs=earlier, nodes=[node], inside=f"{start}.%")

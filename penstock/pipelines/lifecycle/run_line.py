@@ -24,7 +24,7 @@ from penstock.pipelines.model.definition import Definition
 BATCH = 100
 """So many are let in by one transaction, at most."""
 
-MINE = "SELECT admitted FROM {run_places} WHERE run_id = :run"
+OWN_PLACE = "SELECT admitted FROM {run_places} WHERE run_id = :run"
 KNOWN = "SELECT 1 FROM {run_lines} WHERE pipeline = :pipeline"
 LAST = "SELECT most FROM {run_places} WHERE pipeline = :pipeline ORDER BY seq DESC LIMIT 1"
 LOCK = "SELECT most FROM {run_lines} WHERE pipeline = :pipeline {lock}"
@@ -79,7 +79,7 @@ def join(tx: Transaction, runs: Sequence[tuple[str, Definition]]) -> None:
 
 def is_admitted(tx: Transaction, run: str, definition: Definition) -> bool:
     """True if a run, whose row is locked, may start. One that is not in the line yet joins it."""
-    row = tx.row(MINE, run=run)
+    row = tx.row(OWN_PLACE, run=run)
     if row is None:
         join(tx, [(run, definition)])
     return row is not None and bool(row[0])

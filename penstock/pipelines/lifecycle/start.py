@@ -15,7 +15,7 @@ from penstock.pipelines.lifecycle import run_line
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.wiring import wiring_of
 from penstock.queue import audit
-from penstock.values.actor import said
+from penstock.values.actor import named_actor
 from penstock.values.ids import read_id
 from penstock.values.status import RunStatus
 
@@ -78,7 +78,7 @@ def trigger(engine_state: EngineState, tx: Transaction, new: NewRun) -> str:
         if found is not None and holder != new.id and not _takes_over(tx, new, holder, found[2]):
             return holder
     open_runs(engine_state, tx, [new])
-    if said() is not None:
+    if named_actor() is not None:
         audit.of_run(tx, "trigger", new.id, pipeline=new.definition.name)
     return new.id
 
@@ -104,7 +104,7 @@ def trigger_many(engine_state: EngineState, tx: Transaction, news: Sequence[NewR
         holders[key] = keyed[key].id if over else holder
     fresh = [new for new in news if new.key is None or holders[new.key] == new.id]
     open_runs(engine_state, tx, fresh)
-    if said() is not None and fresh:
+    if named_actor() is not None and fresh:
         audit.of_runs(tx, "trigger", [new.id for new in fresh], pipeline=fresh[0].definition.name)
     return [new.id if new.key is None else holders[new.key] for new in news]
 

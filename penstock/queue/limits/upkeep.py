@@ -46,7 +46,7 @@ WHERE NOT EXISTS (SELECT 1 FROM {limits} l WHERE l.limit_key = p.limit_key)
 """
 
 
-class Prospect(NamedTuple):
+class UpkeepReport(NamedTuple):
     """Keys with waiting jobs and free slots, the seconds until another key may have one, and the key to go on after."""
 
     free: list[str]
@@ -54,14 +54,14 @@ class Prospect(NamedTuple):
     after: str | None
 
 
-def look(tx: Transaction, after: str = "") -> Prospect:
+def look(tx: Transaction, after: str = "") -> UpkeepReport:
     """Read only: what the sweep would find to do."""
     rows = tx.rows(WAITED_FOR, after=after, limit=BATCH)
     free = [key for key, most, used, _, _ in rows if used < most]
     waits = [until - now for _, most, used, until, now in rows if used >= most and until is not None]
     ends = [wait for wait in waits if wait < FAR]
     following = max(0.0, min(ends) / 1_000_000) if ends else None
-    return Prospect(free, following, rows[-1][0] if len(rows) == BATCH else None)
+    return UpkeepReport(free, following, rows[-1][0] if len(rows) == BATCH else None)
 
 
 def tidy(tx: Transaction) -> None:

@@ -45,7 +45,7 @@ class EndedJob(NamedTuple):
     error: str | None = None
 
     @property
-    def told(self) -> dict[str, object]:
+    def callback_arguments(self) -> dict[str, object]:
         """The arguments that a callback may take, by name."""
         return {
             "job_id": self.job_id,
@@ -57,7 +57,7 @@ class EndedJob(NamedTuple):
         }
 
 
-TOLD = tuple(EndedJob("", "", JobStatus.SUCCEEDED, None).told)
+CALLBACK_ARGUMENTS = tuple(EndedJob("", "", JobStatus.SUCCEEDED, None).callback_arguments)
 
 
 def after_end(tx: Transaction, ended: Sequence[EndedJob]) -> None:
@@ -95,7 +95,7 @@ def _callbacks_of(job: EndedJob) -> Sequence[Mapping[str, Any]]:
 
 
 def _callback(spec: Mapping[str, Any], job: EndedJob) -> NewJob:
-    told = job.told
+    told = job.callback_arguments
     given: dict[str, object] = {name: told[name] for name in spec["takes"]}
     if spec.get("rest"):
         given[KEYWORDS] = {name: value for name, value in told.items() if name not in given}

@@ -42,12 +42,12 @@ class RowWork:
         self.only = only
         self.runners: dict[str, Runner] = {}
         self.shared: list[Service] = []
-        self._deafen: Callable[[], None] = lambda: None
+        self._stop_listening: Callable[[], None] = lambda: None
         self._leaving = False
 
     def start(self) -> None:
         """Start what is declared now; `notice_new` starts what is declared later."""
-        self._deafen = self.host.wakeups.listen(self._hear)
+        self._stop_listening = self.host.wakeups.listen(self._hear)
         self.notice_new()
 
     def notice_new(self) -> None:
@@ -73,7 +73,7 @@ class RowWork:
         ]
         listener = listener_for(host.database, host.wakeups.channel_of(ROWS))
         if not isinstance(listener, NoListener):
-            self.shared.append(row_services.RowEar(listener, host.wakeups, host.events))
+            self.shared.append(row_services.RowListener(listener, host.wakeups, host.events))
         for service in self.shared:
             service.start()
 
@@ -140,7 +140,7 @@ class RowWork:
 
     def close(self) -> None:
         """End the threads, and give back what their last turns have brought."""
-        self._deafen()
+        self._stop_listening()
         services = self.services
         for service in services:
             service.stop()

@@ -30,7 +30,7 @@ class RowPump(Pump[Item, VisitOutcome]):
     def turn(self) -> Turn:
         self._looked = time.monotonic()
         if self._is_resting():
-            if not self._glance():
+            if not self._has_due_rows():
                 self._empty_turns += 1
                 return Turn.IDLE
             # Should another worker be quicker, or our clock: another look soon.
@@ -40,9 +40,9 @@ class RowPump(Pump[Item, VisitOutcome]):
     def _is_resting(self) -> bool:
         return self._empty_turns >= RESTS_AFTER and not self.unsettled and self.claiming and self.room() > 0
 
-    def _glance(self) -> bool:
+    def _has_due_rows(self) -> bool:
         with self.database.reading(self.link) as tx:
-            return self.rows.glance(tx)
+            return self.rows.has_due_rows(tx)
 
     def pause(self) -> None:
         if self.unsettled:

@@ -153,7 +153,7 @@ class Sweeper(Service):
         self.stopping.wait(SWEEP_INTERVAL * random.uniform(1.0, 1.5))
 
 
-class RowEar(ResultListener):
+class RowListener(ResultListener):
     """Passes on what other processes say about rows."""
 
     name = "row ear"

@@ -26,7 +26,7 @@ from penstock.reconcile.outcome import VisitKind, VisitOutcome, refused
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch, release
 from penstock.reconcile.table import Key, in_order, key_text
-from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.reconcile.wakeup_subjects import awaited, table_changed
 from penstock.runtime.pump.source import Source
 from penstock.telemetry.events import ClockStepped, Stream
 from penstock.values.failure import Failure
@@ -131,12 +131,12 @@ class RowSource(Source[Item, VisitOutcome]):
             self._last = Statements(self.database, tx)
         return self._last
 
-    def glance(self, tx: Transaction) -> bool:
+    def has_due_rows(self, tx: Transaction) -> bool:
         """Whether it is worth a claim. The clock is the database's as last read, so this decides nothing."""
         if self._clock is None or time.monotonic() - self._clock[1] > CLOCK_TRUSTED:
             return True
         now = self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
-        at = rows_claim.next_chance(Statements(self.database, tx), self.reconciler, self.fetch, now)
+        at = rows_claim.next_due(Statements(self.database, tx), self.reconciler, self.fetch, now)
         if at is not None and at > now:
             # Another worker's lease ends, and is not renewed: if that worker is dead, we take its row then.
             self.due.add((at - now).total_seconds())
@@ -222,8 +222,8 @@ class RowSource(Source[Item, VisitOutcome]):
         if self.stream.wants(RowSettled):
             for end in applied.accepted:
                 self.stream.emit(_settled(end))
-        for table in applied.stirred:
-            self.wakeups.notify(stirred(table))
+        for table in applied.changed_tables:
+            self.wakeups.notify(table_changed(table))
         for name in applied.awaited:
             self.wakeups.notify(awaited(name))
 

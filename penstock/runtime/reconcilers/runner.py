@@ -77,11 +77,11 @@ class Runner:
 
     def _lost(self, visit: RowVisit) -> None:
         if visit.visited:
-            self.lost_rows.regret(visit.item, None)
+            self.lost_rows.call_on_lost(visit.item, None)
 
     def _refused(self, end: VisitOutcome) -> None:
         if end.kind is not VisitKind.RELEASED:
-            self.lost_rows.regret(end.item, end)
+            self.lost_rows.call_on_lost(end.item, end)
 
     def hear(self, subject: str) -> None:
         if concerns(subject, self.reconciler.target.name, self.reconciler.name):

@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, ValidationError, to_jsonab
 from penstock.errors import SerializationError
 from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json import tags
-from penstock.values.typed_json.annotations import describe, is_open, modern, stream_of, with_holes
+from penstock.values.typed_json.annotations import describe, is_open, modern, stream_of, with_missing_elements
 from penstock.values.typed_json.tags import Other, Unwritable
 
 if TYPE_CHECKING:
@@ -220,7 +220,11 @@ class TypeConverter:
         except Mismatch:
             if not tags.has_missing(raw):
                 raise
-            value = None if tags.is_missing(raw) else TypeConverter(with_holes(self._annotation)).read(raw)
+            value = (
+                None
+                if tags.is_missing(raw)
+                else TypeConverter(with_missing_elements(self._annotation)).read(raw)
+            )
         return iter(value) if self._origin is Iterator and isinstance(value, list) else value
 
     def _checker(self) -> TypeAdapter[object]:

@@ -204,10 +204,10 @@ class Signature:
         try:
             return dumps(raw)
         except SerializationError:
-            self._blame(raw)
+            self._find_unwritable(raw)
             raise
 
-    def _blame(self, raw: dict[str, object]) -> None:
+    def _find_unwritable(self, raw: dict[str, object]) -> None:
         # Only now, when it is known that one of them cannot be written, is it worth asking which.
         for name, value in raw.items():
             try:

@@ -100,7 +100,7 @@ def break_off(monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, error: typ
     """Have the caller cancelled, or interrupted, when the transaction begins or ends; whether or not that was done."""
     recognize = connections.recognize
 
-    def recognized(connection: Any) -> connections.Foreign:
+    def recognized(connection: Any) -> connections.CallerConnection:
         theirs = recognize(connection)
         assert theirs.alone is not None
         act = getattr(theirs.alone, verb)

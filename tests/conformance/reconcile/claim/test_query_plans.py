@@ -40,7 +40,7 @@ CONDITIONS: dict[str, Callable[[Table], Any]] = {
 
 
 @pytest.mark.parametrize("asked", CONDITIONS)
-@pytest.mark.parametrize("look", ["statement", "glance"])
+@pytest.mark.parametrize("look", ["statement", "next_due"])
 def test_rows_are_found_by_the_reconcilers_own_index(
     app: Penstock, cloud: Cloud, database_kind: str, look: str, asked: str
 ) -> None:
