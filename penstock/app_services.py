@@ -1,6 +1,6 @@
-"""The app as the layers below it see it: everything that they may ask of it, in one protocol.
+"""`AppServices`, the protocol by which the layers below use the app.
 
-It stands low, so that all of them can name it, and knows the types of the layers above it for type checkers only.
+It is a low layer, so that all of them can import it. The types of higher layers are imported for type checkers only.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any module of the project is imported: an app that it makes is on the test database."""
+    """Set the database URL before any module of the project is imported, so that its app uses the test database."""
     if early_config.getini(APP):
         os.environ["PENSTOCK_DATABASE_URL"] = early_config.getini(DATABASE)
         if worker := os.environ.get(WORKER):

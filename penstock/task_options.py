@@ -25,11 +25,11 @@ RETURN, REPLACE = "return", "replace"
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
 FOR_ALL_JOBS = ("limits", "middleware", "aliases")
 AS_DECLARED = ("name", "queue", "priority", "delay")
-"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
+"""Options for which None means "not given", for callers that pass on optional arguments."""
 
 
 class CallbackTask(Protocol):
-    """A task, as far as it can be enqueued with the end of a job."""
+    """A task that can be enqueued when a job ends."""
 
     name: str
 
@@ -156,7 +156,7 @@ def _callbacks(value: object) -> tuple[CallbackTask, ...]:
 
 
 def _callback_spec(event: str, task: CallbackTask) -> dict[str, object]:
-    """A callback as it is kept in the options of a job: how it is enqueued, and what it takes of what it is told."""
+    """A callback as it is stored in the options of a job: how it is enqueued, and which arguments it takes."""
     parameters = task.signature.parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     missing = [p.name for p in named if p.default is p.empty and p.name not in CALLBACK_ARGUMENTS]

@@ -1,4 +1,4 @@
-"""The commands, put together. Each group of them is a file of its own."""
+"""Assembles the command line; each group of commands is a file in `commands/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No process is forked while it has a SQLite file open, as far as that is in our hands.
+"""Closes all SQLite connections before a fork, and refuses children that were forked inside a transaction.
 
 SQLite notes in the memory of a process which of its connections hold which locks, and a child has that memory without
 the locks. Its own connections rely on those notes: they take no lock of their own. When the parent then closes its last
@@ -27,12 +27,12 @@ FORKED_INSIDE = (
 
 
 class ForkGate:
-    """Transactions pass here; while the process is forked, none is under way."""
+    """Counts transactions, and keeps a fork and a transaction from running at the same time."""
 
     def __init__(self, close_all: Callable[[], None]) -> None:
         self._close_all = close_all
         self._in_use = False
-        """Something was open when the fork under way began, or when this process was forked."""
+        """True if a transaction was open when this process was forked, or when the fork under way began."""
         self._is_refused = False
         self.forget()
         forget_after_fork(self)
@@ -81,7 +81,7 @@ class ForkGate:
             self._close_all()
 
     def go_on(self) -> None:
-        """After it, in the parent."""
+        """Let transactions begin again, after the fork, in the parent."""
         with self._changed:
             self._forks -= 1
             self._in_use = self._is_refused

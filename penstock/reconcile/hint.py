@@ -1,4 +1,4 @@
-"""Asking for visits: particular rows are looked at next, whatever their interval says."""
+"""`app.hint()`: asks for visits of rows before they are due."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("penstock")
 
 
 def hint(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
-    """Tell everybody that there is something to look at. What is no table is said, not raised: it is only a hint."""
+    """Wake the reconcilers of a table. An object that is no table is logged, not raised: this is only a hint."""
     try:
         target = recognize(model)
     except DefinitionError as error:
@@ -38,7 +38,7 @@ def hint(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
 
 
 async def hint_async(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
-    """For async callers. Without ids, and not in a person's name, nothing is written: that needs no thread."""
+    """`hint` for async callers. Without ids and without a named actor nothing is written, and no thread is needed."""
     if ids or named_actor() is not None:
         await host.bridge.run(hint, host, model, ids)
     else:

@@ -1,4 +1,4 @@
-"""`app.lock(Model, id)`: API code takes its turn at a row, like a reconciler.
+"""`app.lock(Model, id)`: lets API code lock a row that a reconciler works on.
 
 The block is one short transaction, under the database's own lock on the row, begun only when no worker holds the row's
 claim. A caller that has to wait announces itself on the row, so that the reconciler does not take it again first. At
@@ -48,7 +48,7 @@ class RowLock:
         self._deadline = 0.0
         self._announced = False
         self._ends = 0.0
-        """When the announcement is over, whether or not it is taken back."""
+        """When the announcement ends, even if it is not taken back."""
         self._woken = threading.Event()
         self._given_up = False
         self._due: datetime | None = None
@@ -126,7 +126,8 @@ class RowLock:
             return False
         self._due = state["next_process_at"]
         if state["lock_token"] is not None:
-            # Its holder is gone. Should it wake up, it must not overwrite us; its row still waits to be recovered.
+            # The holder's lease is over. If it is only frozen, it must not overwrite us; the row still waits to be
+            # recovered.
             connection.execute(self._change(lock_token=new_token()))
         return True
 
@@ -136,7 +137,7 @@ class RowLock:
         return connection.execute(locked).mappings().first()
 
     def _locked_in_time(self, connection: Connection) -> RowMapping | None:
-        """Another transaction has it, perhaps another writer's: in line for it, no longer than there is time."""
+        """Wait for the lock that another transaction has, no longer than the timeout."""
         with self._with_lock_timeout(connection, self._left()):
             return self._locked(connection)
 
@@ -145,7 +146,7 @@ class RowLock:
 
     @contextmanager
     def _with_lock_timeout(self, connection: Connection, seconds: float) -> Iterator[None]:
-        """Statements inside wait no longer than so for a lock."""
+        """Set the lock timeout for statements inside the block."""
         database = self.host.database
         usual = database.settings.lock_timeout
         briefly, again = [database.dialect.lock_patience(each) for each in (min(usual, seconds), usual)]
@@ -156,7 +157,7 @@ class RowLock:
         try:
             yield
         finally:
-            # After an error PostgreSQL takes nothing more, and forgets it by itself.
+            # After an error PostgreSQL accepts no statement, and resets the timeout with the rollback.
             with suppress(DBAPIError):
                 connection.exec_driver_sql(again)
 
@@ -213,11 +214,11 @@ class RowLock:
     def _withdraw(self) -> None:
         """Take the announcement back, so that no worker waits for us. If that fails, it ends by itself."""
         if self._announced and os.getpid() == self._process:
-            with suppress(Exception):  # what has sent us here is what the caller is to hear of
+            with suppress(Exception):  # the caller gets the error that brought us here
                 self._announced = not self.host.database.with_retries(self._take_back)
 
     def _take_back(self) -> bool:
-        """False: there was no time left to say it in, because it has ended by itself."""
+        """Remove the announcement. False: no time is left, and it ends by itself."""
         left = max(0.0, self._ends - time.monotonic())
         try:
             with (

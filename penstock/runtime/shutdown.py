@@ -39,7 +39,7 @@ class Shutdown:
         self._lock = threading.Lock()
 
     async def go(self, limit: float) -> None:
-        """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
+        """Let running handlers finish in time, give back the rest, and end. If cancelled: the same, at once."""
         self.by = self.worker.loop.time() + limit
         thread = one_thread("leave")
         try:
@@ -50,7 +50,7 @@ class Shutdown:
         await ended(self.begin(thread))
 
     def begin(self, thread: Executor) -> Future[None]:
-        """The end, once the thread has done what it was given before."""
+        """Begin the end in this thread, after the calls that it was given before."""
         with self._lock:
             if self.leaving is None:
                 try:
@@ -61,7 +61,7 @@ class Shutdown:
         return self.leaving
 
     def go_if_deserted(self) -> None:
-        """From the heartbeat's thread: the loop may have been closed under us, with all that was on it.
+        """Called in the heartbeat's thread: end the worker if its event loop was closed under it.
 
         Then no caller can stop this worker any more; and while it writes heartbeats, no other process takes its claims.
         """
@@ -87,7 +87,7 @@ class Shutdown:
         worker = self.worker
         worker.pump.claiming = False
         worker.waker.wake()
-        # Also what is still on its way here goes back when it arrives.
+        # Claims that arrive later are given back too.
         worker.dispatcher.give_back_waiting()
         worker.rows.give_back_waiting()
         await self._until(lambda: worker.busy == 0 or worker.hurried, limit)
@@ -98,7 +98,7 @@ class Shutdown:
         worker.rows.give_back_running()
         await self._until(lambda: worker.busy == 0, 2)
         worker.rows.give_up_running()
-        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
+        # While the database is away, outcomes are not settled yet: use the rest of the time for them.
         await self._until(lambda: worker.at_rest, self._left(5))
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
@@ -116,7 +116,7 @@ class Shutdown:
                 self._take_back_deserted()
             self._end_threads()
         if not worker.identity.id:
-            return  # it never got as far as having a name
+            return  # the process was never registered
         try:
             self._deregister()
         finally:
@@ -164,7 +164,7 @@ class Shutdown:
 
 
 def _done_here(work: Callable[[], None]) -> Future[None]:
-    """As a thread would do it."""
+    """Do the work in this thread; returns a finished future."""
     future: Future[None] = Future()
     try:
         work()

@@ -1,4 +1,4 @@
-"""Backfills: ticks of the past, fired because an operator asks for it. A batch at a time, from where the row says.
+"""Backfills: fires ticks of the past that an operator asks for, a batch at a time; the row says how far it has come.
 
 How far one has come is written in the transaction of its jobs, so one that was broken off goes on from there. A tick
 that fired before does not fire again; one that was skipped fires now, and its row says so.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.schedules.fire import DueSchedule
 
 AGAIN = SECOND
-"""One that goes tick by tick looks so often whether the last has ended."""
+"""Microseconds between two checks whether the last tick has ended, in a backfill that goes tick by tick."""
 DONE = (TickOutcome.FIRED.value, TickOutcome.WAITING.value)
 
 
@@ -44,7 +44,7 @@ def go_on(one: DueSchedule) -> None:
 
 
 def _batch(one: DueSchedule, asked: dict[str, Any]) -> int | None:
-    """Fire some ticks, from where it stands; when to look at it again."""
+    """Fire the next ticks of a backfill; returns when to continue."""
     nominals = _some(one, asked)
     known = _known(one, nominals)
     for nominal in nominals:
@@ -72,12 +72,12 @@ def _some(one: DueSchedule, asked: dict[str, Any]) -> list[int]:
 
 
 def _spec(one: DueSchedule) -> Spec:
-    """Also what was before the schedule began may be asked for."""
+    """The ticks of the schedule, also before its start."""
     return one.spec._replace(start=None)
 
 
 def _known(one: DueSchedule, nominals: list[int]) -> dict[int, str]:
-    """Ticks that have a row, and what became of them."""
+    """Ticks that have a row, with their outcomes."""
     if not nominals:
         return {}
     found = one.batch.tx.rows(rows.BETWEEN, id=one.row.id, low=nominals[0], high=nominals[-1])
@@ -85,7 +85,7 @@ def _known(one: DueSchedule, nominals: list[int]) -> dict[int, str]:
 
 
 def _is_busy(one: DueSchedule, asked: dict[str, Any]) -> bool:
-    """The last of this backfill still runs. What it has started just now does."""
+    """True if the last job or run of this backfill has not ended, or was started by this transaction."""
     return asked["overlap"] != Overlap.ALLOW and (asked.get("fresh") or one.batch.is_going(asked["last"]))
 
 

@@ -56,10 +56,10 @@ class Cron(NamedTuple):
     hours: frozenset[int]
     months: frozenset[int]
     follows_real_time: bool
-    """Its minutes or hours begin with a star: it follows real time, not the time on the wall."""
+    """True if its minutes or hours begin with a star: it follows real time, not local time."""
 
     def local_times(self, after: datetime) -> Iterator[datetime]:
-        """The times on the wall that match, later than this one; it ends if none comes in fifty years."""
+        """The local times that match, later than this one; ends if none comes in fifty years."""
         return _calendar(self.fields, after)
 
     def matches(self, day: date) -> bool:

@@ -22,15 +22,15 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_FOLD = timedelta(hours=3)
-"""No clock is put back by more than that."""
+"""No clock is set back by more than this."""
 NEAR = timedelta(hours=12)
-"""No clock is changed there and back within that."""
+"""No clock is changed forth and back within this time."""
 NEVER = 253_370_764_800 * SECOND
 """The calendar ends with the year 9999; this is the last day that may have a tick."""
 
 
 class Spec(NamedTuple):
-    """When: an expression in a zone, or an interval from an anchor."""
+    """The times of a schedule: a cron expression in a zone, or an interval from an anchor."""
 
     cron: Cron | None
     zone: str = "UTC"
@@ -80,7 +80,7 @@ def next_tick(spec: Spec, after: int) -> int | None:
 
 
 def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
-    """All ticks later than `after`, up to and including `until`; ValueError if they do not go forward."""
+    """All ticks later than `after`, up to and including `until`; ValueError if they do not increase."""
     before, found = after, next_tick(spec, after)
     while found is not None and found <= until:
         if found <= before:
@@ -129,7 +129,7 @@ def _interval(spec: Spec) -> int:
 
 @lru_cache(4096)
 def _next_cron(cron: Cron, name: str, after: int) -> int | None:
-    """Many schedules share an expression and a time: it is computed once."""
+    """The next tick of a cron expression; cached, because many schedules share an expression."""
     if after > NEVER:
         return None
     if name == "UTC":
@@ -146,7 +146,7 @@ def _next_cron(cron: Cron, name: str, after: int) -> int | None:
 
 
 def _next_by_local_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Later times on the wall come first later, so only those after this one's need be looked at."""
+    """The next tick by local time: only local times after the present one need be tried."""
     for wall in cron.local_times(_local_time(after, zone)):
         found = _first(wall, zone)
         if found > after:
@@ -166,7 +166,7 @@ def _next_by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime 
 
 
 def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> datetime | None:
-    """The clock may be changed on the way: times shortly before may come again, and others not at all."""
+    """The first tick among local times around a clock change: some come twice, and others not at all."""
     best: datetime | None = None
     for wall in cron.local_times(begin.replace(fold=0) - LONGEST_FOLD):
         if best is not None and wall > _local_time(best, zone) + LONGEST_FOLD:
@@ -182,13 +182,13 @@ def _local_time(instant: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _occurrences(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When the wall shows this: once, twice, or never."""
+    """The instants at which the local time is this: one, two, or none."""
     both = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
     return sorted(instant for instant in both if _local_time(instant, zone) == wall)
 
 
 def _first(wall: datetime, zone: ZoneInfo) -> datetime:
-    """When the wall shows this for the first time, or something later."""
+    """The first instant at which the local time is this or later."""
     found = _occurrences(wall, zone)
     if found:
         return found[0]
@@ -204,7 +204,7 @@ def _first(wall: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
-    """Days on which no clock is changed have as many ticks as the expression has times; the others are walked."""
+    """Count ticks: days without a clock change by the number of times in the expression, other days one by one."""
     zone = zone_of(spec.zone)
     a_day = len(cron.minutes) * len(cron.hours)
     number, at = 1, first
@@ -224,12 +224,12 @@ def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:
-    """When the day begins there."""
+    """The instant at which the day begins in the zone."""
     return micros_of(_first(datetime.combine(day, time()), zone))
 
 
 def _is_plain(begin: int, end: int, zone: ZoneInfo) -> bool:
-    """The clock is the same shortly before the day, on it, and shortly after it."""
+    """True if no clock change is near this day."""
     near = LONGEST_FOLD // timedelta(microseconds=1)
     looked_at = (begin - near, begin, end, end + near)
     return len({instant_of(at).astimezone(zone).utcoffset() for at in looked_at}) == 1

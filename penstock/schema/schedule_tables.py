@@ -1,4 +1,4 @@
-"""Tables of schedules: when something is to be done again and again, and what became of each time."""
+"""Tables of schedules and their ticks."""
 
 from __future__ import annotations
 

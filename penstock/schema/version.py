@@ -1,4 +1,4 @@
-"""Which version the schema has, and whether that will do: all that most processes ever ask of it."""
+"""Checks the version of the schema, without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def ensure(database: Database, *, upgrade: bool) -> int:
 
 
 def _found(database: Database) -> int:
-    """By one plain statement, which succeeds wherever there is a schema: every process asks when it starts."""
+    """Read the version by one plain statement, which succeeds if there is a schema: every process runs it at its
+    start."""
     try:
         with database.reading() as tx:
             return _newest(database, tx)

@@ -1,8 +1,8 @@
-"""The actor of an act and its reason: known to all code called from here, in this thread or task and its tasks.
+"""The actor of an act and its reason, held in a context variable: all code called from the block sees them.
 
-Without a name, the actor inside a handler is the job, and anywhere else the user of this process and its host. What
-was said outside a handler does not reach into it, also where a test runs the handler on the spot: the job acts, not
-its caller.
+Without a name, the actor inside a handler is the job, and anywhere else the user of this process and its host. An
+actor that was named outside a handler does not count inside it, even if a test runs the handler in the same context:
+the job acts, not its caller.
 """
 
 from __future__ import annotations

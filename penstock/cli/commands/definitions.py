@@ -1,4 +1,4 @@
-"""Commands that set what an app says now against a run of before: compare, move, run again."""
+"""Commands about definitions: compare a run with the app's definition, migrate it, run it again."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def pipelines(app: App = None, database: DatabaseUrl = None, as_json: AsJson = F
 
 
 def _entry(app: Penstock, name: str, known: Entry | None) -> Entry:
-    """As the app has it now; else as it was stored last."""
+    """The pipeline as the app declares it; if it does not, as it was stored last."""
     entry = known or Entry(name)
     pipeline = app.pipelines.get(name)
     definition = None if pipeline is None else _definition(pipeline)

@@ -1,4 +1,4 @@
-"""Commands that look: status, jobs, show, processes."""
+"""Commands that read: status, jobs, show, explain, processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The fluent spelling: verb after verb, each for every open branch, until a closing verb.
 
-A flow only remembers its verbs. They are played to a builder when the definition is needed, so a flow is
+A flow only remembers its verbs. They are replayed to a builder when the definition is needed, so a flow is
 immutable, can be used in several places, and says the same thing as the graph spelling.
 """
 
@@ -85,7 +85,8 @@ class OpenBranches:
         def closed(_: OpenBlock, tips: list[BranchEnd]) -> BranchEnd:
             handles = [tip.handle for tip in tips]
             together = replace(tips[0], after=tuple([after for tip in tips for after in tip.after]))
-            # A task that takes one argument gets a list; one that takes as many as there are branches, those.
+            # A task that takes one argument gets a list; a task that takes one for each branch gets the values one by
+            # one.
             spread = not accepts(task.signature, 1) and accepts(task.signature, len(handles))
             return self._call(task, handles if spread else [handles], together)
 
@@ -121,7 +122,7 @@ class OpenBranches:
         def closed(block: OpenBlock, tips: list[BranchEnd]) -> BranchEnd:
             assert block.switch is not None
             merged = self.builder.merge(block.switch, [tip.handle for tip in tips])
-            # An arm without steps has not waited for a barrier before the divert: what comes behind it does.
+            # An arm without steps has not waited for a barrier before the divert: the step behind it does.
             after = dict.fromkeys([handle for tip in tips for handle in tip.after])
             return self._call(task, [merged], replace(self._outside(block), after=tuple(after)))
 
@@ -345,7 +346,7 @@ class Verbs(ABC):
 
     @abstractmethod
     def _copy(self) -> Self:
-        """The same again, to be changed before anybody sees it."""
+        """A copy, which the caller changes before it is used."""
 
 
 class Flow(Verbs, Fragment):
@@ -362,7 +363,7 @@ class Flow(Verbs, Fragment):
         return branches.handle()
 
     def replay(self, branches: OpenBranches) -> None:
-        """Say all verbs."""
+        """Apply all verbs to open branches."""
         branches.chain(_begun(self))
         for verb in self.verbs:
             verb.replay(branches)
@@ -389,19 +390,19 @@ class FlowBlueprint(Verbs, Blueprint):
         self.overrides: Mapping[str, object] = {}
 
     def on_complete(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of the end, whichever it is."""
+        """Call these tasks at the end of a run, whichever it is."""
         return self._calling("on_complete", tasks)
 
     def on_success(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of success."""
+        """Call these tasks when a run succeeds."""
         return self._calling("on_success", tasks)
 
     def on_halt(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of a halt."""
+        """Call these tasks when a run is halted."""
         return self._calling("on_halt", tasks)
 
     def on_failure(self, *given: TaskOrPipeline | str) -> Self:
-        """The strategy ("halt", "continue", "ignore"), and tasks that hear of a failure."""
+        """Set the strategy ("halt", "continue", "ignore"), and tasks to call when a run fails."""
         changed = self._copy()
         check_reach(getattr(self, "host", None), given)
         changed.settings = self.settings.failing(self.name, given)

@@ -8,7 +8,7 @@ from penstock.errors import DefinitionError
 
 
 def check_reach(host: Any, callee: Any) -> None:
-    """Raise `DefinitionError` for what no worker on this app's database can know, by itself or in a list."""
+    """Raise `DefinitionError` for a task or pipeline of an app on another database, alone or in a list."""
     if isinstance(callee, list | tuple):
         for one in callee:
             check_reach(host, one)
@@ -23,7 +23,8 @@ def check_reach(host: Any, callee: Any) -> None:
 
 
 def check_found(host: Any, pipeline: Any) -> None:
-    """Raise `DefinitionError` for a flow that is not what its name stands for: a child run is found by that."""
+    """Raise `DefinitionError` for a flow that is not the one registered under its name, by which a child run finds
+    it."""
     known = getattr(host, "pipelines", {}).get(pipeline.name)
     if known is not None and _verbs_of(known) != _verbs_of(pipeline):
         raise DefinitionError(

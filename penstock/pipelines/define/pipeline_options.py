@@ -1,4 +1,4 @@
-"""Options of a whole pipeline: its failure strategy, limits, and the tasks that hear of its end."""
+"""Options of a whole pipeline: its failure strategy, its limits, and its callbacks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PipelineSettings:
     halt_running: Running = Running.FINISH
     max_running: int | None = None
     description: str | None = None
-    """For those who look at its runs. No part of the definition: new words make no new pipeline."""
+    """For people who look at its runs. Not part of the definition: another text makes no new definition."""
 
     def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
         """The same settings with more tasks for an event."""
@@ -146,7 +146,7 @@ def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspec
 
 
 def _check_callbacks(builder: Builder, settings: PipelineSettings) -> None:
-    """Here, and not where they are given: what a task's annotations name may be defined further down."""
+    """Check callbacks now, not where they are given: the annotations of a task may name later definitions."""
     tasks: Mapping[str, Callee] = getattr(builder.host, "tasks", {})
     for event, callbacks in settings.callbacks:
         for callback in callbacks:

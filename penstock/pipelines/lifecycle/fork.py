@@ -1,9 +1,9 @@
-"""Fork: a new run that keeps what came before one step of a run that has ended, and does that step and the rest anew.
+"""Fork: starts a new run from an ended one: redoes one step and all that depends on it, and keeps the other steps.
 
 A fork is a revival in which one step and all that depends on it are redone in all their elements, whatever became of
 them: as new work, with new idempotency keys. The lineage of the new run decides that when its steps are claimed (see
-`lineage`), so a crash in the middle needs no care of its own. All else is as in a retried step (see `revive`):
-successes and failures are kept, and what the old run did not reach is done.
+`lineage`), so a crash in the middle needs no care of its own. The other steps are treated as in a retried step (see
+`revive`): successes and failures are kept, and steps that the old run did not reach are done.
 
 A run may be forked any number of times, so a fork takes no key of the old run. The old run's row is locked while the
 fork is written: retention, which locks it too, either finds the fork and leaves the old run, or has begun to remove

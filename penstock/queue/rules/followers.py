@@ -24,7 +24,7 @@ ON_SUCCESS, ON_FAILURE = "on_success", "on_failure"
 MARKS = (f'"{ON_SUCCESS}"', f'"{ON_FAILURE}"')
 EVENTS = {JobStatus.SUCCEEDED: ON_SUCCESS, JobStatus.FAILED: ON_FAILURE}
 AT_ONCE = 1e-9
-"""A delay of no whole microsecond, by which a job is scheduled and not ready."""
+"""A delay of less than a microsecond: the job becomes scheduled, not available."""
 
 UPSTREAM = "SELECT status FROM {job_states} WHERE job_id = :id {lock}"
 RUN_OF = "SELECT run_id FROM {jobs} WHERE id = :id"
@@ -34,7 +34,7 @@ DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id {among:ids:uui
 
 
 class EndedJob(NamedTuple):
-    """A job that has just become terminal, as far as its callbacks are told of it."""
+    """A job that has just ended, with the facts that its callbacks get."""
 
     job_id: str
     task: str
@@ -143,7 +143,7 @@ def register(tx: Transaction, upstream: str, new: NewJob) -> str:
 
 
 def release(tx: Transaction, ended: Mapping[str, JobStatus]) -> None:
-    """Let those go that wait for these jobs, or skip them, and whatever waits for them in turn."""
+    """Release the jobs that wait for these, or skip them and the jobs that wait for them in turn."""
     rows = tx.rows(FOLLOWERS, ids=sorted(ended)) if ended else []
     if not rows:
         return

@@ -87,7 +87,7 @@ class RowWork:
 
     @property
     def holds(self) -> bool:
-        """Rows are held here."""
+        """True if this process holds rows."""
         return any(runner.source.holdings.count for runner in self.runners.copy().values())
 
     @property
@@ -95,7 +95,7 @@ class RowWork:
         return [*self.shared, *(runner.pump for runner in self.runners.values())]
 
     def revive(self) -> None:
-        """A thread that died is started again."""
+        """Start threads again that died."""
         self.notice_new()
         for runner in self.runners.values():
             runner.dispatcher.give_back_surplus()
@@ -115,7 +115,7 @@ class RowWork:
     # the end, in this order
 
     def give_back_waiting(self) -> None:
-        """Nothing is claimed any more, and what has not begun goes back at once."""
+        """Stop claiming, and give back rows whose handlers have not begun."""
         self._leaving = True
         for runner in self.runners.values():
             runner.pump.claiming = False
@@ -131,7 +131,7 @@ class RowWork:
             runner.dispatcher.give_up_running()
 
     def give_back_deserted(self) -> None:
-        """The event loop was closed: what waits and what runs goes back, from another thread."""
+        """Give back all rows from another thread, after the event loop was closed."""
         self._leaving = True
         for runner in self.runners.values():
             runner.pump.claiming = False
@@ -139,7 +139,7 @@ class RowWork:
             runner.dispatcher.give_back_deserted()
 
     def close(self) -> None:
-        """End the threads, and give back what their last turns have brought."""
+        """End the threads, and give back the rows that their last turns claimed."""
         self._stop_listening()
         services = self.services
         for service in services:

@@ -61,7 +61,7 @@ class Runner:
             (FIRST_DELAY, LONGEST_DELAY),
         )
         self.pump.rows = self.source
-        # Given back between turns, so that a dozen idle reconcilers do not keep a dozen connections.
+        # The connection is given back between turns, so that many idle reconcilers do not keep many connections.
         self.pump.link = ConnectionHandle(host.database, brief=True)
 
     def _room(self) -> int:
@@ -72,7 +72,7 @@ class Runner:
         self.pump.finished(end)
 
     def _lose(self, item: Item) -> None:
-        """From any thread: the claim is gone, there is nothing left to do for it."""
+        """From any thread: stop the handler of a claim that was lost."""
         call_on_loop(self.dispatcher.loop, self.dispatcher.interrupt, {item}, Interruption.LOST)
 
     def _lost(self, visit: RowVisit) -> None:
@@ -92,6 +92,7 @@ class Runner:
         return not (self.pump.unsettled or self.pump.in_doubt or self.source.holdings.count)
 
     def give_back(self) -> None:
-        """After the pump's last turn: what that still brought goes back now, not when its lease is over."""
+        """After the pump's last turn: give back the rows that it claimed, instead of leaving them to the end of their
+        lease."""
         if not self.at_rest:
             self.pump.turn()

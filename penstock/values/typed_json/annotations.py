@@ -1,4 +1,5 @@
-"""Annotations as the codec sees them: resolved, without what only handlers mean, and ready for pydantic."""
+"""Prepares annotations for the codec: resolved, without parts that only concern handlers, in a form that pydantic
+accepts."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def resolve(function: Callable[..., object], task: str) -> dict[str, Any]:
 
 
 def annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Whose annotations a callable goes by: of a partial the whole function's, of an object those of its class."""
+    """The function whose annotations describe a callable: of a partial the wrapped function, of an object its
+    `__call__`."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type) or hasattr(function, "__annotations__") or inspect.isroutine(function):

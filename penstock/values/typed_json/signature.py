@@ -186,7 +186,7 @@ class Signature:
 
     def _restate(self, name: str, shape: TypeConverter, raw: object) -> object:
         value = self._read(name, shape, raw, tagged=True)
-        # What is missing stays missing; its annotation would not have it written.
+        # A missing value stays missing: the annotation need not allow None.
         return raw if has_missing(raw) else self._write(name, shape, value)
 
     def _read(self, name: str, shape: TypeConverter, raw: object, tagged: bool) -> object:
@@ -208,7 +208,7 @@ class Signature:
             raise
 
     def _find_unwritable(self, raw: dict[str, object]) -> None:
-        # Only now, when it is known that one of them cannot be written, is it worth asking which.
+        # Each argument is tried by itself only after writing all of them has failed.
         for name, value in raw.items():
             try:
                 dumps(value)
