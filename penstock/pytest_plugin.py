@@ -102,10 +102,10 @@ def penstock_inline(request: pytest.FixtureRequest, penstock_app: Penstock) -> I
 @pytest.fixture
 def penstock_travel(penstock_app: Penstock) -> Iterator[Callable[[Any], Travel]]:
     """`travel` of this app: `penstock_travel(3600)`; at the end of the test it is back."""
-    with ExitStack() as journeys:
+    with ExitStack() as travels:
 
         def travel(seconds: Any) -> Travel:
-            return journeys.enter_context(testing.travel(penstock_app, seconds))
+            return travels.enter_context(testing.travel(penstock_app, seconds))
 
         yield travel
 

@@ -40,7 +40,7 @@ class CallbackTask(Protocol):
 
 
 class Expiry(NamedTuple):
-    """When a job that has not started expires: an instant, or so long after its enqueue; in microseconds."""
+    """When a job that has not started expires: an instant, or a duration after its enqueue; in microseconds."""
 
     at: int | None = None
     after: int | None = None

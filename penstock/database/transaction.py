@@ -116,7 +116,8 @@ class Transaction:
         self.dialect.assume(self, condition, parameters)
 
     def assume_changed(self, update: str, expected: int, **parameters: object) -> None:
-        """Execute an update, and fail the transaction if it does not change so many rows, without waiting."""
+        """Execute an update, and fail the transaction if it does not change the expected number of rows, without
+        waiting."""
         self.dialect.assume_changed(self, update, expected, parameters)
 
     def certify(self, template: str, **parameters: object) -> None:

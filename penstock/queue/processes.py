@@ -62,7 +62,7 @@ def register(
     details: str,
     reap_after: float | None = None,
 ) -> None:
-    """Write the row; may be repeated after a lost answer. `reap_after`: after so long a silence it may be reaped."""
+    """Write the row; may be repeated after a lost answer. `reap_after`: the silence after which it may be reaped."""
     tx.stage("register")
     row = {
         "id": id,
@@ -89,7 +89,7 @@ def beat(tx: Transaction, id: str) -> bool:
 
 
 def held_long(tx: Transaction, id: str, seconds: float) -> set[int]:
-    """The tokens of claims that this process has held for so long, according to the database."""
+    """The tokens of claims that this process has held for this many seconds, according to the database."""
     return {int(token) for (token,) in tx.rows(HELD_LONG, id=id, age=int(seconds * 1_000_000))}
 
 
@@ -131,7 +131,7 @@ def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
 
 # A supervisor's children in the database: their rows, and what happens to their work when they are gone.
 #
-# A child is known by the random mark it got when it was forked, which stays the same when it registers anew; a pid
+# A child is known by the random mark it got when it was forked, which stays the same when it registers again; a pid
 # may be used again. The operating system has said that the child is dead before anything here is called: that
 # is the proof on which its claims are ended. Invariants 10 and 11.
 

@@ -213,7 +213,7 @@ def promote(tx: Transaction, ids: Sequence[str]) -> None:
 
 
 def postpone(tx: Transaction, id: str, wait: int) -> bool:
-    """Available → scheduled, in so many microseconds; False if the job is not available any more."""
+    """Available → scheduled, `wait` microseconds from now; False if the job is not available any more."""
     return tx.count(POSTPONE, id=id, wait=wait) > 0
 
 

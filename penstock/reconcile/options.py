@@ -118,7 +118,7 @@ class Policy:
         return next((values[name] for name in names if name in values), None)
 
     def pause_after(self, attempts: int, random: float) -> float:
-        """Seconds until a row is tried again that has failed so many times in a row."""
+        """Seconds until a row is tried again after this many failures in a row."""
         longest = min(max(LONGEST_BACKOFF, self.backoff.delay), LONGEST)
         return min(self.backoff.delay_for(attempts, random), longest)
 

@@ -217,7 +217,7 @@ def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool
     """With its constants written out: a partial index is only used where the planner can see them.
 
     Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
-    Nor what is asked anew each time.
+    Nor if a parameter is computed at each execution.
     """
     looked_up = any(isinstance(each, SelectBase) for each in visitors.iterate(where))
     if looked_up or has_bytes(where) or has_callable_parameter(where):

@@ -27,7 +27,7 @@ from penstock.values.ids import new_id
 AGAIN = 60.0
 """Seconds between two declarations by one worker."""
 SILENT = 3 * 60 * SECOND
-"""A revision that no worker has declared for so long is not in use any more."""
+"""Microseconds: a revision that no worker has declared for this long is not in use any more."""
 STAMP = "UPDATE {schedules} SET declared_at = {now} WHERE id {among:ids:uuid}"
 STANDING = """
 SELECT name, id, revision, superseded, declared_at, orphaned_at, {now} FROM {schedules} WHERE name {among:names:text}

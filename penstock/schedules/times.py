@@ -90,7 +90,7 @@ def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
 
 
 def latest(spec: Spec, after: int, until: int, most: int = 1) -> list[int]:
-    """The last ticks, at most so many, later than `after` and not later than `until`; in their order."""
+    """The last ticks, at most `most`, later than `after` and not later than `until`; in their order."""
     if most < 1:
         raise ValueError(f"the number of ticks must be at least 1, not {most}")
     reach = (60 * SECOND if spec.cron is not None else _interval(spec)) * most
@@ -236,7 +236,7 @@ def _is_plain(begin: int, end: int, zone: ZoneInfo) -> bool:
 
 
 def first_ticks(spec: Spec, after: int, most: int) -> list[int]:
-    """The next ticks, at most so many."""
+    """The next ticks, at most `most`."""
     return list(islice(ticks(spec, after, NEVER), most))
 
 

@@ -49,7 +49,7 @@ def _is_outdated(found: int, upgrade: bool) -> bool:
 
 
 def ensure_within(database: Database, tx: Transaction, *, upgrade: bool) -> None:
-    """On SQLite, where a caller who writes keeps everybody else from writing: make the schema in the caller's own
+    """On SQLite, where only one transaction can write at a time: make the schema in the caller's own
     transaction. It is there if that commits."""
     name = database.qualified("schema_versions")
     there = tx.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=name)

@@ -227,7 +227,7 @@ class PlaceFreed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped(Event):
-    """The database's clock was set: it went on by so many seconds more, or fewer, than have passed."""
+    """The database's clock was set. `seconds`: how far it moved beyond the time that has passed."""
 
     seconds: float
 
@@ -244,7 +244,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunRepaired(Event):
-    """A run was active with nothing that could move it; it was mended."""
+    """A run was active and nothing could advance it; it was repaired."""
 
     run_id: str
     repair: str

@@ -98,7 +98,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.RunEnded: (lambda e: ERROR if e.status in ("failed", "halted") else DEBUG, _run_ended),
     events.RunRepaired: (
         WARNING,
-        lambda e: f"run {e.run_id} could not have gone on and was mended: {e.repair}",
+        lambda e: f"run {e.run_id} could not have gone on and was repaired: {e.repair}",
     ),
     events.TicksDecided: (lambda e: INFO if e.outcome == "skipped_missed" else DEBUG, _ticks),
     events.ScheduleFailed: (

@@ -41,7 +41,7 @@ class Travel:
 
 
 def travel(app: Penstock, seconds: float | timedelta) -> Travel:
-    """Move the database clock that this app sees by so many seconds: at once, and until `.back()`.
+    """Move the database's clock that this app sees by this many seconds, until `.back()`.
 
     As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Shifts add up. Other
     apps and other processes on the same database keep their time.

@@ -71,7 +71,7 @@ class ReconcilerRounds:
                 stack.callback(hand.close)
 
     def go(self, limit: int | None) -> int:
-        """One round, of at most so many visits; how many there were."""
+        """One round of at most `limit` visits; returns how many there were."""
         before = self.visits
         for hand in self._hands:
             self._note(hand, items := hand.take_again(self._room(before, limit)))

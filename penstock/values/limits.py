@@ -87,7 +87,8 @@ Limit = Concurrency | Rate
 
 
 class Demand(NamedTuple):
-    """The slot that one job needs: of this key, of which there are so many, for so long (0: while it is held)."""
+    """The slot that one job needs: its key, how many slots the key has, and how long the slot counts (0: while the
+    job is held)."""
 
     key: str
     most: int

@@ -66,7 +66,7 @@ def check(
 
 def doctor(
     mend: Annotated[
-        bool, typer.Option("--repair", help="first mend rows that were damaged, as far as that can be done")
+        bool, typer.Option("--repair", help="first repair damaged rows, as far as that can be done")
     ] = False,
     by: By = None,
     why: Why = None,

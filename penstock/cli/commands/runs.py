@@ -93,7 +93,7 @@ def runs(
     status: Annotated[str | None, typer.Option(help="only this status, such as halted")] = None,
     key: Annotated[str | None, typer.Option(help="only this key")] = None,
     label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,

@@ -31,7 +31,7 @@ schedules = typer.Typer(
 def default(
     ctx: typer.Context,
     prefix: Annotated[str, typer.Option(help="only names that begin so")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 100,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -54,7 +54,7 @@ def default(
 @schedules.command("next")
 def next_ticks(
     name: Name,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="so many")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="how many")] = 10,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -75,7 +75,7 @@ def next_ticks(
 @schedules.command("ticks")
 def ticks(
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -257,7 +257,7 @@ def _seconds(text: str) -> float:
 
 
 def _instant(text: str, now: datetime) -> datetime:
-    """An instant, or so long ago."""
+    """Read an instant, or a duration before now."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

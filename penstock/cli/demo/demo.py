@@ -201,7 +201,7 @@ class Demo:
             if seen:
                 return seen
             if time.monotonic() > self.deadline:
-                raise TimeoutError(f"waited in vain for {what}")
+                raise TimeoutError(f"timed out waiting for {what}")
             time.sleep(0.05)
 
     def done(self) -> int:

@@ -88,7 +88,7 @@ class Statements:
     def now(self, not_older: float | None = None) -> int:
         """The database's clock, in microseconds since 1970: one instant for everything that is done here.
 
-        `not_older`: read it again if that was so many seconds ago.
+        `not_older`: read it again if the last reading is older than this, in seconds.
         """
         stale = not_older is not None and time.monotonic() - self.read_at > not_older
         if self._now is None or stale:

@@ -200,7 +200,7 @@ class Builder(Drafting):
         return entry
 
     def first(self, handles: Sequence[object], count: int | None = None) -> Handle:
-        """The value of whichever succeeds first; with a count, a list of so many."""
+        """The value of the step that succeeds first; with a count, a list of the values of the first `count`."""
         inputs = self._steps_only("first", handles)
         scope = self._place("first()", inputs)
         for handle in inputs:

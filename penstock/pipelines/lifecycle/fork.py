@@ -53,7 +53,7 @@ def fork(
 
 
 def redone_steps(wiring: Wiring, at: str) -> list[str]:
-    """The steps that a fork at this step does anew, in the order of the definition."""
+    """The steps that a fork at this step redoes, in the order of the definition."""
     nodes, after = wiring.definition.by_key, dependants(wiring, at)
     return [key for key in wiring.order if (key == at or key in after) and nodes[key].kind.is_step]
 

@@ -121,7 +121,7 @@ def inherit(
 ) -> None:
     """Copy the signals of the old run to the new one and, if wished, its context.
 
-    `without`: signals that are to be given anew. `redone`: nodes whose steps write their values anew.
+    `without`: signals that must be given again. `redone`: nodes whose steps write their values again.
     """
     for copy in (COPY_SIGNALS, COPY_ELEMENT_SIGNALS):
         if without:

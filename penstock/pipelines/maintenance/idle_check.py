@@ -44,7 +44,7 @@ class IdleQuery(NamedTuple):
     left: str
     """The kind of timers that is left to others."""
     silence: float
-    """A process is dead after so many seconds without a heartbeat, unless its row names another time."""
+    """Seconds without a heartbeat after which a process is dead, unless its row states another time."""
 
 
 class IdleReport(NamedTuple):

@@ -122,7 +122,7 @@ def _is_dict(annotation: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """A task that is enqueued again and again while a step waits, so many seconds apart."""
+    """A task that is enqueued every `every` seconds while a step waits."""
 
     every: float
     callback: Callback

@@ -34,7 +34,7 @@ class Tally:
     place in an arm, the ignored failure that it stands for.
 
     Of a first that waits for several, it is the numbers of those that succeeded, in the order in which they came, such
-    as ",2,0": only ever added to, and the first so many count.
+    as ",2,0": inputs are only added, and the first `quorum` of them count.
     """
 
     blocked: int = 0

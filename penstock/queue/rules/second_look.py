@@ -20,7 +20,7 @@ from penstock.values.status import OutcomeKind, Reason
 from penstock.values.typed_json.json_text import loads
 
 EXPIRES_AT, EXPIRES_IN = "expires_at", "expires_in"
-"""The options of a job that expires: an instant, or so many microseconds after it was enqueued."""
+"""The options of a job that expires: an instant, or microseconds after the enqueue."""
 MARKS = (f'"{EXPIRES_AT}"', f'"{EXPIRES_IN}"', f'"{REPLACEABLE}"')
 LOOK = """
 SELECT j.id, j.payload, j.options, j.created_at, {now}, EXISTS (SELECT 1 FROM {executions} e WHERE e.job_id = j.id)

@@ -46,7 +46,7 @@ class DueTimes:
         self._lock = threading.Lock()
 
     def add(self, delay: float) -> None:
-        """Note that a row is due after so many seconds."""
+        """Note that a row is due after this delay, in seconds."""
         if delay > LONGEST:
             return
         at = (int((time.monotonic() + delay) / GRAIN) + 1) * GRAIN

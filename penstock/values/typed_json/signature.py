@@ -100,7 +100,7 @@ class Signature:
         return {name: raw[name] for name in self.parameters if name in raw} if isinstance(raw, dict) else {}
 
     def check_call(self, positional: int, keywords: Iterable[str] = ()) -> None:
-        """Raise `ArgumentError` unless a call with so many positional and these keyword arguments fits."""
+        """Raise `ArgumentError` unless a call with this number of positional and these keyword arguments fits."""
         self._layout.bind((None,) * positional, dict.fromkeys(keywords))
 
     def encode_value_for(self, parameter: str | int, value: object) -> str:
