@@ -27,6 +27,7 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
+    from penstock.task import Task
 
 R = TypeVar("R", covariant=True)
 
@@ -135,7 +136,7 @@ class JobAttributes:
         return _instant(self._details.finished_at)
 
     @property
-    def _known_task(self) -> Any:
+    def _known_task(self) -> Task[Any, Any] | None:
         """The task, if this app has it."""
         return self._host.find_task(self._details.task) if self._task is None else self._task
 
