@@ -1,4 +1,4 @@
-"""What a handler's end does to the database: everything in one fenced transaction, or nothing."""
+"""reconcile/apply: the outcome of a visit is written in one fenced transaction, or not at all."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
