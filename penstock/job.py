@@ -27,7 +27,6 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 
 if TYPE_CHECKING:
     from penstock.database.database import Database
-    from penstock.task import Task
 
 R = TypeVar("R", covariant=True)
 
@@ -136,14 +135,15 @@ class JobAttributes:
         return _instant(self._details.finished_at)
 
     @property
-    def _known_task(self) -> Task[Any, Any] | None:
+    def _known_task(self) -> Any:
         """The task, if this app has it."""
         return self._host.find_task(self._details.task) if self._task is None else self._task
 
     def _arguments(self) -> tuple[Sequence[Any], dict[str, Any]]:
         details, task = self._details, self._known_task
         if task is not None and details.run_id is None:
-            return task.codec.decode_arguments(details.payload)
+            decoded: tuple[Sequence[Any], dict[str, Any]] = task.codec.decode_arguments(details.payload)
+            return decoded
         natural = tags.read(loads(details.payload))
         named = dict(natural) if isinstance(natural, dict) else {}
         rest, more = named.pop(REST, []), named.pop(KEYWORDS, {})

@@ -1,4 +1,6 @@
-"""Reconcilers in a real worker: hints, handlers of both kinds, time limits, lost leases, late declarations."""
+"""runtime/reconcilers/reconciler_worker: Reconcilers in a real worker: hints, handlers of both kinds, time limits,
+lost leases, late declarations.
+"""
 
 import asyncio
 import threading

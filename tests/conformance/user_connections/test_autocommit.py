@@ -1,4 +1,6 @@
-"""A connection that commits every statement by itself: what is enqueued on it is still written whole or not at all."""
+"""database/user/connections: a connection that commits every statement by itself: what is enqueued on it is still
+written whole or not at all.
+"""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""Intervals, back-off, times: what needs no database."""
+"""reconcile/options, reconcile/columns: Intervals, back-off, times: what needs no database."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any

@@ -1,4 +1,6 @@
-"""Ticks against a slow, obvious reference: minute by minute, what the clock on the wall shows."""
+"""schedules/times, schedules/cron: Ticks against a slow, obvious reference: minute by minute, what the clock on the
+wall shows.
+"""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Leases: renewed near their end in one statement, lost without a write, never trusted too long."""
+"""reconcile/leases: Leases: renewed near their end in one statement, lost without a write, never trusted too long."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,4 +1,6 @@
-"""How the database finds the rows: by the reconciler's own index, and without standing in the way of others."""
+"""reconcile/statements: how the database finds the rows: by the reconciler's own index, and without standing in the
+way of others.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Related rows: held all together, given up all together, fairly shared, and never stuck.
+"""reconcile/related_rows: Related rows: held all together, given up all together, fairly shared, and never stuck.
 
 The comments name what went wrong in the system that this replaces.
 """

@@ -1,4 +1,4 @@
-"""API code and reconcilers at the same row: one at a time, fairly, and no request is lost."""
+"""reconcile/row_lock: API code and reconcilers at the same row: one at a time, fairly, and no request is lost."""
 
 import asyncio
 import threading
