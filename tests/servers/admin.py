@@ -184,10 +184,8 @@ class MariadbAdmin(Admin):
             return made_on_mariadb(cursor, name) if cursor.fetchone() == (1,) else None
 
     def restored(self, name: str, made: Made) -> bool:
-        others = "select count(*) from information_schema.processlist where db = %s"
         with self._cursor() as cursor:
-            alone = _soon(lambda: cursor.execute(others, [name]) and cursor.fetchone() == (0,))
-            return alone and restored_on_mariadb(cursor, name, made)
+            return _soon(lambda: not _clients(cursor, name)) and restored_on_mariadb(cursor, name, made)
 
     def kill_connections(self) -> int:
         others = "where id <> connection_id() and user <> 'system user'"
@@ -215,6 +213,11 @@ class MariadbAdmin(Admin):
             connect_timeout=CONNECT_SECONDS,
             init_command="set session lock_wait_timeout = 10",
         )
+
+
+def _clients(cursor: Cursor, name: str) -> int:
+    """How many are connected to that database."""
+    return int(cursor.execute("select id from information_schema.processlist where db = %s", [name]))
 
 
 def _copy_tables(cursor: Cursor, template: str, target: str) -> None:

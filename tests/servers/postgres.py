@@ -42,7 +42,7 @@ class Postgres(Server):
 
     def _create_data(self) -> None:
         how = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        command = [self.programs / "initdb", f"--pgdata={self.data}", *how]
+        command: list[str | Path] = [self.programs / "initdb", f"--pgdata={self.data}", *how]
         made_once(self.data, str(self.programs), lambda: self._run(command))
 
     def _command(self) -> Sequence[str | Path]:

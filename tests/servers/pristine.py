@@ -1,4 +1,4 @@
-"""The data of a server that was never started: made once in a session, then copied, at a tenth of the price."""
+"""The data of a server that was never started: made once in a session, then copied."""
 
 import fcntl
 import subprocess

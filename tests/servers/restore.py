@@ -1,4 +1,4 @@
-"""Empties the database of a test for the next one, which costs a quarter of dropping it and copying the template anew.
+"""Empties the database of a test for the next one, at half the price of dropping it and copying the template anew.
 
 Tables that the test made are dropped, and rows are removed. Where anything else was changed, a table of ours, an
 index, a function, a setting, a statistic for the planner, or where a connection is left, `restored` is false and the
