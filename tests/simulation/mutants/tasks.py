@@ -11,6 +11,7 @@ from penstock.queue import claim, control, job_records, processes, reclaim, sche
 from penstock.queue.jobs import MOST_COUNTED, Attempt
 from penstock.queue.rules import unique_keys
 from penstock.runtime.executors.async_executor import LoopExecutor
+from penstock.runtime.liveness import outage_guard
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump import job_source
@@ -33,6 +34,14 @@ def _reap_in_two_steps(self: Reaper) -> bool:
     for row in rows:
         self.database.in_transaction(reclaim.remove_process, row[0])
     return self.reclaim() or bool(rows)
+
+
+TOLD = OutageGuard.told
+
+
+def _told_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
+    """How long a process waits before it judges is what its own clock says."""
+    return TOLD(self, int(outage_guard.time.monotonic() * 1_000_000), asked, shift)
 
 
 def _settle_first(self: TransactionScope) -> Any:
@@ -190,11 +199,20 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "who was cut off judges at once": Mutant(
         5,
-        Code(OutageGuard.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
+        Code(OutageGuard.exchanged, "self._wait_for(self.silence)", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(OutageGuard, "_was_stopped", lambda *_: False),
         outage=0.01,
         trouble=220,
+    ),
+    "newcomers wait by the local clock": Mutant(
+        49,
+        Instead(OutageGuard, "told", _told_by_local_clock),
+        # By a clock that leaps it seems to have been stopped: that is a second reason, behind the first.
+        Instead(OutageGuard, "_was_stopped", lambda *_: False),
+        delay=0.05,
+        crash=0.02,
+        jump=0.05,
     ),
     "who was stopped judges at once": Mutant(
         12,
