@@ -85,6 +85,7 @@ ADVICE = {
     "too many connections": NO_PLACE,
     "remaining connection slots": NO_PLACE,
     "auto-increment value": NO_NUMBER,
+    '(167, "out of range': NO_NUMBER,
     "deadlock": AGAIN,
     "could not serialize": AGAIN,
     "rollback the current transaction": AGAIN,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.database.transaction import Transaction
 
-COUNTED = ("availabilities", "tallies")
+COUNTED = ("availabilities", "run_places", "tallies")
 """The tables whose column `seq` counts."""
 LAST = 2**62
 """No count comes so far in the life of a table."""

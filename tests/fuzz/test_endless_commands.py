@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
+from penstock.cli.autoreload import Reloader
 from tests.fuzz.command_tree import ENDLESS, endless_lines
 from tests.fuzz.drawing import drawn
 from tests.waiting import eventually
@@ -63,6 +65,17 @@ def test_a_command_that_goes_on_ends_whatever_it_is_given(folder: Path, database
 
 def test_every_command_that_serves_is_drawn() -> None:
     assert {("demo",), ("run",), ("worker",), ("dashboard",), ("mcp",)} <= ENDLESS.keys()
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_while_no_worker_runs_is_heard_by_the_next(tmp_path: Path, ended: signal.Signals) -> None:
+    """A reloader told to stop just before it starts the worker passes that on; and tells of a signal as a shell does."""
+    reloader = Reloader(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"])
+    reloader.pass_on(ended)
+    began = time.monotonic()
+    assert reloader.run() in (128 + ended, 1)  # 1: its Python had begun, and raised KeyboardInterrupt
+    assert time.monotonic() - began < PATIENCE
 
 
 def ends(folder: Path, database_url: str, line: Sequence[str]) -> bool:

@@ -1,7 +1,8 @@
 """Every statement of a worker touches rows in proportion to its batch: on each version of PostgreSQL, MariaDB, MySQL.
 
 TEST_POSTGRES_VERSIONS=15,16,17,18 names the versions, which are fetched if need be; otherwise it is the one that all
-tests run on, the oldest other one that is here or can be fetched, and one between them: another one each day.
+tests run on, the oldest other one that is here or can be fetched, and one between them: another one each day. MySQL is
+the system's, or fetched from Debian's unstable suite; it has statistics of empty tables, and one of the others each day.
 """
 
 import os
@@ -101,7 +102,7 @@ def mysql(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         pytest.skip(f"the plans of MySQL are not tested: {missing}")
 
 
-@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("state", [STATES[0], STATES[1 + date.today().toordinal() % 2]])
 def test_a_batch_reads_as_many_rows_as_it_has_on_mysql(mysql: Mariadb, state: str) -> None:
     url = mysql.create_database(f"plans_{state}")
     migrate(url)

@@ -5,9 +5,9 @@ import pytest
 from penstock import Penstock
 from penstock.database.sequences import COUNTED
 from penstock.errors import DatabaseUnavailable
-from penstock.operate import doctor
 from penstock.operate.diagnosis import damage
 from penstock.testing import drain
+from tests.conformance.operate.test_doctor import bad
 
 GREATEST = 2**63 - 1
 TAMPER = f"UPDATE {{availabilities}} SET seq = {GREATEST}"
@@ -59,13 +59,14 @@ def test_a_row_with_the_greatest_number_is_repaired(app: Penstock, ran: list[int
     elif not removed:
         assert len(found) == 1
         assert "availabilities" in found[0].message
-        with pytest.raises((DatabaseUnavailable, Exception)):
+        with pytest.raises(DatabaseUnavailable, match="doctor --repair|full"):
             note.enqueue(2)
     assert all(mended for _, mended in damage.repair(app.database))
     assert not damage.find(app.database)
     note.enqueue_many([(2,), (3,)])
     drain(app)
-    assert ran == [1, 2, 3], "in their order"
+    assert sorted(ran) == [1, 2, 3]
+    assert ran == [1, 2, 3] or not counts_by_rows(app), "in their order"
 
 
 def test_the_row_keeps_its_place_before_later_ones(app: Penstock, ran: list[int]) -> None:
@@ -78,7 +79,7 @@ def test_the_row_keeps_its_place_before_later_ones(app: Penstock, ran: list[int]
     damage.repair(app.database)
     note.enqueue(3)
     drain(app)
-    assert ran == [1, 2, 3] or app.database.dialect.name == "postgresql"
+    assert ran == [1, 2, 3] or not counts_by_rows(app)
 
 
 def test_tallies_count_too(app: Penstock, ran: list[int]) -> None:
@@ -86,7 +87,7 @@ def test_tallies_count_too(app: Penstock, ran: list[int]) -> None:
         pytest.skip("PostgreSQL counts apart from its rows")
     app.database.in_transaction(lambda tx: tx.run(TALLY))
     assert [each.subject for each in damage.find(app.database)] == ["table tallies"]
-    assert any("tallies" in finding.message for finding in doctor.examine(app))
+    assert "tallies" in bad(app)["rows"].message
     assert all(mended for _, mended in damage.repair(app.database))
     assert not damage.find(app.database)
     app.tasks["note"].enqueue(1)
