@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.cli.main import build
 from penstock.settings import Settings
 
-ENDLESS = {
+ENDLESS: dict[tuple[str, ...], str] = {
     ("demo",): "",
     ("run",): "hostile_app:pipe",
     ("worker",): "hostile_app:app",
@@ -152,7 +152,7 @@ def endless_lines(known: list[str]) -> st.SearchStrategy[list[str]]:
                 options.append(name if parameter.is_flag else f"{name}={given}")
         return [*options, "--", *positional] if positional else options
 
-    return st.sampled_from(sorted(ENDLESS)).flatmap(lambda words: st.composite(line)(words))
+    return st.sampled_from(sorted(ENDLESS)).flatmap(st.composite(line))
 
 
 def _arguments(draw: Any, command: Command, value: st.SearchStrategy[str], database_url: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whatever is given to a command that goes on until it is told to stop: it ends when it is told to, and leaves nothing."""
+"""Whatever is given to a command that goes on until it is told to stop: it ends then, and leaves no process."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_command_that_serves_is_drawn() -> None:
 @pytest.mark.one_database
 @pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_while_no_worker_runs_is_heard_by_the_next(tmp_path: Path, ended: signal.Signals) -> None:
-    """A reloader told to stop just before it starts the worker passes that on; and tells of a signal as a shell does."""
+    """A reloader told to stop just before it starts the worker passes that on, and tells of it as a shell does."""
     reloader = Reloader(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"])
     reloader.pass_on(ended)
     began = time.monotonic()

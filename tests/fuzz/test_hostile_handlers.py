@@ -74,7 +74,8 @@ class Trial:
             return [
                 (how, case, job.status)
                 for how, case, job in jobs
-                if job.status not in ENDS and not (how != "a run" and job.status == "scheduled" and job.attempts())
+                if job.status not in ENDS
+                and not (how != "a run" and job.status == "scheduled" and job.attempts())
             ]
 
         try:

@@ -30,7 +30,10 @@ SERIES = {
 }
 UUID = {
     "postgresql": "CAST(md5('{mark}' || n) AS uuid)",
-    "mysql": "INSERT(INSERT(INSERT(INSERT(LEFT(SHA2(CONCAT('{mark}', n), 256), 32), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-')",
+    "mysql": (
+        "INSERT(INSERT(INSERT(INSERT(LEFT(SHA2(CONCAT('{mark}', n), 256), 32), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), "
+        "24, 0, '-')"
+    ),
 }
 QUEUED = "INSERT INTO {availabilities} (queue, tier, job_id, task) SELECT 'history', 0, %s, 'element' FROM %s"
 COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_name = :table AND table_schema = "

@@ -1,4 +1,4 @@
-"""How many rows the database touches for each statement, as EXPLAIN ANALYZE counts them, or the counters of MariaDB and MySQL.
+"""How many rows the database touches for each statement: by EXPLAIN ANALYZE, or the counters of MariaDB and MySQL.
 
 On PostgreSQL, every statement that goes by the wire is first executed under EXPLAIN, behind a savepoint, on the same
 connection and by the same prepared plan; then it is executed for good. So what is counted is the plan that a worker
@@ -131,13 +131,16 @@ def _quoted(text: bytes) -> str:
     return "'" + text.decode().replace("'", "''") + "'"
 
 
-READ = "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Handler_icp_attempts'"
+READ = """
+SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Handler_icp_attempts'
+"""
+
 """With the entries of an index that were read and passed over, as far as they are counted."""
 
 
 @contextmanager
 def counting() -> Iterator[dict[str, int]]:
-    """On MariaDB and MySQL: by statement, the most rows that its handlers were asked for, as the session's counters tell."""
+    """On MariaDB and MySQL: by statement, the most rows that its handlers were asked for."""
     most: dict[str, int] = {}
     execute = MySql.execute
 

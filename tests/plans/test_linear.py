@@ -2,7 +2,7 @@
 
 TEST_POSTGRES_VERSIONS=15,16,17,18 names the versions, which are fetched if need be; otherwise it is the one that all
 tests run on, the oldest other one that is here or can be fetched, and one between them: another one each day. MySQL is
-the system's, or fetched from Debian's unstable suite; it has statistics of empty tables, and one of the others each day.
+the system's, or fetched from Debian's unstable suite; it has statistics of empty tables, and others by the day.
 """
 
 import os

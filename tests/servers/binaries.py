@@ -88,7 +88,11 @@ def mysql_programs() -> MariadbPrograms:
         raise Unavailable("MySQL is not on this system, and is fetched for x86_64 alone")
     tree = unpacked("mysql", ["mysql-server-core"], ["usr/sbin/mysqld"], "Install MySQL.", "unstable")
     share = tree / "usr/share/mysql"
-    folders = (f"--basedir={tree / 'usr'}", f"--lc-messages-dir={share}", f"--character-sets-dir={share / 'charsets'}")
+    folders = (
+        f"--basedir={tree / 'usr'}",
+        f"--lc-messages-dir={share}",
+        f"--character-sets-dir={share / 'charsets'}",
+    )
     plugins = f"--plugin-dir={tree / 'usr/lib/mysql/plugin'}"
     return MariadbPrograms(
         tree / "usr/sbin/mysqld",

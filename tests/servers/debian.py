@@ -89,7 +89,7 @@ def _fetch_and_unpack(
 
 
 class Apt:
-    """apt-get with the system's package lists, or with lists of its own: of another suite, or if the system has none."""
+    """apt-get with the system's package lists; or with its own: of another suite, or if the system has none."""
 
     def __init__(self, folder: Path, hint: str, suite: str = "") -> None:
         self.folder = folder

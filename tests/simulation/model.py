@@ -136,7 +136,11 @@ class Model:
         """
         held = {job_id: state for job_id, state in self.states.items() if state.status == "running"}
         for job_id, state in held.items():
-            if self.hosts.get(state.process or "") in hosts and not state.cancel and job_id not in self.refused:
+            if (
+                self.hosts.get(state.process or "") in hosts
+                and not state.cancel
+                and job_id not in self.refused
+            ):
                 self.say(f"{job_id} is still held by a process that has stopped in order [10]")
 
     # what was committed

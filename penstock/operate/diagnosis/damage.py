@@ -154,7 +154,9 @@ def _boundary(tx: Transaction, template: str, before: str) -> Row | None:
 def _numbers(tx: Transaction) -> Iterable[Damage]:
     for table in sequences.COUNTED:
         if sequences.is_used_up(tx, table):
-            message = f"a row of the table {table} was given so great a number that no row can be added after it"
+            message = (
+                f"a row of the table {table} was given so great a number that no row can be added after it"
+            )
             yield Damage(f"table {table}", message, partial(_set_back, table))
 
 

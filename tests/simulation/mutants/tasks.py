@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.database import cursor_dialect
@@ -11,7 +12,6 @@ from penstock.queue import claim, control, job_records, processes, reclaim, sche
 from penstock.queue.jobs import MOST_COUNTED, Attempt
 from penstock.queue.rules import unique_keys
 from penstock.runtime.executors.async_executor import LoopExecutor
-from penstock.runtime.liveness import outage_guard
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump import job_source
@@ -41,7 +41,7 @@ TOLD = OutageGuard.told
 
 def _told_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
     """How long a process waits before it judges is what its own clock says."""
-    return TOLD(self, int(outage_guard.time.monotonic() * 1_000_000), asked, shift)
+    return TOLD(self, int(time.monotonic() * 1_000_000), asked, shift)
 
 
 def _settle_first(self: TransactionScope) -> Any:
