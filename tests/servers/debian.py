@@ -22,7 +22,7 @@ LIBRARY_FOLDERS = [
     "usr/lib/*-linux-*/pulseaudio",
     "usr/lib/*-linux-*/nss",
 ]
-MIRROR, KEYS = "http://deb.debian.org/debian", "/usr/share/keyrings/debian-archive-keyring.gpg"
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 HINT = "Install MariaDB, or set TEST_MARIADB_URL to a server whose user can create databases."
 
 
@@ -118,9 +118,17 @@ class Apt:
 
     def _use_suite(self, suite: str) -> None:
         sources = self.folder / "sources.list"
-        sources.write_text(f"deb [signed-by={KEYS}] {MIRROR} {suite} main\n")
+        sources.write_text(f"deb [signed-by={KEYS}] {self._mirror()} {suite} main\n")
         self.options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
         self._use_own_lists(f"apt-{suite}")
+
+    def _mirror(self) -> str:
+        """Where the system has its own packages of Debian from."""
+        told = self._run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        found = [line for line in told.splitlines() if line.rstrip("/").endswith("/debian")]
+        if not found:
+            raise Unavailable(f"apt-get knows no mirror of Debian. {self.hint}")
+        return found[0]
 
     def _use_own_lists(self, name: str) -> None:
         lists = CACHE / name

@@ -21,6 +21,7 @@ from penstock.pipelines.model.expressions import (
     Param,
     StepFailed,
 )
+from penstock.values.escape import in_line
 from penstock.values.typed_json.json_text import dumps, loads
 
 SHORT = 12
