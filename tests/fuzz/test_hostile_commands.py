@@ -155,7 +155,16 @@ def test_nothing_that_was_stored_steers_a_terminal(
     monkeypatch.setattr(exit_codes.out, "_force_terminal", terminal)
     commands = [["show", id] for id in runs]
     commands += [["show", id, "--json"] for id in runs]
-    commands += [["diff", runs[1]], ["jobs"], ["runs"], ["audit"], ["dead-letters"], ["status"], ["doctor"], ["pipelines"]]
+    commands += [
+        ["diff", runs[1]],
+        ["jobs"],
+        ["runs"],
+        ["audit"],
+        ["dead-letters"],
+        ["status"],
+        ["doctor"],
+        ["pipelines"],
+    ]
     for command in commands:
         result = call(command[0], "--database", database_url, *command[1:])
         ended_well(result, command)

@@ -84,8 +84,8 @@ class Difference:
 
     def __str__(self) -> str:
         if not self:
-            return f"{self.pipeline} {self.before[:SHORT]}: no difference"
-        lines = [f"{self.pipeline} {self.before[:SHORT]} → {self.after[:SHORT]}"]
+            return f"{in_line(self.pipeline)} {self.before[:SHORT]}: no difference"
+        lines = [f"{in_line(self.pipeline)} {self.before[:SHORT]} → {self.after[:SHORT]}"]
         lines += [f"+ {key}" for key in self.added]
         lines += [f"- {key}" for key in self.removed]
         lines += [f"~ {change}" for change in self.changed]
