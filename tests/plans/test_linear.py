@@ -105,6 +105,7 @@ def mysql(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
         pytest.skip(f"the plans of MySQL are not tested: {missing}")
 
 
+@pytest.mark.timeout(300)  # it may have to be fetched
 @pytest.mark.parametrize("state", MYSQL_STATES)
 def test_a_batch_reads_as_many_rows_as_it_has_on_mysql(mysql: Mariadb, state: str) -> None:
     url = mysql.create_database(f"plans_{state}")
