@@ -20,7 +20,7 @@ from rich.text import Text
 
 from penstock.cli.exit_codes import UNBOUNDED, as_typed, err, out
 from penstock.cli.table import lay_out, with_short_ids
-from penstock.values.escape import in_json, in_text
+from penstock.values.escape import in_json, in_line, in_text
 from penstock.values.ids import short_id
 from penstock.values.plain import moment, plain
 
@@ -81,7 +81,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     if not rows:
         out.print(empty, markup=False)
         return
-    cells = [[_cell(value) for value in row] for row in rows]
+    # What begins a line has no line of its own: it could pose as another row.
+    cells = [[in_line(str(row[0])), *map(_cell, row[1:])] for row in rows if row]
     if is_compact():
         cells = with_short_ids(cells)
     texts = [[Text(cell, style=COLOURS.get(cell, "")) for cell in row] for row in cells]

@@ -52,6 +52,7 @@ NO_PLACE = (
     "Its connections are all taken: let it have more (max_connections), or see who needs so many; behind a pooler "
     "fewer will do."
 )
+NO_NUMBER = "A row has used up the numbers of its table: `penstock doctor --repair` sets them back."
 AGAIN = "Another transaction went first, and this one was undone: do it again."
 NO_OPTION = "Correct what the URL says behind the ?."
 POOLER_REFUSES = (
@@ -83,6 +84,8 @@ ADVICE = {
     "too many clients": NO_PLACE,
     "too many connections": NO_PLACE,
     "remaining connection slots": NO_PLACE,
+    "auto-increment value": NO_NUMBER,
+    '(167, "out of range': NO_NUMBER,
     "deadlock": AGAIN,
     "could not serialize": AGAIN,
     "rollback the current transaction": AGAIN,

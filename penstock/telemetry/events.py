@@ -356,5 +356,21 @@ class Stream:
             if isinstance(event, kind):
                 try:
                     listener(event)
-                except Exception:
-                    log.exception("a listener of %s raised", type(event).__name__)
+                except BaseException as error:
+                    if _is_interrupt(error):
+                        raise
+                    _report(event)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """True if Ctrl-C ends the program. Whatever else a listener raises must not end the thread that tells it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and issubclass(type(error), KeyboardInterrupt)
+
+
+def _report(event: Event) -> None:
+    try:
+        log.exception("a listener of %s raised", type(event).__name__)
+    except BaseException as error:  # filters and handlers of the log are the user's code too
+        if _is_interrupt(error):
+            raise

@@ -19,9 +19,9 @@ class Mariadb(Server):
     graceful = signal.SIGTERM
     abrupt = signal.SIGKILL
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: MariadbPrograms | None = None) -> None:
         super().__init__(folder)
-        self.programs: MariadbPrograms = mariadb_programs()
+        self.programs = programs or mariadb_programs()
 
     @property
     def admin(self) -> MariadbAdmin:
@@ -64,11 +64,11 @@ class Mariadb(Server):
         small = (
             ["--innodb-log-file-size=8M", "--skip-name-resolve"]
             if programs.is_mariadb
-            else ["--secure-file-priv="]
+            else ["--secure-file-priv=", "--user=root" if os.geteuid() == 0 else "--mysqlx=OFF"]
         )
         # A server that starts removes what it finds in the folder for temporary tables: also another server's.
         own = [f"--datadir={self.data}", f"--tmpdir={self._temporary}"]
-        return [programs.server, "--no-defaults", *own, *programs.options, *small]
+        return [*programs.loader, programs.server, "--no-defaults", *own, *programs.options, *small]
 
     @property
     def _temporary(self) -> Path:

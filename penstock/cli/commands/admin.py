@@ -12,6 +12,7 @@ from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acti
 from penstock.cli.output import COLOURS, progress, show_json, wrapped
 from penstock.schema import version
 from penstock.values import parse
+from penstock.values.escape import in_line
 from penstock.values.lazy_import import Lazy
 from penstock.values.plain import counted
 
@@ -57,7 +58,7 @@ def check(
         show_json({"tasks": sorted(found.tasks), "pipelines": sorted(found.pipelines), "problems": problems})
     else:
         for problem in problems:
-            out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")
+            out.print(f"{in_line(problem.subject)}: {in_line(problem.message)}", markup=False, style="red")
         words = counted(len(problems), "problem") if problems else "no problems"
         out.print(f"{examining.declared_by(found)}, {words}", markup=False)
     if problems:
@@ -82,7 +83,7 @@ def doctor(
         show_json(findings)
     else:
         for one, done in mended:
-            out.print(f"{'mended' if done else 'left':<8}{one.message}", markup=False)
+            out.print(f"{'mended' if done else 'left':<8}{in_line(one.message)}", markup=False)
         for finding in findings:
             _show(finding)
     if any(finding.level is not examining.Level.OK for finding in findings):
@@ -111,7 +112,7 @@ def prune(
 
 
 def _show(finding: examining.Finding) -> None:
-    first, *rest = wrapped(f"{finding.check}: {finding.message}", LABEL)
+    first, *rest = wrapped(f"{finding.check}: {in_line(finding.message)}", LABEL)
     out.print(f"{finding.level.value:<{LABEL}}", style=COLOURS[finding.level], end="")
     for line in (first, *[" " * LABEL + line for line in rest]):
         out.print(line, markup=False)

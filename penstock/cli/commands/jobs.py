@@ -19,6 +19,7 @@ from penstock.operate.overview import Overview, QueueCounts, gauges
 from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
+from penstock.values.escape import in_line
 from penstock.values.parse import nearest
 from penstock.values.plain import counted, instant
 from penstock.values.status import JobStatus, Reason
@@ -214,7 +215,7 @@ def _obstacle(app: Penstock, told: Story | None) -> str | None:
 
 def _tell(told: Story, obstacle: str | None) -> None:
     for name, value in _lines(told, obstacle):
-        out.print(f"{name:<12}{value}", markup=False)
+        out.print(f"{name:<12}{in_line(value)}", markup=False)
     rows = [
         (
             number,

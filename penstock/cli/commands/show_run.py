@@ -161,7 +161,7 @@ def _head(app: Penstock, report: RunReport, everything: bool) -> None:
             out.print(f"{LINEAGE[word]} {other}", markup=False)
     for word, found in (("key", run.key), ("labels", ", ".join(report.labels))):
         if found:
-            out.print(f"{word}: {found}", markup=False)
+            out.print(f"{word}: {in_line(found)}", markup=False)
     difference = _difference(app, report)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"

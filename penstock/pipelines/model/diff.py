@@ -21,6 +21,7 @@ from penstock.pipelines.model.expressions import (
     Param,
     StepFailed,
 )
+from penstock.values.escape import in_line
 from penstock.values.typed_json.json_text import dumps, loads
 
 SHORT = 12
@@ -83,8 +84,8 @@ class Difference:
 
     def __str__(self) -> str:
         if not self:
-            return f"{self.pipeline} {self.before[:SHORT]}: no difference"
-        lines = [f"{self.pipeline} {self.before[:SHORT]} → {self.after[:SHORT]}"]
+            return f"{in_line(self.pipeline)} {self.before[:SHORT]}: no difference"
+        lines = [f"{in_line(self.pipeline)} {self.before[:SHORT]} → {self.after[:SHORT]}"]
         lines += [f"+ {key}" for key in self.added]
         lines += [f"- {key}" for key in self.removed]
         lines += [f"~ {change}" for change in self.changed]

@@ -23,7 +23,9 @@ async def undo(hook: Callable[..., Any], item: Item, values: Mapping[str, Any] |
             await hook(item, values)
         else:
             await waited_for(await in_thread(hook, item, values))
-    except Exception:
+    except asyncio.CancelledError:
+        raise
+    except BaseException:  # SystemExit would end the loop, and the worker with it
         log.warning("%r was lost, and its on_lost has failed", item, exc_info=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.database import cursor_dialect
@@ -33,6 +34,14 @@ def _reap_in_two_steps(self: Reaper) -> bool:
     for row in rows:
         self.database.in_transaction(reclaim.remove_process, row[0])
     return self.reclaim() or bool(rows)
+
+
+TOLD = OutageGuard.told
+
+
+def _told_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
+    """How long a process waits before it judges is what its own clock says."""
+    return TOLD(self, int(time.monotonic() * 1_000_000), asked, shift)
 
 
 def _settle_first(self: TransactionScope) -> Any:
@@ -189,12 +198,21 @@ MUTANTS: dict[str, Mutant] = {
         crash=0.02,
     ),
     "who was cut off judges at once": Mutant(
-        6,
-        Code(OutageGuard.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
+        5,
+        Code(OutageGuard.exchanged, "self._wait_for(self.silence)", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(OutageGuard, "_was_stopped", lambda *_: False),
         outage=0.01,
         trouble=220,
+    ),
+    "newcomers wait by the local clock": Mutant(
+        49,
+        Instead(OutageGuard, "told", _told_by_local_clock),
+        # By a clock that leaps it seems to have been stopped: that is a second reason, behind the first.
+        Instead(OutageGuard, "_was_stopped", lambda *_: False),
+        delay=0.05,
+        crash=0.02,
+        jump=0.05,
     ),
     "who was stopped judges at once": Mutant(
         32,

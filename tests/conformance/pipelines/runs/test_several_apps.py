@@ -10,6 +10,8 @@ from penstock import Penstock
 from penstock.errors import DefinitionError
 from penstock.testing import drain
 
+pytestmark = pytest.mark.standard_profile  # the other app is on SQLite
+
 Way = Callable[[Penstock, Any], object]
 
 STEPS: dict[str, Way] = {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, first, wait_for
+from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.settle import settle
@@ -217,12 +218,15 @@ def test_a_wait_begins_while_its_first_is_decided(
 
     def end(key: str) -> None:
         done = Attempt(claims[key], Outcome(OutcomeKind.SUCCEEDED, output='"work"'))
+
+        def work(tx: Transaction) -> None:
+            settle(tx, [done], worker.identity.id, (), app.follow)
+            if key == held:
+                written.set()
+                assert go_on.wait(60)
+
         try:
-            with app.database.transaction() as tx:
-                settle(tx, [done], worker.identity.id, (), app.follow)
-                if key == held:
-                    written.set()
-                    assert go_on.wait(60)
+            app.database.in_transaction(work)
             while app.engine.chores.turn():
                 pass
         except BaseException as error:
