@@ -1,11 +1,13 @@
 """The collector for `prometheus_client`: what a registry serves is what was counted."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 
 from prometheus_client import CollectorRegistry, Counter, generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.openmetrics import exposition
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -30,7 +32,9 @@ def test_a_registry_serves_penstocks_numbers_beside_the_applications_own(app: Pe
     assert registry.get_sample_value("penstock_attempts_total", {**labels, "outcome": "succeeded"}) == 3
     assert registry.get_sample_value("penstock_attempt_seconds_count", {"task": labels["task"]}) == 3
     assert registry.get_sample_value("requests_total") == 1
-    for text, read in ((generate_latest(registry), parse), (openmetrics(registry), parse_openmetrics)):
+    openmetrics: Any = exposition
+    texts = (generate_latest(registry), parse), (openmetrics.generate_latest(registry), parse_openmetrics)
+    for text, read in texts:
         found = {sample.name: sample.value for family in read(text.decode()) for sample in family.samples}
         assert found["penstock_jobs_enqueued_total"] == 3
     ours = {
