@@ -142,7 +142,8 @@ class JobAttributes:
     def _arguments(self) -> tuple[Sequence[Any], dict[str, Any]]:
         details, task = self._details, self._known_task
         if task is not None and details.run_id is None:
-            return task.codec.decode_arguments(details.payload)
+            read: tuple[Sequence[Any], dict[str, Any]] = task.codec.decode_arguments(details.payload)
+            return read
         natural = tags.read(loads(details.payload))
         named = dict(natural) if isinstance(natural, dict) else {}
         rest, more = named.pop(REST, []), named.pop(KEYWORDS, {})
