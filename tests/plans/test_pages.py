@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 pytest.importorskip("jinja2", reason="Jinja2 is not installed")
@@ -89,6 +90,23 @@ def test_postgres_touches_no_history(postgres_url: str, app_on: Callable[..., Pe
             if rows > max(FEW, MORE * before.get(sql, (0,))[0])
         ]
         assert not slow, "\n\n".join(slow)
+
+
+EAGER = ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size", "min_parallel_index_scan_size")
+
+
+def test_postgres_starts_no_parallel_workers(postgres_url: str, app_on: Callable[..., Penstock]) -> None:
+    """To start two processes for a page of fifty rows costs more than the page; a drain beside it pays with."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in EAGER:
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {name} = 0".encode())
+    app = app_on(postgres_url)
+    history = make_history(app, 500)
+    app.database.in_transaction(lambda tx: tx.run("ANALYZE"))
+    with measuring() as measured:
+        visit(app, history)
+    found = {sql: plan for sql, (_, plan) in measured.most().items() if "Gather" in str(plan)}
+    assert not found, "\n\n".join(f"{sql}\n{shown(plan)}" for sql, plan in found.items())
 
 
 def _touched(app: Penstock, history: History) -> dict[str, tuple[int, Any]]:
