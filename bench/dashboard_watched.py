@@ -206,7 +206,9 @@ def compare(
             with watching(address, cookie, pages=pages) if watched else nullcontext(0) as watchers:
                 time.sleep(0.0 if watched else WARM_UP)
                 processes = {"dashboard": dashboard} | ({"watchers": watchers} if watched else {})
-                found[watched].append(drained(server, url, count, processes))
+                one = drained(server, url, count, processes)
+            found[watched].append(one)
+            yield f"         {'watched' if watched else 'alone':<8} {one.seconds:.2f} s, {one.total:.2f} s of CPU"
     alone, seen = found[False], found[True]
     times = [statistics.median(one.seconds for one in some) for some in (alone, seen)]
     yield (

@@ -93,6 +93,8 @@ class Dialect(Protocol):
     by_key: str
     lateral: bool
     """A query can look up each element of a list by an index (LATERAL)."""
+    probes_in_recursion: bool
+    """A recursive query finds the next key of an index by a look at it; where not, it would read all that are left."""
     fast_path: FastPath
     """The shorter ways that are taken. The setting `fast_path` switches all of them off."""
     pipelines_statements: bool

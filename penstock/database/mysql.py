@@ -73,6 +73,7 @@ class MySql(ByCursor):
     # By its statistics a queue is empty, and a scan of the empty is cheap: it would wait for every row others hold.
     by_key = "FORCE INDEX (PRIMARY)"
     remove = REMOVE
+    probes_in_recursion = False
     pushes_wakeups = False
     keeps_dead_rows = True
     in_memory = False

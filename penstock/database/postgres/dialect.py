@@ -96,6 +96,7 @@ class Postgres:
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
     lateral = True
+    probes_in_recursion = True
     fast_path = ALL_PARTS
     pipelines_statements = True
     pushes_wakeups = True
