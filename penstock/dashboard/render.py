@@ -41,7 +41,8 @@ def environment() -> Environment:
         finalize=_finalize,
     )
     made.globals.update(PICTURES)
-    made.filters.update(span=span, number=number, json=as_json_text, short=short, ticked=ticked, rate=rate, dotted=dotted)
+    made.filters.update(span=span, number=number, rate=rate, json=as_json_text)
+    made.filters.update(short=short, ticked=ticked, dotted=dotted)
     return made
 
 

@@ -94,7 +94,12 @@ def test_postgres_touches_no_history(postgres_url: str, app_on: Callable[..., Pe
         assert not slow, "\n\n".join(slow)
 
 
-EAGER = ("parallel_setup_cost", "parallel_tuple_cost", "min_parallel_table_scan_size", "min_parallel_index_scan_size")
+EAGER = (
+    "parallel_setup_cost",
+    "parallel_tuple_cost",
+    "min_parallel_table_scan_size",
+    "min_parallel_index_scan_size",
+)
 
 
 def test_postgres_starts_no_parallel_workers(

@@ -296,7 +296,9 @@ def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
 
 
 def test_a_command_after_a_colon_is_code() -> None:
-    told = ticked("Start one: penstock worker MODULE:APP --queues <b>; or see `penstock processes` for a typo.")
+    told = ticked(
+        "Start one: penstock worker MODULE:APP --queues <b>; or see `penstock processes` for a typo."
+    )
     start, see = "penstock worker MODULE:APP --queues &lt;b&gt;", "penstock processes"
     assert told == f"Start one: <code>{start}</code>; or see <code>{see}</code> for a typo."
     assert ticked("Run: penstock migrate") == "Run: <code>penstock migrate</code>"
