@@ -338,4 +338,16 @@ def _when(micros: int) -> str:
 def _from_now(tx: Transaction, micros: int) -> str:
     row = tx.row(NOW)
     left = (int(micros) - int(row[0])) / 1e6 if row is not None else 0.0
-    return f" (in {left:,.0f} s)" if left > 0 else " (now)"
+    return f" (in {_length(left)})" if left > 0 else " (now)"
+
+
+def _length(seconds: float) -> str:
+    """A time ahead in its two largest units: "40 s", "12 m 05 s", "1 h 30 m", "3 d 4 h"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"

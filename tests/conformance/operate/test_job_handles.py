@@ -157,6 +157,7 @@ def test_a_job_is_explained_wherever_it_stands(app: Penstock) -> None:
     told = app.explain(later)
     assert kinds(told) == ["not_due"]
     assert "is not due until" in told.text
+    assert "(in 1 h " in app.explain(enqueue(app, "quick", 2, delay=5_430)).text
     assert told.causes[0].detail["due_at"] == later.due_at
     tried, snoozed = flaky.enqueue(), again.enqueue()
     drain(app)
