@@ -1,11 +1,11 @@
 """The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
 
 The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
-is forked, so that the parent of a fork has one thread and no connection but the relay's, which the child closes. A dead child's work is taken back at once, for
-its death is proven. A child that does not move is killed, whether the database answers or not: on SQLite it may be this
-very child, frozen in the middle of a write, that keeps it from answering. When the supervisor itself dies, its
-children notice by a pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started
-next.
+is forked, so that the parent of a fork has one thread and no connection but the relay's, which the child closes. A dead
+child's work is taken back at once, for its death is proven. A child that does not move is killed, whether the database
+answers or not: on SQLite it may be this very child, frozen in the middle of a write, that keeps it from answering. When
+the supervisor itself dies, its children notice by a pipe that closes, stop as after SIGTERM, and leave the field to the
+supervisor that is started next.
 """
 
 from __future__ import annotations

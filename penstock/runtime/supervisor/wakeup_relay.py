@@ -33,7 +33,7 @@ LONGEST_WAIT = 60.0
 SOON = 1.0
 """Seconds until another try to reach a child whose pipe is full."""
 LONGEST_TEXT = 1000
-"""No wake-up of ours has more than 300 characters. A message of up to 4,096 bytes goes into a pipe whole or not at all."""
+"""No wake-up of ours has more characters; a message of up to 4,096 bytes goes into a pipe whole or not at all."""
 
 
 @dataclass(slots=True)
@@ -110,7 +110,8 @@ class WakeupRelay(Service):
         """Open files that are the supervisor's own."""
         listening = self.connection.connection
         pipes = [outlet.pipe for outlet in self.outlets if outlet.pipe is not None]
-        return [self._wake_read, self._wake_write, *pipes, *([] if listening is None else [listening.fileno()])]
+        sockets = [] if listening is None else [listening.fileno()]
+        return [self._wake_read, self._wake_write, *pipes, *sockets]
 
     def close(self, seconds: float) -> None:
         """End the thread. If it does not end in time, it ends with the process."""

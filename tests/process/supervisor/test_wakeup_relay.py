@@ -8,11 +8,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import psycopg
 import pytest
 
-from penstock import Penstock
+from penstock import Penstock, Task
 from tests.process.conftest import alive
 from tests.waiting import eventually
 from tests.workers import WorkerProcess, Workers
@@ -33,7 +34,9 @@ app = Penstock(reap_after={reap_after})
 async def double(number: int) -> int:
     return number * 2
 """
-LISTENING = "SELECT pid FROM pg_stat_activity WHERE application_name = 'penstock-listen' AND datname = current_database()"
+LISTENING = """
+SELECT pid FROM pg_stat_activity WHERE application_name = 'penstock-listen' AND datname = current_database()
+"""
 WORKERS = "SELECT count(*) FROM penstock_processes WHERE role <> 'supervisor'"
 QUIET = """
 SELECT coalesce(max(state_change) < clock_timestamp() - interval '1.5 s', false) FROM pg_stat_activity
@@ -47,7 +50,7 @@ CHANNELS = "SELECT CAST(details AS json) ->> 'ear' FROM penstock_processes WHERE
 class Scene:
     """A supervisor with its children, a producer, and a look at the server."""
 
-    producer: Penstock
+    double: Task[[int], int]
     workers: Workers
     server: psycopg.Connection
 
@@ -67,11 +70,11 @@ class Scene:
 
     def work(self, number: int) -> None:
         """A job gets its result, long before anything but a wake-up could have brought it."""
-        assert self.producer.find_task("double").enqueue(number).result(timeout=PROMPT) == 2 * number
+        assert self.double.enqueue(number).result(timeout=PROMPT) == 2 * number
 
     def work_for_all(self) -> None:
         """More jobs than two children have room for: all are told."""
-        jobs = self.producer.find_task("double").enqueue_many([(number,) for number in range(100 * CHILDREN)])
+        jobs = self.double.enqueue_many([(number,) for number in range(100 * CHILDREN)])
         assert jobs[-1].result(timeout=PROMPT) == 2 * (100 * CHILDREN - 1)
 
 
@@ -86,7 +89,7 @@ def scene(
     async def double(number: int) -> int: ...  # type: ignore[empty-body]
 
     with psycopg.connect(postgres_url, autocommit=True) as server:
-        yield Scene(producer, workers_on(postgres_url), server)
+        yield Scene(double, workers_on(postgres_url), server)
 
 
 def test_one_session_listens_for_all_children(scene: Scene) -> None:
@@ -118,12 +121,16 @@ def test_a_child_is_killed(scene: Scene) -> None:
         victim = min(before)
         os.kill(victim, signal.SIGKILL)
         scene.work(number)
-        eventually(lambda before=before: len(set(worker.children()) - before) == 1, PROMPT)
+        eventually(partial(_is_replaced, worker, before), PROMPT)
         eventually(lambda: scene.ask(WORKERS) == [CHILDREN], PROMPT)
     for number in range(2 * CHILDREN):
         scene.at_rest()
         scene.work(number)
     assert len(scene.ask(LISTENING)) == 1
+
+
+def _is_replaced(worker: WorkerProcess, before: set[int]) -> bool:
+    return len(set(worker.children()) - before) == 1
 
 
 def test_the_supervisor_is_frozen(scene: Scene) -> None:
