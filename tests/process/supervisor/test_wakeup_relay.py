@@ -13,7 +13,8 @@ from functools import partial
 import psycopg
 import pytest
 
-from penstock import Penstock, Task
+from penstock import Penstock
+from penstock.task import Task
 from tests.process.conftest import alive
 from tests.waiting import eventually
 from tests.workers import WorkerProcess, Workers
