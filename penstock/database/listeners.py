@@ -240,7 +240,7 @@ class RelayedListener:
 
 
 SUBJECT, ECHO, CONNECTED, LOST, END = b":", b"=", b"+", b"-", b"\0"
-"""What a supervisor passes on: a subject, an echo; that it listens on a new connection, that it has lost it. Wake-ups
+"""The messages of a supervisor: a subject, an echo; that it listens on a new connection, that it has lost it. Wake-ups
 before either of these two may have been missed."""
 MOST_READ = 65_536
 
