@@ -1,5 +1,7 @@
 """Idle pick-up: from the commit of the enqueue, in another process, to the first line of the handler."""
 
+from typing import Any
+
 from bench.driver import Agent, Bench, bench
 from bench.field import Contender
 from bench.systems.base import WARM_UP
@@ -33,7 +35,7 @@ def in_turns(place: Bench) -> Figures:
     return figures | {f"bare {name}": value for name, value in of_loop.items()} | ratios
 
 
-def _begin(place: Bench, **options: float) -> tuple[Agent, int]:
+def _begin(place: Bench, **options: Any) -> tuple[Agent, int]:
     """A worker that has run a few, a producer that is ready, and how many stamps there are before it begins."""
     place.start("work").go()
     producer = place.start("pick_up", **options)
