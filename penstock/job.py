@@ -98,8 +98,13 @@ class JobAttributes:
 
     @property
     def args(self) -> list[Any]:
-        """The arguments that can only be given by position; all others are in `kwargs`."""
-        return list(self._arguments()[0])
+        """The arguments in the order of their parameters, as far as they can be given by position.
+
+        Where this app lacks the task, the order is not known: then only what went into `*args`.
+        """
+        given, named = self._arguments()
+        task = self._known_task
+        return list(given) if given or task is None else task.codec.by_position(named)
 
     @property
     def kwargs(self) -> dict[str, Any]:
@@ -129,9 +134,13 @@ class JobAttributes:
     def finished_at(self) -> datetime | None:
         return _instant(self._details.finished_at)
 
+    @property
+    def _known_task(self) -> Any:
+        """The task, if this app has it."""
+        return self._host.find_task(self._details.task) if self._task is None else self._task
+
     def _arguments(self) -> tuple[Sequence[Any], dict[str, Any]]:
-        details = self._details
-        task = self._host.find_task(details.task) if self._task is None else self._task
+        details, task = self._details, self._known_task
         if task is not None and details.run_id is None:
             return task.codec.decode_arguments(details.payload)
         natural = tags.read(loads(details.payload))

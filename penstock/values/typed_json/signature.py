@@ -73,6 +73,10 @@ class Signature:
         layout.check_stored(raw.keys())
         return self._read_call(raw, rest, extra, tagged=TAG_START in text)
 
+    def by_position(self, named: Mapping[str, object]) -> list[object]:
+        """Those of the arguments that can be given by position, in the order of their parameters."""
+        return [named[name] for name in takewhile(named.__contains__, self._layout.positional_names)]
+
     def decode_call(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Arguments:
         """Arguments for a call from raw values (`loads` of stored outputs), each by its parameter."""
         named, rest, extra = self._layout.bind(args, kwargs)

@@ -116,6 +116,16 @@ def test_a_handle_has_the_attributes_of_its_job(app: Penstock) -> None:
         _ = app.job(new_id()).task
 
 
+def test_arguments_are_there_by_position_and_by_name(app: Penstock) -> None:
+    @app.task(name="pay")
+    def pay(amount: int, currency: str = "EUR", fee: int = 0, *, note: str = "") -> None: ...
+
+    by_position = app.job(pay.enqueue(7, "USD").id)
+    assert (by_position.args, by_position.kwargs) == ([7, "USD"], {"amount": 7, "currency": "USD"})
+    by_name = app.job(pay.enqueue(note="x", amount=7, fee=1).id)
+    assert (by_name.args, by_name.kwargs) == ([7], {"note": "x", "amount": 7, "fee": 1})
+
+
 def test_arguments_of_a_task_that_this_app_lacks_can_be_read(app: Penstock, make_app: Any) -> None:
     @app.task(name="pay")
     def pay(amount: Decimal, *notes: str) -> None: ...
