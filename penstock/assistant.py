@@ -1,4 +1,5 @@
-"""Tools for an assistant, by the Model Context Protocol: it reads how the work stands, and acts only if it may.
+"""Tools for an assistant, by the Model Context Protocol: it reads the state of jobs and runs, and acts only if that
+was allowed.
 
 Every tool is a function of the app that answers with plain values; the official SDK makes the protocol of them. What
 reads is always there. What acts is not even named to the assistant unless that was allowed; each act says why, and is

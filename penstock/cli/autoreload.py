@@ -27,7 +27,7 @@ Times = Mapping[str, int]
 
 
 def supervise(folder: Path | None = None, command: Sequence[str] | None = None) -> int:
-    """Run this very command without its option, again and again; the exit code of the last."""
+    """Run this command without its option, again after each change; returns the exit code of the last run."""
     folder = folder or Path.cwd()
     command = command or [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION)]
     reloader = Reloader(folder, command)
@@ -39,7 +39,7 @@ def supervise(folder: Path | None = None, command: Sequence[str] | None = None) 
 
 
 class Reloader:
-    """Keeps one worker process, of the newest source."""
+    """Runs one worker process, and starts it again after a change."""
 
     def __init__(self, folder: Path, command: Sequence[str]) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Reloader:
         return self.told is not None
 
     def pass_on(self, number: int) -> None:
-        """A signal to stop. Ctrl-C at a terminal reaches the worker too: twice at the same moment counts once."""
+        """Handle a stop signal. Ctrl-C at a terminal also reaches the worker, which counts both as one."""
         self.told = number
         if self.child is not None:
             self.child.send_signal(number)
@@ -76,7 +76,7 @@ class Reloader:
             self._end_child()
 
     def _changed(self, seen: Times, *, alone: bool = False) -> str | None:
-        """Wait until a file is another than it was; its name. None: the worker ended, or a stop was asked for."""
+        """Wait until a file has changed; returns its name. None: the worker ended, or a stop was requested."""
         while not self.stopping and (alone or self.child is None or self.child.poll() is None):
             now = source_times(self.folder)
             if now != seen:
@@ -86,7 +86,7 @@ class Reloader:
 
     def _end_child(self) -> None:
         assert self.child is not None
-        for _ in range(2):  # the second one says: at once
+        for _ in range(2):  # the second signal stops it at once
             if self.child.poll() is None:
                 self.child.send_signal(signal.SIGTERM)
                 time.sleep(2 * os_signals.ECHO)

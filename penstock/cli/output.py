@@ -1,4 +1,4 @@
-"""Showing things: tables for people, JSON for programs, progress where something takes time."""
+"""Prints results: tables for people, JSON for programs, and progress bars."""
 
 from __future__ import annotations
 
@@ -104,12 +104,12 @@ def is_compact() -> bool:
 
 
 def named(id: str) -> str:
-    """An id as it stands in an answer: in short for people at a terminal, whole for scripts."""
+    """An id in an answer: short for people at a terminal, whole for scripts."""
     return short_id(id) if is_compact() else id
 
 
 def when(micros: int | None) -> str:
-    """An instant as people read it, without its date if that is today's; a number that is none, as it is."""
+    """An instant as people read it, without the date if it is today; a number out of range is printed unchanged."""
     if micros is None:
         return ""
     try:
@@ -141,7 +141,7 @@ def span(seconds: float | None) -> str:
 
 @contextmanager
 def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Call what is given with how many more are done: a bar on a terminal, a line at the end elsewhere."""
+    """A progress bar on a terminal, a line at the end elsewhere; call the function with how many more are done."""
     done = 0
     columns = (SpinnerColumn(), TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:

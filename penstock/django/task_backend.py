@@ -78,7 +78,7 @@ class TaskBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: Any) -> None:
-        """Refuse what cannot be run; what can be is known to the worker from here on."""
+        """Refuse a task that cannot be run; register any other for the workers."""
         super().validate_task(task)
         if getattr(task, "executor", None) == "process":
             raise InvalidTask('executor="process" is for tasks of penstock.django.app: use @app.task')
@@ -99,7 +99,7 @@ class TaskBackend(BaseTaskBackend):
         job = self._known(task).options(**options).enqueue(*call)
         result = self.get_result(job.id)
         if "key" not in options:
-            # A worker may have begun with it by now, which is not yet the caller's to know.
+            # A worker may have begun with it by now; the result still says READY, as Django's backends do.
             result = replace(
                 result, task=task, status=TaskResultStatus.READY, errors=[], worker_ids=[], **NOT_BEGUN
             )
@@ -198,7 +198,10 @@ class TaskExecution:
         return value if isinstance(value, Snooze | Cancel) else plain(value)
 
     def _fail(self, result: Any, error: Exception) -> None:
-        """Tell of the error, unless a retry follows. Called while it is being handled, so that receivers can log it."""
+        """Send the signal for an error, unless a retry follows.
+
+        Called inside `except`, so that receivers can log the error.
+        """
         job = current()
         policy = the_app().tasks[job.task].settings.retries
         event = outcome.Raised(Failure.of(error))
@@ -214,7 +217,7 @@ class TaskExecution:
 
     def _end(self, result: Any, status: Any) -> None:
         if current().timed_out:
-            return  # it was told before, as what it is
+            return  # the signal was sent before, with the right status
         object.__setattr__(result, "status", status)
         object.__setattr__(result, "finished_at", local(timezone.now()))
         task_finished.send_robust(self.sender, task_result=result)

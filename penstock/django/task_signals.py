@@ -1,4 +1,4 @@
-"""Sends `task_finished` for jobs that end where their function cannot tell.
+"""Sends `task_finished` for jobs whose function cannot send it: after timeouts, crashes and cancellations.
 
 A task that ran out of time or was cancelled while it ran is told by the worker that settles it; one whose last worker
 died, by the process that takes the job back; one that is cancelled while it waits, by the process that cancels it. All

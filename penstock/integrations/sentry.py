@@ -45,7 +45,7 @@ STOPPED = (OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED)
 def report_to_sentry(
     app: Penstock, *, ignore: tuple[type[BaseException], ...] = (), check_ins: bool = True
 ) -> SentryReports:
-    """Report what goes wrong in handlers of this app, and what takes how long.
+    """Report errors and durations of handlers of this app.
 
     `ignore`: exceptions that are not reported. `check_ins`: each schedule is a cron monitor. Call it where the app is
     made, in the module that workers and handler processes import, and once.
@@ -162,7 +162,7 @@ class SentryReports:
         """Of a job that a schedule has made; again with each attempt, which changes nothing."""
         name = call.headers.get(SCHEDULE_HEADER)
         if self.check_ins and name is not None and call.run_id is None:
-            # On the event loop the database is not to be asked.
+            # On the event loop no database call is made.
             found = self.app.declared.get(name) or self._read.get(name)
             _check_in(name, call.id, "in_progress", found)
 

@@ -36,13 +36,13 @@ class Settled:
     accepted: list[Attempt] = field(default_factory=list)
     lost: list[Attempt] = field(default_factory=list)
     finished: list[Attempt] = field(default_factory=list)
-    """All that were asked for, as they were asked for: none of them is held any longer."""
+    """All attempts that were passed in: this process holds none of them any longer."""
     runs: dict[str, object] = field(default_factory=dict)
     """Answers of the lookup about the runs whose steps were settled the fast way."""
     registered: bool | None = None
-    """Whether the process still has its row, where that is known."""
+    """Whether the process still has its row; None: it was not asked."""
     followed: set[str] = field(default_factory=set)
-    """Jobs that others wait for."""
+    """Jobs that other jobs follow."""
 
 
 def settle(
@@ -91,7 +91,7 @@ def _follow(
 
 
 def _tell_followers(tx: Transaction, settled: Settled) -> None:
-    """Enqueue the callbacks of jobs that are over, and let those go that wait for them. Mostly there are none."""
+    """Enqueue the callbacks of jobs that are over, and release the jobs that wait for them. Mostly there are none."""
     over = [a for a in settled.accepted if a.outcome.final and a.claim.run_id is None]
     calling = [a for a in over if a.claim.options is not None and followers.has_callbacks(a.claim.options)]
     if calling:
@@ -110,7 +110,7 @@ def _ended_job(attempt: Attempt) -> followers.EndedJob:
 
 
 def is_held(tx: Transaction, claim: Claim) -> bool:
-    """The claim stands now; only the settle itself decides whether it still does then."""
+    """True if the claim is held now. This decides nothing: the settle compares the token again."""
     return tx.row(STILL_HELD, id=claim.job_id, token=claim.token) is not None
 
 
@@ -209,7 +209,7 @@ def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: st
 
 
 def _really_lost(tx: Transaction, attempts: list[Attempt], process: str | None) -> list[Attempt]:
-    """Without those that an earlier try of this same settle has committed, its answer lost on the way."""
+    """The lost attempts, without those that an earlier try of this settle has committed before its answer was lost."""
     rows = tx.rows(ALREADY_SETTLED, ids=[attempt.claim.job_id for attempt in attempts])
     known = {(str(row[0]), row[1]): row for row in rows}
 
@@ -226,7 +226,7 @@ def _cancelled(outcome: Outcome) -> Outcome:
 
 
 def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
-    """Every job to where its outcome puts it: one statement per kind, whatever the number."""
+    """Move every job to the state of its outcome: one statement per kind, whatever the number."""
     groups: dict[tuple[JobStatus, Reason | None, bool, bool], list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         outcome = attempt.outcome

@@ -1,4 +1,6 @@
-"""The contract of `django.tasks` and the example project on Django 6, also where the tests run on Django 5.2."""
+"""django/task_backend: the contract of `django.tasks` and the example project on Django 6, also where the tests run
+on Django 5.2.
+"""
 
 import os
 import subprocess

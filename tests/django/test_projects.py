@@ -1,4 +1,6 @@
-"""Django projects with test suites of their own: the example, and the contract of `django.tasks`."""
+"""django/application: Django projects with test suites of their own: the example, and the contract of
+`django.tasks`.
+"""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""structlog's context, and values that are carried from the enqueue to the handler."""
+"""integrations/structlog_context, integrations/carried_values: structlog's context, and values that are carried from
+the enqueue to the handler.
+"""
 
 import os
 import subprocess

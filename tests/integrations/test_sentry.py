@@ -1,4 +1,4 @@
-"""Sentry by its own SDK, with a transport that keeps what would be sent."""
+"""integrations/sentry: Sentry by its own SDK, with a transport that keeps what would be sent."""
 
 import asyncio
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.exit_codes import BAD, UsageError, as_typed, out
 from penstock.cli.load_app import find_app, load_app, names_app
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acting_on, opened
 from penstock.cli.output import COLOURS, progress, show_json, wrapped
 from penstock.schema import version
 from penstock.values import parse
@@ -67,7 +67,7 @@ def check(
 
 def doctor(
     mend: Annotated[
-        bool, typer.Option("--repair", help="first mend rows that were damaged, as far as that can be done")
+        bool, typer.Option("--repair", help="first repair damaged rows, as far as that can be done")
     ] = False,
     by: By = None,
     why: Why = None,
@@ -103,7 +103,7 @@ def prune(
         age = parse.duration(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}") from None
-    with steered(app, database, by, why) as found, progress("pruned") as advance:
+    with acting_on(app, database, by, why) as found, progress("pruned") as advance:
         removed = found.prune(age, told=advance)
     if as_json:
         show_json({"pruned": removed})

@@ -1,4 +1,4 @@
-"""Commands that look: status, jobs, show, processes."""
+"""Commands that read: status, jobs, show, explain, processes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def jobs(
     task: Annotated[str | None, typer.Option(help="only this task")] = None,
     label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
     key: Annotated[str | None, typer.Option(help="only the one that has this key")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     before: Annotated[str | None, typer.Option(metavar="JOB", help="go on below this job")] = None,
     app: App = None,
     database: DatabaseUrl = None,

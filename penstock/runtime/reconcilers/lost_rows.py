@@ -37,8 +37,8 @@ class LostRows:
         self.loop = asyncio.get_running_loop()
         self._undoing: set[asyncio.Task[None]] = set()
 
-    def regret(self, item: Item, end: VisitOutcome | None) -> None:
-        """From any thread: the handler was at work, and nothing that came of it is written."""
+    def call_on_lost(self, item: Item, end: VisitOutcome | None) -> None:
+        """From any thread: call `on_lost` for a visit whose outcome was not written."""
         if self.hook is not None:
             call_on_loop(self.loop, self._undo, self.hook, item, None if end is None else dict(end.values))
 

@@ -1,4 +1,4 @@
-"""What a new user comes upon: each is refused by name, or said where it is looked for."""
+"""errors: mistakes of a new user are refused with a message that names them, or logged where users look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong, and only that, and says what to do."""
+"""operate/doctor: the doctor finds what is wrong, and only that, and says what to do."""
 
 from collections.abc import Callable
 

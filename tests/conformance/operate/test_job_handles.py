@@ -1,4 +1,6 @@
-"""Jobs from Python: lists of them, their attributes, their labels, and why they wait."""
+"""job, operate/diagnosis/explain: Jobs from Python: lists of them, their attributes, their labels, and why they
+wait.
+"""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,6 @@
-"""The database's clock is set, by seconds or minutes: no living process is taken for dead, and the dead are found."""
+"""database/clock_watch, queue/reclaim: the database's clock is set, by seconds or minutes: no living process is
+taken for dead, and the dead are found.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Death: whatever point a worker dies at, nothing is lost, nothing is settled twice, and only a crash is spent."""
+"""queue/reclaim, runtime/liveness/reaper: Death: whatever point a worker dies at, nothing is lost, nothing is
+settled twice, and only a crash is spent.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""`job.transaction()`: the handler's writes and the job's end commit together, fenced, or not at all."""
+"""job_transaction: `job.transaction()`: the handler's writes and the job's end commit together, fenced, or not at
+all.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal

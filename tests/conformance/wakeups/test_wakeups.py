@@ -1,4 +1,6 @@
-"""Wake-ups: other processes hear of new work and of results where the database can tell; elsewhere they poll."""
+"""queue/wakeups: Wake-ups: other processes hear of new work and of results where the database can tell; elsewhere
+they poll.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,5 @@
-"""`executor="process"`: handlers in processes of their own, which can be killed and may die.
+"""runtime/executors/process_executor: `executor="process"`: handlers in processes of their own, which can be killed
+and may die.
 
 Each of them starts an interpreter and imports everything. That they work on every database is shown once for each; how
 they end is shown on one.

@@ -1,4 +1,4 @@
-"""`penstock dashboard`: a link that works once, on this machine only, and an end at once."""
+"""cli/commands/dashboard: `penstock dashboard`: a link that works once, on this machine only, and an end at once."""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""`penstock mcp` as an assistant meets it: the SDK's own client over stdin and stdout of a real process."""
+"""assistant, cli/commands/mcp: `penstock mcp` as an assistant meets it: the SDK's own client over stdin and stdout
+of a real process.
+"""
 
 from __future__ import annotations
 

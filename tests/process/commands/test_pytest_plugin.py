@@ -1,4 +1,6 @@
-"""The pytest plugin in a project of its own: fixtures, marker, several processes, async tests, and what is refused."""
+"""pytest_plugin: the pytest plugin in a project of its own: fixtures, marker, several processes, async tests, and
+what is refused.
+"""
 
 from __future__ import annotations
 

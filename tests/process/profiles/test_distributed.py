@@ -1,4 +1,5 @@
-"""The distributed profile, forced on PostgreSQL: what it never says, and a part of the conformance suite.
+"""database/postgres/distributed: the distributed profile, forced on PostgreSQL: what it never says, and a part of the
+conformance suite.
 
 The whole of it: `python -m pytest --profile distributed tests/conformance/{enqueue,claim,settle,reclaim,pipelines}`.
 """

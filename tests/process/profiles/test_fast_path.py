@@ -1,4 +1,5 @@
-"""The setting `fast_path`: off, PostgreSQL settles the general way, and a part of the conformance suite passes.
+"""database/dialect: the setting `fast_path`: off, PostgreSQL settles the general way, and a part of the conformance
+suite passes.
 
 The whole of it: `PENSTOCK_FAST_PATH=false python -m pytest --database postgres tests/conformance`.
 """

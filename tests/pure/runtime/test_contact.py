@@ -1,4 +1,4 @@
-"""Who may judge others by their silence: not who was cut off, until the others have had time to be heard."""
+"""runtime/liveness/outage_guard: a process that was cut off declares none dead before all could write heartbeats."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whoever looks sees what is there now, whatever was asked for before and not read."""
+"""pipelines/run: a read sees the present state, whatever was queried before and not read."""
 
 from __future__ import annotations
 

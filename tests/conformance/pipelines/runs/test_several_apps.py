@@ -1,4 +1,4 @@
-"""Several apps in one process: what one declares is a step of another's run only where somebody can run it."""
+"""pipelines/define/other_apps: a step of another app is accepted only if a worker of this database can run it."""
 
 from collections.abc import Callable
 from pathlib import Path

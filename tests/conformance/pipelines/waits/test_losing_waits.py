@@ -1,4 +1,6 @@
-"""A `wait_for` that a decided `first` no longer needs: it is skipped, and the run ends without it."""
+"""pipelines/plan/losers, pipelines/lifecycle/signals: a `wait_for` that a decided `first` no longer needs: it is
+skipped, and the run ends without it.
+"""
 
 from __future__ import annotations
 
