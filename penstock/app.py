@@ -398,6 +398,7 @@ class Penstock(Pipelines, Operating):
             relay.end()
         self.bridge.close()
         self.wakeups.relay(ENDED)
+        self.wakeups.end_sender()
         self.database.close()
         if self.database.dialect.in_memory:
             self._prepared = False  # the tables are gone with it

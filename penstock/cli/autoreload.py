@@ -45,17 +45,17 @@ class Reloader:
         self.folder = folder
         self.command = command
         self.child: subprocess.Popen[bytes] | None = None
-        self.told: int | None = None
+        self.stop_signal: int | None = None
         """The signal that asked for a stop."""
 
     @property
     def stopping(self) -> bool:
         """True if a stop was asked for."""
-        return self.told is not None
+        return self.stop_signal is not None
 
     def pass_on(self, number: int) -> None:
         """Handle a stop signal. Ctrl-C at a terminal also reaches the worker, which counts both as one."""
-        self.told = number
+        self.stop_signal = number
         if self.child is not None:
             self.child.send_signal(number)
 
@@ -63,8 +63,8 @@ class Reloader:
         while True:
             seen = source_times(self.folder)
             self.child = subprocess.Popen(self.command)
-            if self.told is not None:  # while there was no worker, or an old one
-                self.child.send_signal(self.told)
+            if self.stop_signal is not None:  # while there was no worker, or an old one
+                self.child.send_signal(self.stop_signal)
             changed = self._changed(seen)
             if changed is None and not self.stopping and self.child.wait() != 0:
                 err.print("penstock: the worker ended; it is started again when a file changes", markup=False)

@@ -43,6 +43,7 @@ class ByCursor:
     """A dialect that uses its driver's cursors, one statement after the other."""
 
     lateral = False
+    probes_in_recursion = True
     fast_path = WITHOUT_ONE_STATEMENT
     pipelines_statements = False
     is_pooled = False

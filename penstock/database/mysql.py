@@ -73,6 +73,7 @@ class MySql(ByCursor):
     # With old statistics a queue seems empty and a scan cheap; a scan would wait for every row that others have locked.
     by_key = "FORCE INDEX (PRIMARY)"
     remove = REMOVE
+    probes_in_recursion = False
     pushes_wakeups = False
     keeps_dead_rows = True
     in_memory = False

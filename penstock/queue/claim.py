@@ -114,7 +114,7 @@ def discover(
     lanes: list[tuple[str, int]] = []
     first, lowest = after
     named = None if queues is None else [queue for queue in sorted(queues) if queue >= first]
-    for queue in named if named is not None else _queues(tx, first):
+    for queue in named if named is not None else ready_queues(tx, first):
         tier = lowest if queue == first else LOWEST_TIER
         while (row := tx.row(FIRST_TIER, queue=queue, tier=tier)) and row[0] is not None:
             tier = row[0]
@@ -124,7 +124,7 @@ def discover(
     return lanes
 
 
-def _queues(tx: Transaction, first: str) -> Iterator[str]:
+def ready_queues(tx: Transaction, first: str = "") -> Iterator[str]:
     """The queues that have ready jobs, beginning with this one."""
     if first:
         yield first

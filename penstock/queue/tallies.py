@@ -231,9 +231,11 @@ def measure(tx: Transaction) -> list[QueueSample]:
 def queue_lengths(tx: Transaction, limit: int) -> dict[str, tuple[int, float | None]]:
     """Of every queue with something ready: how many, counted up to a limit, and for how long its first have waited.
 
-    Index probes in a few statements, however many queues there are; `None`: its first was taken meanwhile.
+    Index probes; in a few statements, however many queues there are, if the database can. `None`: its first was taken
+    meanwhile.
     """
-    queues = [str(queue) for (queue,) in tx.rows(QUEUES)]
+    at_once = tx.dialect.probes_in_recursion
+    queues = [str(queue) for (queue,) in tx.rows(QUEUES)] if at_once else list(claim.ready_queues(tx))
     lengths: dict[str, int] = {}
     heads: dict[str, list[str]] = {}
     for start in range(0, len(queues), TOGETHER):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.async_bridge import ended, one_thread
-from penstock.database.listeners import hears, listener_for, new_channel
+from penstock.database.listeners import RelayedListener, hears, listener_for, new_channel
 from penstock.errors import PenstockError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.pipelines.advance import timers
@@ -73,6 +73,8 @@ class WorkerOptions:
     """The reconcilers to run, by name; None: all that the app has."""
     turned: Callable[[], None] = _nothing
     """Called regularly on the event loop, while that is not blocked."""
+    listener: RelayedListener | None = None
+    """Receives wake-ups from the supervisor; None: the worker opens a listening connection of its own."""
 
 
 WATCH_INTERVAL = 0.5
@@ -91,7 +93,7 @@ class Worker:
         self.settings = app.settings
         self.role = options.role or app.settings.role
         self.stopping, self.stopped = asyncio.Event(), asyncio.Event()
-        self.channel = new_channel() if hears(app.database) else None
+        self.channel = self._find_channel()
         """The channel on which other processes wake this worker alone."""
         who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
@@ -103,6 +105,11 @@ class Worker:
         self._watch: asyncio.Task[None] | None = None
         self._shutdown = Shutdown(self)
         self._known_tasks = len(app.task_names)
+
+    def _find_channel(self) -> str | None:
+        if not hears(self.app.database):
+            return None
+        return new_channel() if self.options.listener is None else self.options.listener.own_channel
 
     async def __aenter__(self) -> Worker:
         await self.start()
@@ -152,7 +159,9 @@ class Worker:
 
     def _assemble(self) -> None:
         app = self.app
-        listener = listener_for(app.database, app.wakeups.channel_of(READY), self.channel)
+        listener = self.options.listener or listener_for(
+            app.database, app.wakeups.channel_of(READY), self.channel
+        )
         self.waker = Waker(listener)
         self.rest = resting(app.database, listener, self._holds, self.waker.wake)
         self.source = self._make_source()

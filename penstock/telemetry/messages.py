@@ -58,7 +58,8 @@ def _announced(event: events.WorkerAnnounced) -> str:
     told += f", {event.reconcilers} reconcilers" if event.reconcilers else ""
     if not (event.tasks or event.reconcilers):
         told += ": it will do nothing. Import the modules that declare them where the app is made"
-    shape = f"{event.processes or 1} processes of {event.concurrency} jobs at a time"
+    count = event.processes or 1
+    shape = f"{count} {'process' if count == 1 else 'processes'} of {event.concurrency} jobs at a time"
     return f"worker on {event.database}, queues: {event.queues}, {shape}; {told}"
 
 

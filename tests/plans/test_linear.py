@@ -89,6 +89,7 @@ def test_a_batch_touches_as_many_rows_as_it_has(
     assert not slow, "\n".join(slow)
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize("state", STATES)
 def test_a_batch_reads_as_many_rows_as_it_has_on_mariadb(mariadb_url: str, state: str) -> None:
     check_reads(mariadb_url, state)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
+
 from penstock import Penstock
 
 SOURCE = """

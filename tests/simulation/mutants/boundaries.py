@@ -60,13 +60,13 @@ JOBS = {
         Code(Pump._put_back, "self._refused.append((time.monotonic() + pause, half[0]))", "pass"),
         **POISONED,
     ),
-    "a receipt that cannot be read": Mutant(1, Instead(reclaim, "jobs_of_receipt", _read_all), **POISONED),
+    "a receipt that cannot be read": Mutant(2, Instead(reclaim, "jobs_of_receipt", _read_all), **POISONED),
 }
 TICKS = {
     "schedules fail together": Mutant(5, Code(Firing.turn, "return self._one_by_one()", "raise"), **POISONED),
 }
 RUNS = {
     "a timer is not put off": Mutant(
-        17, Code(Chores.take_timer, "self._put_off(taken[-1], error)", "raise"), **POISONED
+        23, Code(Chores.take_timer, "self._put_off(taken[-1], error)", "raise"), **POISONED
     ),
 }
