@@ -94,7 +94,7 @@ class Dialect(Protocol):
     lateral: bool
     """True if a query can look up each element of a list by an index (LATERAL)."""
     probes_in_recursion: bool
-    """True if a recursive query finds the next key of an index by one look-up; else it would read all keys that are left."""
+    """True if a recursive query finds the next key of an index by one look-up; else it reads all keys that are left."""
     fast_path: FastPath
     """The parts of the fast path that are used. The setting `fast_path` switches all of them off."""
     pipelines_statements: bool

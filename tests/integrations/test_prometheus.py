@@ -1,4 +1,4 @@
-"""The collector for `prometheus_client`: what a registry serves is what was counted."""
+"""integrations/prometheus: what a registry serves is what was counted."""
 
 from typing import Any
 

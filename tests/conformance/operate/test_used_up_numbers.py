@@ -1,4 +1,4 @@
-"""A row that was given the greatest number of all: it is named and repaired, and rows can be added again."""
+"""database/sequences: a row with the greatest number of all is named and repaired, and rows can be added again."""
 
 import pytest
 
