@@ -125,8 +125,14 @@ def _over(before: set[str]) -> bool:
 def _alive() -> set[str]:
     """The threads and the child processes of this process."""
     threads = {f"thread {thread.ident}" for thread in threading.enumerate()}
-    tasks = Path("/proc/self/task").glob("*/children")
-    return threads | {child for task in tasks for child in task.read_text().split()}
+    return threads.union(*map(_children, Path("/proc/self/task").glob("*/children")))
+
+
+def _children(task: Path) -> list[str]:
+    try:
+        return task.read_text().split()
+    except OSError:  # the thread has ended just now
+        return []
 
 
 def _sqlite_url(file: Path) -> str:

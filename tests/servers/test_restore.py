@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from random import random
 from subprocess import Popen
 
 import pytest
@@ -171,3 +172,18 @@ def add_tally(connection: Connection) -> int:
     columns = "(tallied_at, task, queue, outcome, attempts, failed, run_micros, longest)"
     added = connection.execute(text(f"INSERT INTO penstock_tallies {columns} {values} RETURNING seq"))
     return int(added.scalar_one())
+
+
+def test_threads_that_end_while_they_are_counted_are_no_error(use: Use) -> None:
+    """The folder of a thread is gone between two looks at it."""
+
+    def act(_: str) -> None:
+        for _ in range(200):
+            threads.append(threading.Thread(target=end.wait, args=[random() / 50]))
+            threads[-1].start()
+
+    threads: list[threading.Thread] = []
+    end = threading.Event()
+    use(act)
+    for thread in threads:
+        thread.join()
