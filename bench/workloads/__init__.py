@@ -1,6 +1,18 @@
 """Everything that is measured."""
 
-from bench.workloads import ballast, drain, enqueue, herd, idle, latency, memory, pipelines, recovery, sqlite
+from bench.workloads import (
+    ballast,
+    drain,
+    enqueue,
+    herd,
+    idle,
+    latency,
+    memory,
+    pipelines,
+    pooled,
+    recovery,
+    sqlite,
+)
 from bench.workloads.base import Workload
 
 ALL: tuple[Workload, ...] = (
@@ -13,5 +25,6 @@ ALL: tuple[Workload, ...] = (
     *herd.WORKLOADS,
     *ballast.WORKLOADS,
     *memory.WORKLOADS,
+    *pooled.WORKLOADS,
     *sqlite.WORKLOADS,
 )

@@ -1,15 +1,21 @@
 """Draining a queue of no-op async jobs, from the first handler to the last durable outcome."""
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from bench.counting import relay
-from bench.driver import Bench
+from bench.driver import Agent, Bench
 from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload
+from penstock import Penstock
 
 JOBS = 20_000
+MANY = 100_000
 PATIENCE = 120
+CALM = 2.0
+LATEST = "SELECT coalesce(max(started_at), 0) FROM penstock_processes"
+STARTED = "SELECT count(*) FROM penstock_processes WHERE started_at > {}"
 SCALE = (1, 2, 4, 8, 16)
 
 
@@ -19,25 +25,48 @@ def drain(bench: Bench, processes: int = 1) -> Figures:
     return run_down(bench, count, processes)
 
 
-def scale(bench: Bench) -> Figures:
+def scale(bench: Bench, measure: Callable[[Bench, int], Figures] = drain) -> Figures:
     """More processes than cores must not be slower than few."""
     figures: Figures = {}
     for processes in SCALE:
         bench.marks.reset()
-        figures |= {f"{name} {processes}": value for name, value in drain(bench, processes).items()}
+        figures |= {f"{name} {processes}": value for name, value in measure(bench, processes).items()}
         for agent in bench.agents:
             agent.kill()
         bench.agents.clear()
     return figures
 
 
+def drain_started(bench: Bench, processes: int) -> Figures:
+    """By workers that have started before: they wait at a paused queue, which is then resumed."""
+    count = bench.size(MANY)
+    with Penstock(bench.url) as app:
+        app.pause_queue("default")
+        bench.do("fill", count=count)
+        agents = [bench.start("work", slot=slot, executor=slot) for slot in range(processes)]
+        started = STARTED.format(bench.database.number(LATEST))
+        for agent in agents:
+            agent.go()
+        bench.wait(lambda: bench.database.number(started) >= processes, PATIENCE, pause=0.1)
+        time.sleep(CALM)
+        return _drained(bench, agents, count, lambda: app.resume_queue("default"))
+
+
 def run_down(bench: Bench, count: int, processes: int = 1, **options: object) -> Figures:
     """Work off what is there."""
     agents = [bench.start("work", slot=slot, executor=slot, **options) for slot in range(processes)]
+
+    def go() -> None:
+        for agent in agents:
+            agent.go()
+
+    return _drained(bench, agents, count, go)
+
+
+def _drained(bench: Bench, agents: Sequence[Agent], count: int, go: Callable[[], object]) -> Figures:
     server = cpu_seconds(bench.server)
     before, cpu = bench.database.reading(), sum(agent.cpu_seconds for agent in agents)
-    for agent in agents:
-        agent.go()
+    go()
     bench.wait(lambda: bench.marks.total >= count, PATIENCE)
     if not bench.wait(lambda: bench.unfinished() == 0, PATIENCE, pause=0.01):
         return {"unfinished": float(bench.unfinished())}
@@ -73,19 +102,22 @@ def count_statements(bench: Bench) -> Figures:
         }
 
 
+UNITS = {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "server": "server CPU µs/job"}
 WORKLOADS = (
-    Workload(
-        "drain-1",
-        "drain 20,000 no-op jobs, 1 process",
-        drain,
-        {"jobs": "jobs/s", "cpu": "worker CPU µs/job", "server": "server CPU µs/job", "wal": "WAL bytes/job"},
-    ),
+    Workload("drain-1", "drain 20,000 no-op jobs, 1 process", drain, UNITS | {"wal": "WAL bytes/job"}),
     Workload("drain-2", "the same, 2 processes", partial(drain, processes=2), {"jobs": "jobs/s"}),
     Workload(
         "drain-scale",
         "the same, 1 to 16 processes",
         scale,
         {f"jobs {number}": f"jobs/s, {number}" for number in SCALE},
+        ("penstock",),
+    ),
+    Workload(
+        "drain-scale-started",
+        "100,000 by workers that have started before, 1 to 16 processes",
+        partial(scale, measure=drain_started),
+        {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE},
         ("penstock",),
     ),
     Workload(

@@ -13,7 +13,7 @@ from bench.driver import TICK, Agent, Bench
 from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload, percentile
 
-JOBS = 40
+JOBS = 36
 GAP = 0.5
 CALM = 12.0
 """By then a worker with nothing to do rests, unless it is hindered."""
@@ -21,11 +21,13 @@ LOOKING = """
 SELECT count(*) FROM pg_stat_activity
 WHERE application_name = 'penstock' AND query LIKE '%penstock_availabilities%' AND state_change > now() - interval '4 s'
 """
-IDLE = 10.0
+IDLE = 20.0
+"""The time between two idle checks, which come at the same moment in workers that were started together. The jobs take
+as long, with the two seconds after the last: so both have each worker's idle check once."""
 
 
 def herd(bench: Bench, workers: int) -> Figures:
-    jobs = max(10, int(JOBS * bench.scale))
+    jobs = max(JOBS, int(JOBS * bench.scale))
     figures = _timed(bench, workers, jobs)
     with relay(bench.server.port) as counter:
         bench.port = counter.port

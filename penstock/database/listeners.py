@@ -10,6 +10,7 @@ import math
 import os
 import select
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +40,19 @@ class Listener(Protocol):
         """Wait until told, woken or out of time; the subjects heard of."""
 
     def close(self) -> None: ...
+
+
+class ProvableListener(Listener, Protocol):
+    """A listener of which a process can find out whether it hears: on a channel for this one alone."""
+
+    own_channel: str
+    echoed: str | None
+
+    @property
+    def connected(self) -> bool: ...
+
+    @property
+    def connection(self) -> object | None: ...
 
 
 class NoListener:
@@ -81,15 +95,10 @@ class WalListener:
         """Nothing was opened."""
 
 
-class NotifyListener:
-    """Listens on a connection of its own; opens it again when it is lost.
+class NotifyConnection:
+    """A connection that listens on channels; it is opened again when it is lost."""
 
-    An open connection does not prove that notifications arrive on it. So there is a second channel, for this listener
-    alone: to check, a process sends a NOTIFY there, on another connection, and looks whether the listener heard it.
-    The same channel carries wake-ups for this process by name; such a subject has a tab in it, and an echo has none.
-    """
-
-    def __init__(self, database: Database, channel: str, own_channel: str | None = None) -> None:
+    def __init__(self, database: Database, channels: Sequence[str]) -> None:
         self.database = database
         settings = database.settings
         url = parse(settings.listen_url) if settings.listen_url else database.url
@@ -97,48 +106,27 @@ class NotifyListener:
         if "tcp_user_timeout" in ours:
             ours = ours | {"tcp_user_timeout": GIVEN_UP_AFTER}
         self.arguments = for_libpq(url) | ours | {"application_name": "penstock-listen"}
-        self.channel = channel
-        self.own_channel = own_channel or new_channel()
-        self.echoed: str | None = None
-        """The last echo heard on the own channel since the connection was opened."""
+        self.channels = channels
         self.connection: psycopg.Connection | None = None
-        self._watched: tuple[int, ...] = ()
-        self._poll = select.poll()
+        self._descriptors = Descriptors()
         self.tried = -RECONNECT_AFTER
 
     @property
     def connected(self) -> bool:
         return self.connection is not None
 
-    def wait(self, wake: int, timeout: float) -> list[str]:
+    def receive(self, wake: int, timeout: float) -> list[tuple[str, str]] | None:
+        """Wait; the channel and the text of each notification. None: the connection was lost."""
         try:
             connection = self._connected()
             if connection is None:
                 _readable(min(timeout, RECONNECT_AFTER), wake)
                 return []
-            spoken = connection.fileno() in self._ready(timeout, wake, connection.fileno())
-            return self._received(connection) if spoken else []
+            spoken = connection.fileno() in self._descriptors.ready(timeout, wake, connection.fileno())
+            return _received(connection) if spoken else []
         except (psycopg.Error, OSError, ValueError):
             self.close()
-            return ["reconnect"]
-
-    def _ready(self, timeout: float, *descriptors: int) -> list[int]:
-        """Which can be read. The same ones are waited for thousands of times."""
-        if self._watched != descriptors:
-            self._watched, self._poll = descriptors, _poll_for(*descriptors)
-        return [descriptor for descriptor, _ in self._poll.poll(math.ceil(timeout * 1000))]
-
-    def _received(self, connection: psycopg.Connection) -> list[str]:
-        heard = []
-        pq = connection.pgconn
-        pq.consume_input()
-        while (notify := pq.notifies()) is not None:
-            said = notify.extra.decode(errors="replace")
-            if notify.relname.decode(errors="replace") == self.own_channel and "\t" not in said:
-                self.echoed = said
-            else:
-                heard.append(said)
-        return heard
+            return None
 
     def _connected(self) -> psycopg.Connection | None:
         if self.connection is not None:
@@ -158,16 +146,131 @@ class NotifyListener:
             return None
         connection.autocommit = True
         connection.patience = GIVEN_UP_AFTER / 1000
-        connection.execute(f'LISTEN "{self.channel}"; LISTEN "{self.own_channel}"')
+        connection.execute("; ".join(f'LISTEN "{channel}"' for channel in self.channels))
         self.connection = connection
         return connection
 
     def close(self) -> None:
         connection, self.connection = self.connection, None
-        self._watched, self.echoed = (), None
+        self._descriptors = Descriptors()
         if connection is not None:
             with suppress(Exception):
                 connection.close()
+
+
+class NotifyListener(NotifyConnection):
+    """Listens on a connection of its own.
+
+    An open connection does not prove that notifications arrive on it. So there is a second channel, for this listener
+    alone: to check, a process sends a NOTIFY there, on another connection, and looks whether the listener heard it.
+    The same channel carries wake-ups for this process by name; such a subject has a tab in it, and an echo has none.
+    """
+
+    def __init__(self, database: Database, channel: str, own_channel: str | None = None) -> None:
+        self.own_channel = own_channel or new_channel()
+        super().__init__(database, (channel, self.own_channel))
+        self.echoed: str | None = None
+        """The last echo heard on the own channel since the connection was opened."""
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        told = self.receive(wake, timeout)
+        if told is None:
+            return ["reconnect"]
+        heard = []
+        for channel, text in told:
+            if is_echo(channel, text, self.own_channel):
+                self.echoed = text
+            else:
+                heard.append(text)
+        return heard
+
+    def close(self) -> None:
+        super().close()
+        self.echoed = None
+
+
+class RelayedListener:
+    """Hears what the listener of the supervisor passes on, through a pipe: one connection for all its children.
+
+    Each message ends with a zero byte, which no notification has in it. `connection` stands for the connection of the
+    supervisor: another object after each loss of it. When the pipe is closed, nothing is heard any more.
+    """
+
+    def __init__(self, pipe: int, own_channel: str) -> None:
+        self.own_channel = own_channel
+        self.echoed: str | None = None
+        self.connection: object | None = None
+        self._pipe: int | None = pipe
+        self._rest = b""
+        self._descriptors = Descriptors()
+
+    @property
+    def connected(self) -> bool:
+        return self.connection is not None
+
+    def wait(self, wake: int, timeout: float) -> list[str]:
+        pipe = self._pipe
+        if pipe is None:
+            _readable(timeout, wake)
+            return []
+        if pipe not in self._descriptors.ready(timeout, wake, pipe):
+            return []
+        if not (data := os.read(pipe, MOST_READ)):
+            self.close()
+            return ["reconnect"]
+        *messages, self._rest = (self._rest + data).split(END)
+        return [subject for message in messages for subject in self._take(message)]
+
+    def _take(self, message: bytes) -> list[str]:
+        kind, text = message[:1], message[1:].decode(errors="replace")
+        if kind == SUBJECT:
+            return [text]
+        if kind == ECHO:
+            self.echoed = text
+            return []
+        missed = self.connected
+        self.echoed, self.connection = None, object() if kind == CONNECTED else None
+        return ["reconnect"] if missed else []
+
+    def close(self) -> None:
+        pipe, self._pipe = self._pipe, None
+        self.echoed, self.connection = None, None
+        if pipe is not None:
+            os.close(pipe)
+
+
+SUBJECT, ECHO, CONNECTED, LOST, END = b":", b"=", b"+", b"-", b"\0"
+"""The messages of a supervisor: a subject, an echo; that it listens on a new connection, that it has lost it. Wake-ups
+before either of these two may have been missed."""
+MOST_READ = 65_536
+
+
+def is_echo(channel: str, text: str, own_channel: str) -> bool:
+    """True if this is the echo of a check, and not a wake-up by name."""
+    return channel == own_channel and "\t" not in text
+
+
+def _received(connection: psycopg.Connection) -> list[tuple[str, str]]:
+    told = []
+    pq = connection.pgconn
+    pq.consume_input()
+    while (notify := pq.notifies()) is not None:
+        told.append((notify.relname.decode(errors="replace"), notify.extra.decode(errors="replace")))
+    return told
+
+
+class Descriptors:
+    """Waits for file descriptors: the same ones thousands of times."""
+
+    def __init__(self) -> None:
+        self._watched: tuple[int, ...] = ()
+        self._poll = select.poll()
+
+    def ready(self, timeout: float, *descriptors: int) -> list[int]:
+        """Those that can be read."""
+        if self._watched != descriptors:
+            self._watched, self._poll = descriptors, _poll_for(*descriptors)
+        return [descriptor for descriptor, _ in self._poll.poll(math.ceil(timeout * 1000))]
 
 
 def _readable(timeout: float, *descriptors: int) -> bool:

@@ -128,6 +128,7 @@ def _touched(app: Penstock, history: History) -> dict[str, tuple[int, Any]]:
     return measured.most()
 
 
+@pytest.mark.own_database
 def test_mariadb_reads_no_history(mariadb_url: str, app_on: Callable[..., Penstock]) -> None:
     app = app_on(mariadb_url)
     history = make_history(app, ROWS)

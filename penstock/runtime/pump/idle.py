@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from penstock.database.database import Database
-from penstock.database.listeners import Listener, NotifyListener, hears
+from penstock.database.listeners import Listener, NotifyListener, ProvableListener, RelayedListener, hears
 from penstock.values.ids import new_id
 
 CALM = 10.0
@@ -50,7 +50,7 @@ class IdleMode:
 
     def __init__(
         self,
-        listener: NotifyListener | None = None,
+        listener: ProvableListener | None = None,
         reap_after: float = 30.0,
         holds: Callable[[], bool] = lambda: False,
         woken: Callable[[], None] = lambda: None,
@@ -162,6 +162,6 @@ def resting(
     settings = database.settings
     free = settings.poll_interval is None and settings.housekeeping_interval is None
     tells = settings.notify and hears(database)
-    if free and tells and isinstance(listener, NotifyListener):
+    if free and tells and isinstance(listener, NotifyListener | RelayedListener):
         return IdleMode(listener, settings.reap_after, holds, woken)
     return IdleMode()

@@ -33,10 +33,12 @@ CAUTIOUS = 20
 """So many turns nothing is presumed after something was presumed wrongly."""
 TOLD = 6
 """So many empty looks are left out of the growing pauses where others tell of what is new."""
-DOZENS = 64
-"""So many outcomes are worth a turn while as many claims wait here to be run."""
-COLLECTING, COLLECTS = 0.002, 8
-"""Seconds, and how many times, that the pump waits for so many outcomes; claims may run out meanwhile."""
+DOZENS = 250
+"""So many outcomes are worth a turn; no more than there are claims that wait here to be run."""
+FEW = 64
+"""If fewer claims wait, each outcome is settled at once."""
+COLLECTING = 0.04
+"""Seconds that the pump waits for so many outcomes, at most. A process that shares its core with others needs them."""
 MOST_COLLISIONS, COLLIDING = 5, 10.0
 """So many races may be lost in a row, and for so many seconds, before that counts as trouble."""
 AFTER_COLLISION = (0.0, 0.004, 0.1)
@@ -50,7 +52,7 @@ class Pump(Service, Generic[C, F]):
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
     worth_a_turn = DOZENS
-    """The number of outcomes that the pump collects before a turn, if so many claims wait."""
+    """The number of outcomes that the pump collects before a turn, at most."""
     _look_at = math.inf
     """When to look at what another process was told of, and does not seem to come to."""
 
@@ -97,7 +99,7 @@ class Pump(Service, Generic[C, F]):
     def finished(self, work: F) -> None:
         """An outcome: it will be settled in the next turn."""
         self._outbox.append(work)
-        if self._collecting and len(self._outbox) >= self.worth_a_turn:
+        if self._collecting and not self._is_worth_waiting():
             self._enough.set()
         self.waker.wake()
 
@@ -213,14 +215,15 @@ class Pump(Service, Generic[C, F]):
             return
         self._enough.clear()
         self._collecting = True
-        for _ in range(COLLECTS):
-            # Asked again after `_collecting` is set: the outcome that makes it enough may have come in between.
-            if not self._is_worth_waiting() or self._enough.wait(COLLECTING):
-                break
+        # Asked again after `_collecting` is set: the outcome that makes it enough may have come in between.
+        if self._is_worth_waiting():
+            self._enough.wait(COLLECTING)
         self._collecting = False
 
     def _is_worth_waiting(self) -> bool:
-        return len(self._outbox) < self.worth_a_turn <= self.waiting() and not self.stopping.is_set()
+        waiting = self.waiting()
+        enough = min(self.worth_a_turn, waiting) if waiting >= FEW else 0
+        return len(self._outbox) < enough and not self.stopping.is_set()
 
     def _settle(self, finished: Sequence[F], limit: int) -> list[C]:
         """First in the belief that nothing has come in between; if that is wrong, once more without it."""

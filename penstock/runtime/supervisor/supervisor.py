@@ -1,11 +1,11 @@
 """The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
 
 The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
-is forked, so that the parent of a fork has one thread and no connection. A dead child's work is taken back at once, for
-its death is proven. A child that does not move is killed, whether the database answers or not: on SQLite it may be this
-very child, frozen in the middle of a write, that keeps it from answering. When the supervisor itself dies, its
-children notice by a pipe that closes, stop as after SIGTERM, and leave the field to the supervisor that is started
-next.
+is forked, so that the parent of a fork has one thread and no connection but the relay's, which the child closes. A dead
+child's work is taken back at once, for its death is proven. A child that does not move is killed, whether the database
+answers or not: on SQLite it may be this very child, frozen in the middle of a write, that keeps it from answering. When
+the supervisor itself dies, its children notice by a pipe that closes, stop as after SIGTERM, and leave the field to the
+supervisor that is started next.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from penstock.database.listeners import RelayedListener, hears
 from penstock.errors import ConfigurationError, DatabaseUnavailable, PenstockError
+from penstock.queue.wakeups import READY
 from penstock.runtime import os_signals
 from penstock.runtime.supervisor.child_process import ChildProcess, ChildPulse, ChildSlot, fork_child
 from penstock.runtime.supervisor.child_reaper import SILENCE_SHARE, ChildInfo, ChildReaper
+from penstock.runtime.supervisor.wakeup_relay import WakeupRelay
 from penstock.runtime.supervisor.worker_process import LAST_MOMENT, OVERTIME, serve_supervised
 from penstock.runtime.worker import WorkerOptions
 from penstock.telemetry.events import (
@@ -47,6 +50,8 @@ log = logging.getLogger("penstock")
 WAIT = 1.0
 AT_ONCE = 1.0
 LAST_RITES = 10.0
+FEWEST_RELAYED = 2
+"""So many children share the supervisor's listening connection; fewer listen by themselves."""
 PULSES = 4
 """So many times a child that moves is heard of in the time after which it is taken for frozen, at least."""
 
@@ -116,6 +121,7 @@ class Supervisor:
         self._wake_read, self._wake_write = _pipe()
         self._lifeline, self._lifeline_held = os.pipe()
         self.child_reaper = ChildReaper(app, {"processes": count, **options.details}, self._wake)
+        self.relay: WakeupRelay | None = None
 
     def run(self) -> int:
         """Supervise; the exit code, when all is over."""
@@ -156,8 +162,15 @@ class Supervisor:
         self.app.prepare()
         self.app.database.close()
         self.child_reaper.register()
+        self.relay = self._make_relay()
         gc.collect()
         gc.freeze()
+
+    def _make_relay(self) -> WakeupRelay | None:
+        database = self.child_reaper.database
+        if len(self.places) < FEWEST_RELAYED or not hears(database):
+            return None
+        return WakeupRelay(database, self.app.wakeups.channel_of(READY), len(self.places), self.stream)
 
     # children
 
@@ -166,8 +179,8 @@ class Supervisor:
         empty = [place for place in self.places if place.child is None and place.due <= now]
         if not empty:
             return
-        if not self.child_reaper.rest(WAIT):
-            return  # it waits for the database; meanwhile a signal may come
+        if not self._rest():
+            return  # one of them waits for the database; meanwhile a signal may come
         self.monitor.rest()
         self.app.database.close()
         _wait_for_other_threads()
@@ -175,14 +188,18 @@ class Supervisor:
             self._bear(place)
         self.child_reaper.living = [ChildInfo(child.birth, child.pid, child.since) for child in self.children]
         self.child_reaper.start()
+        if self.relay is not None:
+            self.relay.start()
         self.monitor.start()
 
+    def _rest(self) -> bool:
+        """End the threads that use the database. False: not in time."""
+        return (self.relay is None or self.relay.rest(WAIT)) and self.child_reaper.rest(WAIT)
+
     def _bear(self, place: ChildSlot) -> None:
-        handles = [self._lifeline_held, self._wake_read, self._wake_write, *self.monitor.handles]
-        handles += [child.readiness for child in self.children]
         try:
-            with os_signals.held_back():
-                place.child = child = fork_child(partial(self._live, place.slot), handles)
+            with self._listener(place.slot) as listener, os_signals.held_back():
+                place.child = child = fork_child(partial(self._live, place.slot, listener), self._handles())
         except OSError as error:
             log.error("cannot fork: %s; trying again", error)
             place.due = time.monotonic() + WAIT
@@ -191,11 +208,23 @@ class Supervisor:
         if place.empty_since is not None:
             self.stream.emit(ChildReplaced(child.pid, place.slot, time.monotonic() - place.empty_since))
 
-    def _live(self, slot: int, birth: str, say: Callable[[bytes], None]) -> int:
+    def _listener(self, slot: int) -> AbstractContextManager[RelayedListener | None]:
+        return nullcontext() if self.relay is None else self.relay.listener(slot)
+
+    def _handles(self) -> list[int]:
+        """Open files that are the supervisor's own."""
+        own = [self._lifeline_held, self._wake_read, self._wake_write, *self.monitor.handles]
+        relayed = [] if self.relay is None else self.relay.handles
+        return [*own, *relayed, *(child.readiness for child in self.children)]
+
+    def _live(
+        self, slot: int, listener: RelayedListener | None, birth: str, say: Callable[[bytes], None]
+    ) -> int:
         """All that a child ever does."""
         details = {**self.options.details, "birth": birth}
         turned = self.monitor.begin_in_child(slot)
-        options = replace(self.options, supervisor_id=self.child_reaper.id, details=details, turned=turned)
+        options = replace(self.options, details=details, turned=turned, listener=listener)
+        options = replace(options, supervisor_id=self.child_reaper.id)
         every = min(self.app.settings.heartbeat_interval, self._patience / PULSES)
         pulse = ChildPulse(say, every)
         try:
@@ -287,6 +316,8 @@ class Supervisor:
         os.close(self._lifeline_held)
         os.close(self._lifeline)
         self.child_reaper.finish(self._time_to_leave())
+        if self.relay is not None:
+            self.relay.close(AT_ONCE)
         os.close(self._wake_read)
         os.close(self._wake_write)
         gc.unfreeze()

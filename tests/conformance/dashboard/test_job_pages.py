@@ -1,4 +1,6 @@
-"""Pages about jobs and for operators, each as HTML and as JSON, and what can be done from them."""
+"""dashboard/pages/jobs: Pages about jobs and for operators, each as HTML and as JSON, and what can be done from
+them.
+"""
 
 from __future__ import annotations
 

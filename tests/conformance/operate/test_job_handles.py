@@ -1,4 +1,6 @@
-"""Jobs from Python: lists of them, their attributes, their labels, and why they wait."""
+"""job, operate/diagnosis/explain: Jobs from Python: lists of them, their attributes, their labels, and why they
+wait.
+"""
 
 import asyncio
 import sqlite3
@@ -207,6 +209,7 @@ def test_a_run_is_explained_by_its_steps(app: Penstock) -> None:
     told = app.explain(run)
     assert "waits_for_signal" in kinds(told)
     assert f"penstock signal {run.id} approve" in told.text
+    assert "@end" not in told.text, "that the run waits for its steps goes without saying"
     run.pause()
     assert kinds(app.explain(run))[0] == "run_paused"
     run.resume()

@@ -1,4 +1,6 @@
-"""Graphs, timelines and charts as SVG: well-formed whatever names hold, nothing overlaps, the same each time."""
+"""dashboard/drawing: Graphs, timelines and charts as SVG: well-formed whatever names hold, nothing overlaps, the
+same each time.
+"""
 
 import time
 from typing import Any

@@ -1,9 +1,12 @@
-"""Outcomes are settled by the dozen while more than enough waits to be run, and at once when it does not."""
+"""runtime/pump/pump: Outcomes are settled by the dozen while more than enough waits to be run, and at once when it
+does not.
+"""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
-from penstock.runtime.pump.pump import COLLECTING, COLLECTS, DOZENS, Pump
+from penstock.runtime.pump.pump import COLLECTING, DOZENS, FEW, Pump
 
 
 class Waits:
@@ -38,11 +41,13 @@ class Nothing:
         return False
 
 
-def collecting(outcomes: int, waiting: int, arriving: int = 0) -> tuple[int, int]:
+def collecting(
+    outcomes: int, waiting: int, arriving: int = 0, waiting_now: Callable[[], int] | None = None
+) -> tuple[int, int]:
     """How often a pump waits, and what it has then."""
     made: Any = object.__new__(Pump)
     made._outbox = deque(range(outcomes))
-    made.waiting = lambda: waiting
+    made.waiting = waiting_now or (lambda: waiting)
     made.stopping = made.waker = Nothing()
     made._enough = Waits(made, arriving)
     made._collecting = False
@@ -53,17 +58,23 @@ def collecting(outcomes: int, waiting: int, arriving: int = 0) -> tuple[int, int
 
 def test_a_job_that_ends_alone_is_not_kept() -> None:
     assert collecting(1, 0) == (0, 1)
-    assert collecting(1, DOZENS - 1) == (0, 1)
+    assert collecting(1, FEW - 1) == (0, 1)
 
 
 def test_while_enough_waits_a_few_outcomes_wait_for_more() -> None:
-    assert collecting(1, DOZENS, arriving=DOZENS // 2) == (2, DOZENS)
+    assert collecting(1, 500, arriving=DOZENS) == (1, DOZENS)
     assert collecting(DOZENS, 500) == (0, DOZENS)
 
 
-def test_the_wait_ends_with_the_outcome_that_makes_it_enough() -> None:
-    assert collecting(1, 500, arriving=500) == (1, DOZENS)
+def test_no_more_are_collected_than_wait_to_be_run() -> None:
+    assert collecting(1, FEW, arriving=DOZENS) == (1, FEW)
+    assert collecting(FEW, FEW) == (0, FEW)
+
+
+def test_the_wait_ends_when_claims_run_out() -> None:
+    left = iter([100, 100, 99, 98, FEW, FEW - 1])
+    assert collecting(1, 0, arriving=DOZENS, waiting_now=lambda: next(left)) == (1, 5)
 
 
 def test_but_not_for_long() -> None:
-    assert collecting(1, 500) == (COLLECTS, 1)
+    assert collecting(1, 500) == (1, 1)
