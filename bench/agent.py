@@ -49,10 +49,17 @@ async def single(system: System, options: Answer) -> Answer:
 
 
 async def pick_up(system: System, options: Answer) -> Answer:
-    """One job after the other to an idle worker; when each call began, and when it had committed."""
+    """One job after the other to an idle worker; when each call began, and when it had committed.
+
+    With a phase, by the clock: the producer of another system has its turns between these.
+    """
     calls, commits = [], []
+    gap, phase, start = options["gap"], options.get("phase"), time.monotonic()
     for number in range(options["count"]):
-        await asyncio.sleep(options["gap"] * (0.75 + 0.5 * (number % 7) / 6))
+        if phase is None:
+            await asyncio.sleep(gap * (0.75 + 0.5 * (number % 7) / 6))
+        else:
+            await asyncio.sleep(start + phase + gap * (number + (number % 7) / 70) - time.monotonic())
         calls.append(time.monotonic())
         await system.enqueue("mark", number)
         commits.append(time.monotonic())

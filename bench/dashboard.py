@@ -4,7 +4,8 @@ pages    server time of every page, p50 and p95, and the slowest statement of ea
 paint    first contentful paint of every page, in Chromium
 memory   of the process of `penstock dashboard` that has served them all
 watch    CPU that ten clients cost while jobs keep coming: of the dashboard, and of the server
-drain    20,000 jobs drained alone, and while ten clients watch
+drain    20,000 jobs drained alone, and while ten clients watch: seconds, and CPU of all who took part; `--jobs`
+         for other numbers
 
 `--finished 1000000` for less; `--folder` keeps the server's data, and a second call finds it filled.
 """
@@ -18,10 +19,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from json import dumps, loads
 from pathlib import Path
@@ -32,6 +32,7 @@ import psycopg
 
 from bench.dashboard_operations import SCHEDULE, declare, fill_operations
 from bench.dashboard_tables import Loaded, Multiplied, Size, load
+from bench.dashboard_watched import MODULE, WATCHERS, compare, named, surroundings, watching
 from bench.server import SETTINGS, cpu_seconds
 from penstock import Penstock
 from penstock.dashboard import Request, Viewer
@@ -42,18 +43,9 @@ from tests.servers.postgres import Postgres
 from tests.web import ask
 
 TIMES = 30
-JOBS = 20_000
-WATCHERS = 10
 WATCH_SECONDS = 20
-MODULE = """
-from penstock import Penstock
-
-app = Penstock()
-
-
-@app.task(name="noop", queue="drained")
-async def noop(number: int) -> None: ...
-"""
+LOGGED = "logged"
+"""A role whose statements the server's log tells: those of nothing else, for to log them costs time too."""
 DURATION = re.compile(
     r"duration: ([0-9.]+) ms  (?:execute|statement)[^:]*: (.*?)(?=\n\S* *LOG|\Z)", re.DOTALL
 )
@@ -85,7 +77,7 @@ def main() -> None:
         if "watch" in options.parts:
             print(watch(server, url), flush=True)
         if "drain" in options.parts:
-            for line in drain(url, options.rounds):
+            for line in drain(server, url, options.jobs, options.rounds):
                 print(line, flush=True)
 
 
@@ -95,7 +87,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pending", type=int, help="a tenth of the finished ones, unless given")
     parser.add_argument("--runs", type=int, help="a hundredth")
     parser.add_argument("--elements", type=int, help="of one run; a tenth")
-    parser.add_argument("--rounds", type=int, default=5, help="of the drain")
+    parser.add_argument("--rounds", type=int, default=6, help="of the drain")
+    parser.add_argument("--jobs", type=int, nargs="+", default=[20_000], help="of the drain")
     parser.add_argument("--parts", default="pages,paint,memory,watch,drain")
     parser.add_argument("--folder", type=Path, help="where the server's data stay")
     return parser.parse_args()
@@ -103,7 +96,7 @@ def _options() -> argparse.Namespace:
 
 @contextmanager
 def _server(folder: Path | None) -> Iterator[Postgres]:
-    settings = {**SETTINGS, "log_min_duration_statement": "0", "log_line_prefix": "%a "}
+    settings = {**SETTINGS, "log_line_prefix": "%a "}
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="bench-") as name:
             Path(name).chmod(0o711)
@@ -167,7 +160,7 @@ def addresses(loaded: Loaded) -> list[str]:
 
 
 def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
-    app = Penstock(url)
+    app = Penstock(_logged(url))
     declare(app)
     board = app.dashboard(guard=lambda _: Viewer("bench", "all"))
     log = server.folder / "server.log"
@@ -190,6 +183,14 @@ def pages(server: Postgres, url: str, loaded: Loaded) -> Iterator[str]:
         if figures.slowest > 20:
             yield f"    {' '.join(figures.sql.split())[:300]}"
     app.close()
+
+
+def _logged(url: str) -> str:
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [LOGGED]).fetchall():
+            connection.execute(f"CREATE ROLE {LOGGED} SUPERUSER LOGIN")
+        connection.execute(f"ALTER ROLE {LOGGED} SET log_min_duration_statement = 0")
+    return url.replace("//postgres@", f"//{LOGGED}@")
 
 
 def _figures(path: str, times: list[float], log: Path, start: int) -> PageFigures:
@@ -249,7 +250,7 @@ def served(url: str) -> Iterator[Served]:
         Path(folder, "drained.py").write_text(MODULE)
         process = subprocess.Popen(
             [sys.executable, "-m", "penstock", "dashboard", "drained:app", "--port", "0"],
-            env={**os.environ, **_surroundings(url, folder), "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, **surroundings(named(url, "dashboard"), folder), "PYTHONUNBUFFERED": "1"},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -264,10 +265,6 @@ def served(url: str) -> Iterator[Served]:
             process.wait(30)
 
 
-def _surroundings(url: str, folder: str) -> dict[str, str]:
-    return {"PENSTOCK_DATABASE_URL": url, "PYTHONPATH": f"{folder}{os.pathsep}{os.getcwd()}"}
-
-
 # watch
 
 
@@ -277,13 +274,13 @@ def watch(server: Postgres, url: str) -> str:
     with served(url) as (process, address, signed_in):
         dashboard = psutil.Process(process.pid)
         costs = []
-        for look in (nullcontext(), _watching(address, signed_in)):
-            began, before = sum(dashboard.cpu_times()[:2]), cpu_seconds(server)
+        for look in (nullcontext(), watching(address, signed_in["Cookie"])):
             with look:
+                began, before = sum(dashboard.cpu_times()[:2]), cpu_seconds(server)
                 for number in range(2 * WATCH_SECONDS):
                     task.enqueue(number)
                     time.sleep(0.5)
-            costs.append((sum(dashboard.cpu_times()[:2]) - began, cpu_seconds(server) - before))
+                costs.append((sum(dashboard.cpu_times()[:2]) - began, cpu_seconds(server) - before))
     app.close()
     ours, theirs = [(watched - alone) / WATCH_SECONDS * 1000 for alone, watched in zip(*costs, strict=True)]
     cost = f"{ours:.0f} ms of CPU a second in the dashboard, {theirs:.0f} in the server"
@@ -293,89 +290,13 @@ def watch(server: Postgres, url: str) -> str:
 # drain
 
 
-def drain(url: str, rounds: int) -> Iterator[str]:
-    alone, watched = [], []
-    with served(url) as (_, address, signed_in):
-        for _ in range(rounds):
-            alone.append(_drained(url))
-            with _watching(address, signed_in):
-                watched.append(_drained(url))
-    rates = [JOBS / statistics.median(times) for times in (alone, watched)]
-    loss = 1 - rates[1] / rates[0]
-    yield f"drain    {rates[0]:,.0f} jobs/s alone, {rates[1]:,.0f} with {WATCHERS} watchers: {loss:.1%} less"
-    yield f"         seconds alone {_shown(alone)}; watched {_shown(watched)}"
-
-
-def _shown(times: list[float]) -> str:
-    return ", ".join(f"{one:.2f}" for one in times)
-
-
-def _drained(url: str) -> float:
-    """Seconds that a worker needs from its first claim to its last settle."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "drained.py").write_text(MODULE)
-        app = Penstock(url)
-        task = app.task(name="noop", queue="drained")(_nothing)
-        task.enqueue_many([(number,) for number in range(JOBS)])
-        ours = _surroundings(url, folder)
-        worker = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "penstock",
-                "worker",
-                "drained:app",
-                "--queues",
-                "drained",
-                "--processes",
-                "0",
-            ],
-            env={**os.environ, **ours},
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            while _left(app) == JOBS:
-                time.sleep(0.005)
-            began = time.perf_counter()
-            while _left(app):
-                time.sleep(0.02)
-            return time.perf_counter() - began
-        finally:
-            worker.terminate()
-            worker.wait(60)
-            app.close()
+def drain(server: Postgres, url: str, sizes: Sequence[int], rounds: int) -> Iterator[str]:
+    with served(url) as (process, address, signed_in):
+        for jobs in sizes:
+            yield from compare(server, url, (process.pid, address, signed_in["Cookie"]), jobs, rounds)
 
 
 async def _nothing(number: int) -> None: ...
-
-
-def _left(app: Penstock) -> int:
-    count = "SELECT count(*) FROM {availabilities} WHERE queue = 'drained'"
-    return int(app.database.read(lambda tx: tx.rows(count))[0][0])
-
-
-@contextmanager
-def _watching(address: str, signed_in: dict[str, str]) -> Iterator[None]:
-    """Ten clients that look as the script of a page does: every second, for what has changed."""
-    over = threading.Event()
-
-    def watch(path: str) -> None:
-        tag = ""
-        while not over.wait(1.0):
-            with suppress(OSError):
-                answer = ask(address + path, headers={**signed_in, "If-None-Match": tag})
-                tag = answer.headers.get("etag", tag)
-
-    threads = [
-        threading.Thread(target=watch, args=(path,), daemon=True)
-        for path in ("/", "/jobs", "/", "/jobs", "/", "/jobs", "/", "/jobs", "/", "/jobs")
-    ]
-    for thread in threads:
-        thread.start()
-    yield
-    over.set()
-    for thread in threads:
-        thread.join(60)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,8 @@ _WHEN_ASKED_FOR = {
     "switch": "pipelines.define.graph",
     "wait_for": "pipelines.define.graph",
 }
-"""Names that only those want who have pipelines, or models of SQLAlchemy's: where they are."""
+"""Names that are imported at their first use, with their modules: only programs with pipelines or SQLAlchemy models
+need them."""
 
 
 def __getattr__(name: str) -> _typing.Any:

@@ -1,4 +1,4 @@
-"""The app: where tasks, pipelines and reconcilers are declared, and the door to everything about them."""
+"""The app: declares tasks, pipelines and reconcilers, and gives access to their jobs, runs and rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from penstock.task import Task
 from penstock.task_options import declared_options
 from penstock.telemetry.events import JobsEnqueued, Stream
 from penstock.values import limits, parse
-from penstock.values.actor import said
+from penstock.values.actor import named_actor
 from penstock.values.fork_safety import cached_property, forget_after_fork
 from penstock.values.ids import checked_id
 from penstock.values.lazy_import import Lazy
@@ -88,7 +88,7 @@ class Penstock(Pipelines, Operating):
         self.middlewares: tuple[around.Middleware, ...] = ()
         self.enqueue_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
         self.tick_middlewares: tuple[around.EnqueueMiddleware, ...] = ()
-        """Those around runs that schedules start in a worker; the others are for callers."""
+        """Middleware around runs that a schedule starts in a worker; the other lists are for callers."""
         self._open_pipelines()
         self.declared: dict[str, ScheduleDefinition] = {}
         self._paused: set[str] = set()
@@ -109,9 +109,9 @@ class Penstock(Pipelines, Operating):
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """In a forked child: the lock may be held, and the relay listens, in a thread that is the parent's."""
+        """In a forked child: replace the lock and the relay, which may be in use by a thread of the parent."""
         self._lock = threading.Lock()
-        # Held, and never used: with the last reference to it, the parent's connection would be closed.
+        # Kept and never used: without a reference to it, Python would close the parent's connection.
         self._inherited, self._relay = self._relay, None
 
     @cached_property
@@ -146,7 +146,7 @@ class Penstock(Pipelines, Operating):
         return declare if function is None else declare(function)
 
     def _declare_aliases(self, task: Task[Any, Any]) -> None:
-        """Know a task by its old names too: workers take the jobs that were enqueued under them."""
+        """Register a task under its old names too: workers take the jobs that were enqueued under them."""
         for alias in task.defaults.aliases:
             known = self.tasks.get(alias) or self.aliases.get(alias)
             if known is not None and known.name != task.name:
@@ -176,7 +176,7 @@ class Penstock(Pipelines, Operating):
         return function
 
     def declare_schedule(self, target: Any, cron: str | None, given: dict[str, Any]) -> Schedule:
-        """Know what `task.schedule(...)` says; workers bring it into the database."""
+        """Register a schedule that `task.schedule(...)` declares; workers write it to the database."""
         one, paused = scheduling.declared(self, target, cron, given)
         self.declared[one.name] = one
         self._paused.update([one.name] if paused else [])
@@ -205,7 +205,7 @@ class Penstock(Pipelines, Operating):
             return self._submit_within(connections.recognize(connection), jobs)
         self.prepare()
         try:
-            alone = len(jobs) == 1 and jobs[0].is_plain and said() is None
+            alone = len(jobs) == 1 and jobs[0].is_plain and named_actor() is None
             write = self.database.in_statement if alone else self.database.in_transaction
             ids = write(self._write, jobs)
         except Exception as error:
@@ -222,7 +222,7 @@ class Penstock(Pipelines, Operating):
             tx, [ready(queue, tier) for queue, tier in lanes_of(jobs)], needs_of(jobs)
         )
         ids = queue_enqueue.enqueue(tx, jobs)
-        if said() is not None:
+        if named_actor() is not None:
             audit.of_enqueued(tx, jobs, ids)
         return ids
 
@@ -238,12 +238,12 @@ class Penstock(Pipelines, Operating):
             return await greenlets.greenlet_spawn(self._write_within, theirs, jobs)
         return self._write_within(theirs, jobs)
 
-    def _submit_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _submit_within(self, theirs: connections.CallerConnection, jobs: Sequence[NewJob]) -> list[str]:
         if theirs.is_async:
             raise ConfigurationError("this connection is an async one: use enqueue_async (or trigger_async)")
         return self._write_within(theirs, jobs)
 
-    def _write_within(self, theirs: connections.Foreign, jobs: Sequence[NewJob]) -> list[str]:
+    def _write_within(self, theirs: connections.CallerConnection, jobs: Sequence[NewJob]) -> list[str]:
         tx = self.within(theirs)
         with theirs.kept_together():
             ids = queue_enqueue.enqueue(tx, jobs)
@@ -256,10 +256,13 @@ class Penstock(Pipelines, Operating):
         return ids
 
     def connection_for(self, given: object | None) -> object | None:
-        """The caller's connection to write on: the one given; frameworks also know the open transaction of a thread."""
+        """The caller's connection to write on: the one that was passed.
+
+        Subclasses for frameworks find the thread's open transaction.
+        """
         return given
 
-    def within(self, theirs: connections.Foreign) -> Transaction:
+    def within(self, theirs: connections.CallerConnection) -> Transaction:
         """The caller's transaction as one of ours, with the schema in place."""
         tx = theirs.transaction(self.database)
         if not self._prepared and self.database.dialect.one_writer:
@@ -296,7 +299,8 @@ class Penstock(Pipelines, Operating):
         return self.schedule(name)
 
     def declare_schedules(self) -> None:
-        """Bring what the code says about schedules into the database: when a worker starts, and now and then."""
+        """Write the schedules that the code declares to the database: when a worker starts, and again from time to
+        time."""
         if self.declared:
             self._declare_at = time.monotonic() + declare.AGAIN
             declare.declare_all(self, self.declared.values(), frozenset(self._paused))
@@ -307,7 +311,7 @@ class Penstock(Pipelines, Operating):
         return False
 
     def fire_ticks(self, waiting: bool = False) -> bool:
-        """Fire some of what is due; True if there was something."""
+        """Fire some of the ticks that are due; True if there were any."""
         return self._firing.turn(waiting=waiting)
 
     @cached_property
@@ -317,11 +321,12 @@ class Penstock(Pipelines, Operating):
     # rows
 
     def lock(self, model: Any, id: Any, timeout: float = 5.0) -> row_lock.RowLock:
-        """Take a turn at a row, for API code: `with app.lock(Volume, id) as connection:`, or `async with`."""
+        """Lock a row of a reconciled table, for API code: `with app.lock(Volume, id) as connection:`, or `async
+        with`."""
         return row_lock.RowLock(self, table.target_of(model), id, checked("timeout", timeout, parse.seconds))
 
     def hint(self, model: Any, /, *ids: Any) -> None:
-        """After a commit: there is something to look at in this table. With ids, at these rows in any case."""
+        """After a commit: tell reconcilers to look at this table. With ids, these rows are visited in any case."""
         hint.hint(self, model, ids)
 
     async def hint_async(self, model: Any, /, *ids: Any) -> None:
@@ -350,7 +355,7 @@ class Penstock(Pipelines, Operating):
 
     @classmethod
     def set_up_process(cls) -> None:
-        """Called in a fresh process for handlers, before a task's module is imported; a framework begins here."""
+        """Called in a new handler process before it imports a task's module; frameworks are set up here."""
 
     def prepare(self) -> None:
         """Bring the schema up to date, once."""
@@ -363,7 +368,7 @@ class Penstock(Pipelines, Operating):
                 self._prepared = True
 
     def migrate(self) -> int:
-        """Upgrade the schema now, whatever `auto_migrate` says; how many migrations were applied."""
+        """Upgrade the schema now, even if `auto_migrate` is off. Returns how many migrations were applied."""
         applied = version.ensure(self.database, upgrade=True)
         self.wakeups.acquaint()
         self._prepared = True
@@ -373,7 +378,7 @@ class Penstock(Pipelines, Operating):
         return await self.bridge.run(self.migrate)
 
     def listen_for_results(self) -> None:
-        """From now on, hear of results that other processes settle."""
+        """From now on, listen for results that other processes settle."""
         self.prepare()
         with self._lock:
             if self._relay is None and self.database.dialect.pushes_wakeups and self.settings.listen:
@@ -382,7 +387,10 @@ class Penstock(Pipelines, Operating):
                 self._relay.start()
 
     def close(self) -> None:
-        """Close all connections. What is under way ends first; who waits hears of it; the next call opens it again."""
+        """Close all connections.
+
+        Calls under way end first; callers that wait get `AppClosed`; the next call opens the app again.
+        """
         for end in self.closers:
             end()
         relay, self._relay = self._relay, None
@@ -390,6 +398,7 @@ class Penstock(Pipelines, Operating):
             relay.end()
         self.bridge.close()
         self.wakeups.relay(ENDED)
+        self.wakeups.end_sender()
         self.database.close()
         if self.database.dialect.in_memory:
             self._prepared = False  # the tables are gone with it

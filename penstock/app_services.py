@@ -1,6 +1,6 @@
-"""The app as the layers below it see it: everything that they may ask of it, in one protocol.
+"""`AppServices`, the protocol by which the layers below use the app.
 
-It stands low, so that all of them can name it, and knows the types of the layers above it for type checkers only.
+It is a low layer, so that all of them can import it. The types of higher layers are imported for type checkers only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.async_bridge import AsyncBridge
     from penstock.database.database import Database
     from penstock.database.transaction import Transaction
-    from penstock.database.user.connections import Foreign
+    from penstock.database.user.connections import CallerConnection
     from penstock.job import Job
     from penstock.middleware import EnqueueMiddleware, Middleware
     from penstock.pipelines.engine import Engine
@@ -99,7 +99,7 @@ class AppServices(Protocol):
 
     def connection_for(self, given: object | None) -> object | None: ...
 
-    def within(self, theirs: Foreign) -> Transaction: ...
+    def within(self, theirs: CallerConnection) -> Transaction: ...
 
     def job(self, id: str) -> Job[Any]: ...
 

@@ -1,4 +1,5 @@
-"""Tools for an assistant, by the Model Context Protocol: it reads how the work stands, and acts only if it may.
+"""Tools for an assistant, by the Model Context Protocol: it reads the state of jobs and runs, and acts only if that
+was allowed.
 
 Every tool is a function of the app that answers with plain values; the official SDK makes the protocol of them. What
 reads is always there. What acts is not even named to the assistant unless that was allowed; each act says why, and is
@@ -16,6 +17,7 @@ from penstock.async_bridge import in_thread
 from penstock.errors import CancelConflict, PenstockError
 from penstock.operate import actions, dead_letters
 from penstock.operate import jobs as operate_jobs
+from penstock.operate.doctor import CheckContext, Level, examine
 from penstock.operate.jobs import JobFilter
 from penstock.operate.runs import find_run, find_run_or_job, list_runs, notable_steps, open_waits
 from penstock.values.lazy_import import Lazy
@@ -43,17 +45,19 @@ MOST = 100
 MOST_STEPS = 30
 INSTRUCTIONS = (
     "Durable jobs and runs of an application. Begin with `status`, then `failures`. `explain` says why a job or a run "
-    "waits. Ids are UUIDs; a unique beginning, or beginning..end, will do. Times are UTC."
+    "waits, `doctor` what is wrong with the installation. Ids are UUIDs; a unique beginning, or beginning..end, will "
+    "do. Times are UTC."
 )
 
 Answer = dict[str, Any]
 
 
 class ReadingTools:
-    """The tools that read."""
+    """The tools that read. `of_app`: true if the app was named, with its tasks; else only its database is known."""
 
-    def __init__(self, app: Penstock) -> None:
+    def __init__(self, app: Penstock, of_app: bool = True) -> None:
         self.app = app
+        self.of_app = of_app
 
     def status(self) -> Answer:
         """How much waits, runs and has failed in each queue, since when, and which processes are alive."""
@@ -142,6 +146,15 @@ class ReadingTools:
         """Schedules: when each fires next, how it stands, and what troubles it."""
         return _answer(schedules=[each.described() for each in self.app.schedules(prefix=prefix, limit=MOST)])
 
+    def doctor(self) -> Answer:
+        """Look for everything that can be wrong with the installation: database, schema, clocks, workers, stuck runs,
+        schedules, reconcilers. The worst comes first; what is not ok says what to do. Nothing is changed."""
+        levels = [Level.PROBLEM, Level.WARNING, Level.OK]
+        found = sorted(
+            examine(CheckContext.of(self.app, self.of_app)), key=lambda each: levels.index(each.level)
+        )
+        return _answer(findings=found[:MOST], healthy=all(each.level is Level.OK for each in found))
+
     @property
     def tools(self) -> list[Callable[..., Answer]]:
         return [
@@ -152,6 +165,7 @@ class ReadingTools:
             self.show,
             self.explain,
             self.schedules,
+            self.doctor,
         ]
 
 
@@ -212,11 +226,11 @@ class ActingTools:
         return [self.retry, self.cancel, self.revive, self.fork, self.pause, self.resume, self.signal]
 
 
-def assistant_server(app: Penstock, *, acts: bool) -> MCPServer[Any]:
-    """A server with the tools for this app; `acts`: also those that change something."""
+def assistant_server(app: Penstock, *, acts: bool, of_app: bool = True) -> MCPServer[Any]:
+    """A server with the tools for this app; `acts`: also those that change something. `of_app`: see `ReadingTools`."""
     version.ensure(app.database, upgrade=False)
     server: MCPServer[Any] = sdk.MCPServer("penstock", instructions=INSTRUCTIONS, log_level="WARNING")
-    for tool in ReadingTools(app).tools:
+    for tool in ReadingTools(app, of_app).tools:
         _add(server, tool, types.ToolAnnotations(read_only_hint=True))
     for tool in ActingTools(app).tools if acts else ():
         _add(server, tool, types.ToolAnnotations(read_only_hint=False, destructive_hint=True))

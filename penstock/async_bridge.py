@@ -1,4 +1,4 @@
-"""Takes async code into threads: the same synchronous operation, while the event loop goes on.
+"""Runs synchronous operations of async callers in threads, while the event loop goes on.
 
 The only way there, but for handlers, which have executors of their own. `AsyncBridge.run` is for database work of
 callers, in a few threads of the app; `run_apart` for work that may itself wait for such calls; `in_thread` for anything
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 async def in_thread(work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Do something in a thread of the loop's own pool. A caller that is cancelled does not stop it."""
+    """Call a function in a thread of the event loop's own pool. Cancelling the caller does not stop the call."""
     return await asyncio.to_thread(work, *args, **kwargs)
 
 
@@ -44,7 +44,7 @@ class AsyncBridge:
         self.threads = threads
         self._pool: ThreadPoolExecutor | None = None
         self.closings = 0
-        """How often the bridge was closed: a caller that waits for longer than one call can tell."""
+        """How often the bridge was closed: a caller that waits over several calls notices a close by it."""
         forget_after_fork(self)
 
     async def run(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -66,7 +66,10 @@ class AsyncBridge:
                 return promise
 
     def _opened(self) -> ThreadPoolExecutor:
-        """Two loops that come first at the same time may make one each: the one too many ends by itself."""
+        """The thread pool.
+
+        Two loops that ask for it at the same time may each make one; the surplus pool ends by itself.
+        """
         pool = self._pool
         if pool is None:
             pool = self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="penstock-door")
@@ -84,7 +87,7 @@ class AsyncBridge:
         return await ended(working)
 
     def close(self) -> None:
-        """Refuse further calls: a call that has begun goes on to its end, the others are told that they never will."""
+        """Refuse further calls. Calls that have begun run to their end; the callers of all others get `AppClosed`."""
         self.closings += 1
         pool, self._pool = self._pool, None
         if pool is not None:
@@ -114,7 +117,7 @@ def closed(when: str) -> AppClosed:
 
 
 async def ended(future: Future[R]) -> R:
-    """Wait for the future. A caller that is cancelled meanwhile does not cancel it, and need not hear how it went."""
+    """Wait for the future. If the caller is cancelled meanwhile, the future goes on and its result is ignored."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
 
@@ -129,17 +132,17 @@ async def ended(future: Future[R]) -> R:
 
 # `async with` over a block that is synchronous: the same calls, in order, in a thread of its own.
 #
-# A caller that is cancelled on the way in or out has left the block all the same. The thread ends what it has begun: a
-# transaction without a caller inside would keep its locks.
+# A caller that is cancelled on the way in or out has left the block all the same. The thread then ends the
+# transaction: one that stayed open would keep its locks.
 
 
 class Executing:
-    """A statement on its way. It runs whether or not it is awaited; awaiting gives its result."""
+    """A statement that is being executed. It runs whether or not it is awaited; awaiting it returns its result."""
 
     def __init__(self, future: Future[Any]) -> None:
         self.future = future
         self.awaited = False
-        """True if the caller awaited it: what it raises is then the caller's, who may go on without it."""
+        """True if the caller awaited it: then the caller gets its error, and may go on."""
 
     def __await__(self) -> Any:
         self.awaited = True
@@ -218,7 +221,10 @@ class AsyncConnection:
             raise problem
 
     async def _first_problem(self) -> BaseException | None:
-        """Wait for every statement that was not called off. Being cancelled meanwhile is a problem, too."""
+        """Wait for every statement that was not cancelled; the first error.
+
+        A cancellation of the caller counts as an error.
+        """
         for sent in self._sent:
             if sent.future.cancelled() or (sent.awaited and sent.future.done()):
                 continue
@@ -229,7 +235,7 @@ class AsyncConnection:
         return None
 
     def _end(self, problem: BaseException | None) -> Future[None]:
-        """End the block after everything else; no cancellation stops that. Then the thread ends."""
+        """End the block after all statements; a cancellation does not stop this. Then the thread ends."""
         future = self._pool.submit(self._exit, problem)
         self._pool.shutdown(wait=False)
         return future

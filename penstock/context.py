@@ -126,22 +126,24 @@ class CurrentJob:
 
     @property
     def recovered(self) -> bool:
-        """An earlier holder of this job died."""
+        """True if an earlier process that held this job died."""
         return self._claim.crash_count > 0
 
     @property
     def idempotency_key(self) -> str:
-        """The same over retries, crashes and revives: give it to the services that the handler calls."""
+        """A key that stays the same over retries, crashes and revives: pass it to the services that the handler
+        calls."""
         return self._claim.origin_id or self._claim.job_id
 
     @property
     def fence(self) -> int:
-        """Strictly larger for every later claim of this job: for stores that can refuse a smaller one."""
+        """A number that grows with every claim of this job: pass it to stores that refuse writes with a smaller
+        number."""
         return self._claim.generation
 
     @property
     def lease_lost(self) -> bool:
-        """This process was taken for dead; whatever comes of this attempt will not count."""
+        """True if this process was declared dead: the outcome of this attempt will not count."""
         return self._signals.lost
 
     @property
@@ -155,7 +157,7 @@ class CurrentJob:
 
     @property
     def completed(self) -> bool:
-        """The job's end was committed with the handler's own writes: nothing is left to settle."""
+        """True if the job's end was committed together with the handler's own writes: nothing is left to settle."""
         return self._scope is not None and self._scope.committed
 
     @property
@@ -172,7 +174,7 @@ class CurrentJob:
         return self._around.limit_for(self._claim)
 
     def progress(self, fraction: float, message: str = "") -> None:
-        """Say how far it is, from 0 to 1. It is written by and by; it never slows the handler down."""
+        """Report progress from 0 to 1. The worker writes it a little later, so the handler does not wait."""
         said = clean(str(message), LONGEST_PROGRESS)
         self._around.report(self.id, min(1.0, max(0.0, _number(fraction))), said)
 
@@ -186,11 +188,11 @@ class CurrentJob:
         _check_marker(name)
         if inspect.iscoroutinefunction(inspect.unwrap(function)):
             return cast(R, self.once_async(name, function, *args, **kwargs))
-        keepsake = OnceValue(name, function)
+        once_value = OnceValue(name, function)
         found = self._around.database.read(job_records.find, self.idempotency_key, name)
         if found is not None:
-            return cast(R, keepsake.read(found))
-        return cast(R, self._remember(keepsake, function(*args, **kwargs)))
+            return cast(R, once_value.read(found))
+        return cast(R, self._remember(once_value, function(*args, **kwargs)))
 
     @overload
     async def once_async(
@@ -207,31 +209,32 @@ class CurrentJob:
     ) -> Any:
         """`once()` for async handlers. A function that is not async is called in a thread."""
         _check_marker(name)
-        keepsake = OnceValue(name, function)
+        once_value = OnceValue(name, function)
         database = self._around.database
         found = await in_thread(lambda: database.read(job_records.find, self.idempotency_key, name))
         if found is not None:
-            return keepsake.read(found)
+            return once_value.read(found)
         if not inspect.iscoroutinefunction(inspect.unwrap(function)):
-            # Called and remembered in one go: once the function has begun in its thread, nothing can stop it.
-            value = await _to_the_end(lambda: self._remembered(keepsake, function(*args, **kwargs)))
+            # The thread calls the function and stores its value: once the function has begun there, nothing can stop
+            # it.
+            value = await _to_the_end(lambda: self._remembered(once_value, function(*args, **kwargs)))
             if not inspect.isawaitable(value):
                 return value
         else:
             value = function(*args, **kwargs)
         value = await value
-        return await _to_the_end(lambda: self._remember(keepsake, value))
+        return await _to_the_end(lambda: self._remember(once_value, value))
 
-    def _remembered(self, keepsake: OnceValue, value: Any) -> Any:
-        """The value, remembered, unless it is yet to be awaited."""
-        return value if inspect.isawaitable(value) else self._remember(keepsake, value)
+    def _remembered(self, once_value: OnceValue, value: Any) -> Any:
+        """The stored value; an awaitable is returned as it is, for the caller to await first."""
+        return value if inspect.isawaitable(value) else self._remember(once_value, value)
 
-    def _remember(self, keepsake: OnceValue, value: Any) -> Any:
-        text = limited(keepsake.write(value), self.payload_limit, f"what {keepsake.name!r} returned")
+    def _remember(self, once_value: OnceValue, value: Any) -> Any:
+        text = limited(once_value.write(value), self.payload_limit, f"what {once_value.name!r} returned")
         kept = self._around.database.in_transaction(
-            job_records.remember, self.idempotency_key, keepsake.name, text
+            job_records.remember, self.idempotency_key, once_value.name, text
         )
-        return keepsake.read(kept)
+        return once_value.read(kept)
 
     def transaction(self) -> TransactionScope:
         """A transaction on the same database: its writes and the job's completion commit together or not at all."""
@@ -291,7 +294,8 @@ def _check_marker(name: object) -> None:
 
 
 async def _to_the_end(work: Callable[[], Any]) -> Any:
-    """In a thread, and waited for although one is cancelled: it must be remembered before anybody does it again."""
+    """Do the work in a thread, and wait for it even if the caller is cancelled: the value must be stored before the
+    job runs again."""
     doing = asyncio.ensure_future(in_thread(work))
     try:
         return await asyncio.shield(doing)

@@ -25,7 +25,7 @@ PenstockError
 │   └── TokenError                a resume token cannot be used; nothing was changed
 │       ├── TokenForged           ... it was not signed by this installation
 │       ├── TokenExpired          ... its time is over
-│       ├── TokenSpent            ... what it was for has been answered, or did not wait for longer
+│       ├── TokenSpent            ... the step that it was for does not wait any more
 │       └── RunOver               ... the run has ended, or is about to
 └── DatabaseError
     ├── DatabaseUnavailable       no connection, or it was lost and the retries are spent
@@ -44,7 +44,7 @@ class PenstockError(Exception):
     """The root: `except PenstockError` catches everything Penstock raises on purpose."""
 
     def __reduce__(self) -> Any:
-        """An error is made anew, in another process, from what it was given: it keeps that under the same names."""
+        """Pickle an error by the arguments of its constructor, which it keeps under the same names."""
         made = getattr(type(self).__init__, "__code__", None)
         if made is None:
             return super().__reduce__()
@@ -235,7 +235,7 @@ class ReviveError(ActionRefused):
 
 
 class DefinitionsDiffer(ActionRefused):
-    """A run cannot go on with another definition: what it has already is not the same there."""
+    """A run cannot go on with another definition: a step that it already has differs there."""
 
     def __init__(self, run: str, differences: Sequence[str]) -> None:
         self.differences = tuple(differences)
@@ -259,7 +259,7 @@ class TokenExpired(TokenError):
 
 
 class TokenSpent(TokenError):
-    """The wait that the token was for was answered before, or did not wait for longer."""
+    """The step that the token was for does not wait any more: it was answered, or its time was over."""
 
 
 class RunOver(TokenError):

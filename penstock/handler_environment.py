@@ -30,9 +30,9 @@ class HandlerEnvironment:
     report: Callable[[str, float, str], None]
     """Takes (job id, fraction, message); the worker writes it when convenient."""
     ending: Callable[[], bool] = lambda: False
-    """The event loop ends, and with it all that runs there."""
+    """Returns True while the event loop is being closed, which cancels everything on it."""
     hear: Callable[[BaseException], None] | None = None
-    """Told of what a handler raises, before that becomes text. For tests."""
+    """Called with the exception that a handler raises, before it is stored as text. For tests."""
 
     def limit_for(self, claim: Claim) -> int:
         """How large the result may be, in bytes."""

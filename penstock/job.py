@@ -1,4 +1,4 @@
-"""A job as its producer sees it: where it stands, its result, its attempts, and the means to steer it."""
+"""A job as its producer sees it: its status, its result, its attempts, and methods to cancel, retry and change it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ class JobAttributes:
     def _arguments(self) -> tuple[Sequence[Any], dict[str, Any]]:
         details, task = self._details, self._known_task
         if task is not None and details.run_id is None:
-            return task.codec.decode_arguments(details.payload)
+            decoded: tuple[Sequence[Any], dict[str, Any]] = task.codec.decode_arguments(details.payload)
+            return decoded
         natural = tags.read(loads(details.payload))
         named = dict(natural) if isinstance(natural, dict) else {}
         rest, more = named.pop(REST, []), named.pop(KEYWORDS, {})
@@ -194,7 +195,10 @@ class Job(JobAttributes, Generic[R]):
         return await self._host.bridge.run(self.attempts)
 
     def cancel(self) -> bool:
-        """Cancel the job: at once if it waits, by telling its holder if it runs. False: it was over already."""
+        """Cancel the job: at once if it waits; if it runs, its handler is told to stop.
+
+        False: the job had ended already.
+        """
         self._read = None
         action = control.cancelling(self._host.follow, self._host.events)
         return bool(self._database.in_transaction(action, [self.id]))
@@ -236,7 +240,7 @@ class Job(JobAttributes, Generic[R]):
         delay: float | timedelta | None = None,
         at: datetime | None = None,
     ) -> bool:
-        """Give a job that waits another priority, queue or time. False: it waits no more, or is a step."""
+        """Change the priority, queue or time of a job that waits. False: it does not wait any more, or is a step."""
         change = _change(priority, queue, delay, at)
         self._read = None
         return self._database.in_transaction(control.update, self.id, change)
@@ -300,7 +304,7 @@ class Job(JobAttributes, Generic[R]):
 
     @property
     def _database(self) -> Database:
-        """A handle made from an id may be the first to use the database."""
+        """The database, with the schema in place: a handle made from an id may be the first to use it."""
         self._host.prepare()
         return self._host.database
 
@@ -311,7 +315,7 @@ class Job(JobAttributes, Generic[R]):
         return standing
 
     def _look(self) -> JobState:
-        """How it stands; and if that is well, whose result it is."""
+        """The state of the job; of a success also the task, by which the result is read."""
         standing = self._standing()
         if self._task is None and standing.status is JobStatus.SUCCEEDED:
             row = self._database.read(lambda tx: tx.row(job_records.DESCRIPTION, id=self.id))
@@ -341,7 +345,8 @@ EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo
 
 
 def instant(micros: int) -> datetime:
-    """Microseconds of the database's clock as a datetime in UTC; of an instant that there is not, the nearest one."""
+    """Microseconds of the database's clock as a datetime in UTC; a number out of range gives the nearest possible
+    datetime."""
     try:
         return datetime.fromtimestamp(micros / 1_000_000, UTC)
     except (OverflowError, ValueError, OSError):

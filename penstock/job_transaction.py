@@ -32,7 +32,7 @@ else:
     transactions = Lazy("penstock.database.user.transactions")
 
 LEFT_ALONE = "25P03"
-"""PostgreSQL: nothing was heard for so long in an open transaction that the server has ended it."""
+"""PostgreSQL's error code for a transaction that the server ended because the client sent nothing for too long."""
 
 
 class TransactionScope:
@@ -56,7 +56,7 @@ class TransactionScope:
         self._process = os.getpid()
 
     def __enter__(self) -> Connection:
-        """Nothing has been done yet: what passes by itself is tried again."""
+        """Enter the block. Nothing was written yet, so errors that pass by themselves are tried again."""
         return self.around.database.with_retries(self._enter)
 
     def _enter(self) -> Connection:
@@ -72,7 +72,7 @@ class TransactionScope:
         self.open = True
         self._connection = connection
         self._idleness = transactions.Idleness(connection)
-        return transactions.left_open(transactions.taking_text(connection))
+        return transactions.refuse_commits(transactions.taking_text(connection))
 
     def complete(self, value: object) -> None:
         self.result, self.told = value, True
@@ -116,7 +116,7 @@ class TransactionScope:
             return
         alone = 0.0 if self._idleness is None else self._idleness.longest
         if getattr(cause, "sqlstate", None) == LEFT_ALONE and alone >= self._most_idle:
-            # It would do the same again, for ever.
+            # The next attempt would fail in the same way: this is the handler's error.
             raise PenstockError(
                 f"the transaction of job {self.claim.job_id} was left alone for {alone:.1f} s, and the server ended "
                 "it. Do what takes long before the block, or raise statement_timeout: twice that is waited for"

@@ -232,7 +232,10 @@ def call_within_sync(around: Sequence[Middleware], call: HandlerCall, body: Call
 def _called_here(
     around: Sequence[Middleware], call: HandlerCall, body: Callable[[], Any], wait: Wait[Any]
 ) -> Any:
-    """Nothing in here ever waits for a loop, so that one step is enough to come to the end."""
+    """Run the middlewares in this thread.
+
+    None of them waits for an event loop, so one step of the coroutine runs it to its end.
+    """
 
     async def at_once() -> Any:
         return body()
@@ -249,7 +252,7 @@ async def _never(_step: Coroutine[Any, Any, T]) -> T:
 
 
 def _take_over(context: Any) -> None:
-    """Values that an async middleware has set on its loop are set here, too: the handler is to see them."""
+    """Copy context variables that an async middleware set on its loop into this context, where the handler runs."""
     ours = copy_context()
     for variable, value in context.items():
         if ours.get(variable, _UNSET) is not value:
@@ -294,7 +297,7 @@ async def _entered(made: Any, wait: Wait[Any]) -> bool:
 
 
 async def _left(middleware: Middleware, made: Any, error: BaseException | None, wait: Wait[Any]) -> None:
-    """Let it come to its end, and raise what it raises."""
+    """Run the middleware from its `yield` to its end, and raise what it raises."""
     frames = None if error is None else error.__traceback__
     is_async = hasattr(made, "__anext__")
     try:
@@ -321,7 +324,7 @@ async def _left(middleware: Middleware, made: Any, error: BaseException | None, 
 
 
 async def _step(waitable: Awaitable[T]) -> T:
-    """As a coroutine, which is what a runner runs."""
+    """Wrap an awaitable in a coroutine, as `asyncio.Runner` needs it."""
     return await waitable
 
 
@@ -334,7 +337,7 @@ def _code_of(middleware: Any) -> Any:
 
 @contextmanager
 def publishing(around: Sequence[EnqueueMiddleware], publication: Publication) -> Iterator[Publication]:
-    """Write inside the block: the middlewares have had their say before it, and hear of its end after it."""
+    """Run the enqueue middlewares around the block that writes: up to their `yield` before it, the rest after it."""
     failed: BaseException | None = None
     with ExitStack() as stack:
         for each in around:
@@ -345,7 +348,7 @@ def publishing(around: Sequence[EnqueueMiddleware], publication: Publication) ->
             failed = error
             raise
     if failed is not None:
-        raise failed  # what is not written must not seem to be, whatever a middleware makes of it
+        raise failed  # the write has failed: raise that, even if a middleware swallows it
 
 
 @contextmanager

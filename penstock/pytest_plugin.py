@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before any module of the project is imported: an app that it makes is on the test database."""
+    """Set the database URL before any module of the project is imported, so that its app uses the test database."""
     if early_config.getini(APP):
         os.environ["PENSTOCK_DATABASE_URL"] = early_config.getini(DATABASE)
         if worker := os.environ.get(WORKER):
@@ -81,31 +81,31 @@ def _refuse_other_database(app: Penstock, url: str) -> None:
 @pytest.fixture
 def penstock_drain(request: pytest.FixtureRequest, penstock_app: Penstock) -> Callable[..., int]:
     """`drain` of this app: `penstock_drain(limit=1)`."""
-    raises = _wished(request, "raises")
+    raises = _option(request, "raises")
     return lambda **options: testing.drain(penstock_app, **{"raises": raises, **options})
 
 
 @pytest.fixture
 def penstock_drain_async(request: pytest.FixtureRequest, penstock_app: Penstock) -> Callable[..., Any]:
     """`drain_async` of this app: `await penstock_drain_async()`, under pytest-asyncio or anyio."""
-    raises = _wished(request, "raises")
+    raises = _option(request, "raises")
     return lambda **options: testing.drain_async(penstock_app, **{"raises": raises, **options})
 
 
 @pytest.fixture
 def penstock_inline(request: pytest.FixtureRequest, penstock_app: Penstock) -> Iterator[None]:
     """During this test an enqueue runs the job before it returns."""
-    with testing.inline(penstock_app, raises=_wished(request, "raises")):
+    with testing.inline(penstock_app, raises=_option(request, "raises")):
         yield
 
 
 @pytest.fixture
 def penstock_travel(penstock_app: Penstock) -> Iterator[Callable[[Any], Travel]]:
     """`travel` of this app: `penstock_travel(3600)`; at the end of the test it is back."""
-    with ExitStack() as journeys:
+    with ExitStack() as travels:
 
         def travel(seconds: Any) -> Travel:
-            return journeys.enter_context(testing.travel(penstock_app, seconds))
+            return travels.enter_context(testing.travel(penstock_app, seconds))
 
         yield travel
 
@@ -130,6 +130,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 fixtures.append("penstock_inline")
 
 
-def _wished(request: pytest.FixtureRequest, option: str) -> bool:
+def _option(request: pytest.FixtureRequest, option: str) -> bool:
     marker = request.node.get_closest_marker("penstock")
     return bool(marker is not None and marker.kwargs.get(option))

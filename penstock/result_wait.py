@@ -44,7 +44,7 @@ class ResultWaiter:
     ) -> None:
         self.host = host
         self.subject = subject
-        seconds = checked("timeout", timeout, parse.patience)
+        seconds = checked("timeout", timeout, parse.waiting_time)
         self.seconds = seconds or 0.0
         self.deadline = None if seconds is None else time.monotonic() + seconds
         self.status = ""
@@ -64,7 +64,7 @@ class ResultWaiter:
         self.stop()
 
     def _refuse_on_own_loop(self) -> None:
-        """A worker whose event loop stands still cannot bring the end that is waited for."""
+        """Refuse to block the event loop on which this app's worker runs: that worker could never end the job."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -166,5 +166,7 @@ class ResultWaiter:
         self.heard.set()
         waker = self.waker
         if waker is not None:
-            with suppress(RuntimeError):  # the loop is closed: that does not concern the thread that tells us
+            with suppress(
+                RuntimeError
+            ):  # the loop is closed: the thread that sends the wake-up must not fail because of it
                 waker()

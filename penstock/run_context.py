@@ -39,13 +39,13 @@ def everything(tx: Transaction, run: str) -> dict[str, str]:
 
 
 def put(tx: Transaction, run: str, key: str, value: str, setter: str | None, overwrite: bool) -> None:
-    """Set a key. The same value again, or the same step again, is no second writing."""
+    """Set a key. Writing the same value again, or writing again from the same step, is allowed."""
     before, first = _locked(tx, run, key)
     mine = setter is not None and first == setter
     if before is not None and not overwrite and not mine:
         if loads(before) != loads(value):
             raise OverwriteError(key)
-        return  # it stays the key of who has set it first
+        return  # the key stays with the step that set it first
     tx.run(REPLACE, run=run, key=key, value=value, setter=setter)
 
 
@@ -66,7 +66,7 @@ def increment(tx: Transaction, run: str, key: str, by: int | float) -> str:
 def compare_and_set(
     tx: Transaction, run: str, key: str, expected: str, value: str, setter: str | None
 ) -> bool:
-    """Set a key if it has the expected value, as equal as values are; a key that is not set has None."""
+    """Set a key if its value equals the expected one; a key that is not set has the value None."""
     before, _ = _locked(tx, run, key)
     if (None if before is None else loads(before)) != loads(expected):
         if before is None:
@@ -77,7 +77,7 @@ def compare_and_set(
 
 
 def _locked(tx: Transaction, run: str, key: str) -> tuple[str | None, str | None]:
-    """The value and who set it, locked; if there is none, a row that is to get one."""
+    """Lock a key: its value, and the step that set it. A missing key gets an empty row, which is locked."""
     tx.stage("context")
     fresh = {"run_id": run, "tuple_key": key, "value": UNSET}
     tx.insert("tuples", [fresh], ignore_duplicates=True, set_at="{now}")
@@ -91,8 +91,8 @@ R = TypeVar("R")
 _MISSING: Final = object()
 
 
-class Door(Protocol):
-    """The way of async callers."""
+class AsyncCall(Protocol):
+    """Runs a call in a thread, for async callers."""
 
     async def __call__(self, work: Callable[[], R], /) -> R: ...
 
@@ -100,7 +100,7 @@ class Door(Protocol):
 class RunContext:
     """Values by key. A key is written once, unless `overwrite=True`; a step's own retry may set its key again."""
 
-    def __init__(self, database: Database, run: str, door: Door, setter: str | None = None) -> None:
+    def __init__(self, database: Database, run: str, door: AsyncCall, setter: str | None = None) -> None:
         self._database = database
         self._run = run
         self._door = door

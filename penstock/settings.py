@@ -33,8 +33,8 @@ PREFIX = "PENSTOCK_"
 _DAY = 86_400.0
 _WEEK = 7 * _DAY
 
-# Variables that share our prefix and are no settings: the command line's default app, the test suite's own,
-# and what Kubernetes sets in every pod for a service whose name begins with "penstock".
+# Variables with our prefix that are not settings: the command line's default app, those of the test suite,
+# and those that Kubernetes sets in every pod for a service whose name begins with "penstock".
 _NOT_OURS = re.compile(r"PENSTOCK_(APP|TEST_.*|(.*_)?SERVICE_HOST|(.*_)?SERVICE_PORT.*|(.*_)?PORT(_\d+_.*)?)")
 
 T = TypeVar("T")
@@ -277,7 +277,7 @@ class Settings:
         return URL_FORMS[self.database_url.partition(":")[0].lower()]
 
     def hidden(self, text: str) -> str:
-        """A text that others have written, such as a driver, without our secrets."""
+        """A text from elsewhere, such as a driver's error, with our secrets removed."""
         return hidden(text, self.database_url, self.listen_url)
 
     @property
@@ -312,7 +312,7 @@ class Settings:
 
 
 def _fit_defaults(known: Mapping[str, Field[object]], values: dict[str, object]) -> None:
-    """A default gives way to what was said about the setting it depends on."""
+    """Fit a default to the value that was given for the setting it depends on."""
     for name, depends_on, times in (
         ("lock_timeout", "statement_timeout", 1),
         ("heartbeat_interval", "reap_after", 2),

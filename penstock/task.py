@@ -176,7 +176,10 @@ class Task(StepCalls[P, R]):
         return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewJob:
-        """The job that this call would be, or any; nothing is written."""
+        """The job that this call would enqueue; without a call, a job of this task without arguments.
+
+        Nothing is written.
+        """
         return self._job("", "" if call is None else self._encoded(*call))
 
     @cached_property
@@ -236,7 +239,8 @@ class Task(StepCalls[P, R]):
         encoded = (self._encoded(*split(self.name, "enqueue_many", call)) for call in wanted)
         payloads = LazyPayloads(encoded, len(wanted))
         if self.settings.connection is not None or not self.host.database.dialect.pipelines_statements:
-            # All of them before the first is written: what is wrong must leave nothing in the caller's transaction.
+            # All calls are checked before the first job is written: a wrong call must leave nothing in the caller's
+            # transaction.
             _ = payloads[:]
         return JobBatch(self._job("", ""), new_ids(len(wanted)), payloads)
 
@@ -278,7 +282,7 @@ class Task(StepCalls[P, R]):
 
 
 def listed(name: str, verb: str, calls: Calls) -> list[Sequence[Any] | Mapping[str, Any]]:
-    """Many calls, each of which is still to be looked at."""
+    """The list of calls; each call is checked later."""
     if not isinstance(calls, Iterable):
         raise ArgumentError(name, f"{verb} takes a list, such as [(1,), (2,)]; got {calls!r}")
     return list(calls)

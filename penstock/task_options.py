@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from penstock.errors import ConfigurationError
 from penstock.middleware import Middleware, read_middleware
 from penstock.queue.jobs import NewJob, Uniqueness, UniqueRule
-from penstock.queue.rules.followers import ON_FAILURE, ON_SUCCESS, TOLD
+from penstock.queue.rules.followers import CALLBACK_ARGUMENTS, ON_FAILURE, ON_SUCCESS
 from penstock.queue.rules.second_look import EXPIRES_AT, EXPIRES_IN
 from penstock.queue.rules.unique_keys import REPLACEABLE
 from penstock.values import parse
@@ -25,11 +25,11 @@ RETURN, REPLACE = "return", "replace"
 STEP_ONLY = ("after", "max_fanout", "on_failure", "optional")
 FOR_ALL_JOBS = ("limits", "middleware", "aliases")
 AS_DECLARED = ("name", "queue", "priority", "delay")
-"""Options that have no value None: None leaves them as they are, for callers that pass on what they were given."""
+"""Options for which None means "not given", for callers that pass on optional arguments."""
 
 
 class CallbackTask(Protocol):
-    """A task, as far as it can be enqueued with the end of a job."""
+    """A task that can be enqueued when a job ends."""
 
     name: str
 
@@ -40,7 +40,7 @@ class CallbackTask(Protocol):
 
 
 class Expiry(NamedTuple):
-    """When a job that has not started expires: an instant, or so long after its enqueue; in microseconds."""
+    """When a job that has not started expires: an instant, or a duration after its enqueue; in microseconds."""
 
     at: int | None = None
     after: int | None = None
@@ -156,13 +156,13 @@ def _callbacks(value: object) -> tuple[CallbackTask, ...]:
 
 
 def _callback_spec(event: str, task: CallbackTask) -> dict[str, object]:
-    """A callback as it is kept in the options of a job: how it is enqueued, and what it takes of what it is told."""
+    """A callback as it is stored in the options of a job: how it is enqueued, and which arguments it takes."""
     parameters = task.signature.parameters.values()
     named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    missing = [p.name for p in named if p.default is p.empty and p.name not in TOLD]
+    missing = [p.name for p in named if p.default is p.empty and p.name not in CALLBACK_ARGUMENTS]
     if missing:
         raise ConfigurationError(
-            f"{event}={task.name}: it needs {missing[0]!r}, and a callback is told {', '.join(TOLD)}"
+            f"{event}={task.name}: it needs {missing[0]!r}, and a callback is told {', '.join(CALLBACK_ARGUMENTS)}"
         )
     draft = task.drafted(None)
     if draft.key is not None:
@@ -174,7 +174,7 @@ def _callback_spec(event: str, task: CallbackTask) -> dict[str, object]:
         "max_crashes": draft.max_crashes,
         "options": draft.options,
         "delay": draft.delay,
-        "takes": [p.name for p in named if p.name in TOLD],
+        "takes": [p.name for p in named if p.name in CALLBACK_ARGUMENTS],
         "rest": any(p.kind is p.VAR_KEYWORD for p in parameters),
     }
 

@@ -1,7 +1,7 @@
 """Updates of a job or a run as they happen: a stream that ends with it, for progress bars and server-sent events.
 
-The stream looks again and again, sooner where a wake-up tells of an end. What changed twice between two looks is seen
-once. An outage of the database is waited out.
+The stream polls, and a wake-up at the end shortens the wait. Two changes between two polls are seen as one. An outage
+of the database is waited out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the tests of a module: those whose files import it, or name it, and runs them.
+"""Finds the tests of a module: those whose files name it in their first lines, import it or mention it; and runs them.
 
 `make tests-of MODULE=penstock/queue/settle.py`. Other arguments go to pytest.
 """
@@ -33,6 +33,15 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
+@cache
+def about(path: Path) -> set[str]:
+    """The modules that the first line of a test file names before its colon: `queue/settle, queue/claim: ...`."""
+    first = _text(path).partition("\n")[0].removeprefix('"""')
+    paths = first.partition(": ")[0].split(", ")
+    found = [ROOT / "penstock" / name for name in paths if re.fullmatch(r"[a-z_/]+", name)]
+    return {_name(one) for one in found if one.with_suffix(".py").exists() or one.is_dir()}
+
+
 def tests_of(module: str) -> list[Path]:
     """The test files that import this module, itself or by a helper of theirs, or that name it.
 
@@ -52,6 +61,7 @@ def _direct(name: str) -> list[Path]:
     file = f"{name.replace('.', '/')}.py"
     files = _imported_by(TESTS)
     found = {path for path in files if name in files[path] or file in _text(path) or name in _dotted(path)}
+    found |= {path for path in files if name in about(path)}
     helpers = {_name(path) for path in found if not path.name.startswith("test_")}
     found |= {path for path in files if files[path] & helpers}
     return [path for path in found if path.name.startswith("test_")]

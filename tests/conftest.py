@@ -18,12 +18,12 @@ import gc
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import hypothesis
 import pytest
@@ -33,6 +33,7 @@ from penstock.runtime.liveness import host_identity
 from penstock.schema.version import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases
+from tests.servers import pristine
 from tests.servers.child import die_with_parent
 from tests.servers.errors import Unavailable
 from tests.servers.galera import Galera
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from penstock import Penstock
 
 T = TypeVar("T")
+Migrated: TypeAlias = Callable[[str], AbstractContextManager[str]]
 
 os.environ.pop("COLUMNS", None)
 """pytest-xdist sets it: commands would take it for the wish of a person to have tables of that width."""
@@ -76,11 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
         die_with_parent(os.getppid(), SIGKILL)
-        host_identity.HEARTH = config.stash[SESSION]
+        host_identity.HEARTH = pristine.FOLDER = config.stash[SESSION]
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
-    host_identity.HEARTH = config.stash[SESSION]
+    host_identity.HEARTH = pristine.FOLDER = config.stash[SESSION]
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -125,7 +127,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests are there to stay: nobody need look again and again whether one has become garbage."""
+    """Thousands of tests are there to stay: the collector need not look again and again whether one is garbage."""
+    _keep_for_good()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Nor at what a module of tests leaves behind; and a supervisor, or a simulation, has let it look at everything."""
+    if nextitem is None or nextitem.path != item.path:
+        _keep_for_good()
+
+
+def _keep_for_good() -> None:
     gc.collect()
     gc.freeze()
 
@@ -150,34 +163,44 @@ def migrate(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def databases(pytestconfig: pytest.Config) -> Iterator[Databases]:
-    with closing(SharedServers(pytestconfig.stash[SESSION])) as servers:
-        yield Databases(servers, migrate)
+    with (
+        closing(SharedServers(pytestconfig.stash[SESSION])) as servers,
+        closing(Databases(servers, migrate)) as made,
+    ):
+        yield made
 
 
 @pytest.fixture
-def database_url(databases: Databases, database_kind: str, tmp_path: Path) -> Iterator[str]:
-    yield from _migrated(databases, database_kind, tmp_path)
+def migrated(request: pytest.FixtureRequest, databases: Databases) -> Migrated:
+    """A database of that kind for this test; it may have served another one, unless this test starts processes."""
+    own = any(request.node.get_closest_marker(mark) for mark in ("process", "own_database"))
+    return lambda kind: databases.migrated(kind, shared=not own)
 
 
 @pytest.fixture
-def empty_database_url(databases: Databases, database_kind: str, tmp_path: Path) -> Iterator[str]:
+def database_url(migrated: Migrated, database_kind: str) -> Iterator[str]:
+    yield from _had(migrated(database_kind))
+
+
+@pytest.fixture
+def empty_database_url(databases: Databases, database_kind: str) -> Iterator[str]:
     with ExitStack() as stack:
-        yield had(lambda: stack.enter_context(databases.empty(database_kind, tmp_path)))
+        yield had(lambda: stack.enter_context(databases.empty(database_kind)))
 
 
 @pytest.fixture
-def sqlite_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
-    yield from _migrated(databases, "sqlite", tmp_path)
+def sqlite_url(migrated: Migrated) -> Iterator[str]:
+    yield from _had(migrated("sqlite"))
 
 
 @pytest.fixture
-def postgres_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
-    yield from _migrated(databases, "postgres", tmp_path)
+def postgres_url(migrated: Migrated) -> Iterator[str]:
+    yield from _had(migrated("postgres"))
 
 
 @pytest.fixture
-def mariadb_url(databases: Databases, tmp_path: Path) -> Iterator[str]:
-    yield from _migrated(databases, "mariadb", tmp_path)
+def mariadb_url(migrated: Migrated) -> Iterator[str]:
+    yield from _had(migrated("mariadb"))
 
 
 @pytest.fixture
@@ -210,9 +233,9 @@ def galera(pytestconfig: pytest.Config) -> Iterator[Galera]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _migrated(databases: Databases, kind: str, folder: Path) -> Iterator[str]:
+def _had(database: AbstractContextManager[str]) -> Iterator[str]:
     with ExitStack() as stack:
-        yield had(lambda: stack.enter_context(databases.migrated(kind, folder)))
+        yield had(lambda: stack.enter_context(database))
 
 
 def had(get: Callable[[], T]) -> T:

@@ -17,5 +17,5 @@ async def greet(name: str, pause: float = 0.0) -> str:
 
 
 def who(request: Request) -> Viewer | None:
-    """The dashboard's guard: whoever knows the token may do everything. A real one asks the session."""
+    """The dashboard's guard: a request with the token may do everything. A real one asks the session."""
     return Viewer("ops", "all") if request.headers.get("x-token") == "sesame" else None

@@ -27,7 +27,7 @@ Times = Mapping[str, int]
 
 
 def supervise(folder: Path | None = None, command: Sequence[str] | None = None) -> int:
-    """Run this very command without its option, again and again; the exit code of the last."""
+    """Run this command without its option, again after each change; returns the exit code of the last run."""
     folder = folder or Path.cwd()
     command = command or [sys.executable, *(each for each in sys.orig_argv[1:] if each != OPTION)]
     reloader = Reloader(folder, command)
@@ -39,17 +39,23 @@ def supervise(folder: Path | None = None, command: Sequence[str] | None = None) 
 
 
 class Reloader:
-    """Keeps one worker process, of the newest source."""
+    """Runs one worker process, and starts it again after a change."""
 
     def __init__(self, folder: Path, command: Sequence[str]) -> None:
         self.folder = folder
         self.command = command
         self.child: subprocess.Popen[bytes] | None = None
-        self.stopping = False
+        self.stop_signal: int | None = None
+        """The signal that asked for a stop."""
+
+    @property
+    def stopping(self) -> bool:
+        """True if a stop was asked for."""
+        return self.stop_signal is not None
 
     def pass_on(self, number: int) -> None:
-        """A signal to stop. Ctrl-C at a terminal reaches the worker too: twice at the same moment counts once."""
-        self.stopping = True
+        """Handle a stop signal. Ctrl-C at a terminal also reaches the worker, which counts both as one."""
+        self.stop_signal = number
         if self.child is not None:
             self.child.send_signal(number)
 
@@ -57,17 +63,20 @@ class Reloader:
         while True:
             seen = source_times(self.folder)
             self.child = subprocess.Popen(self.command)
+            if self.stop_signal is not None:  # while there was no worker, or an old one
+                self.child.send_signal(self.stop_signal)
             changed = self._changed(seen)
             if changed is None and not self.stopping and self.child.wait() != 0:
                 err.print("penstock: the worker ended; it is started again when a file changes", markup=False)
                 changed = self._changed(seen, alone=True)
             if changed is None:
-                return self.child.wait()
+                code = self.child.wait()
+                return code if code >= 0 else 128 - code  # as a shell tells of a signal
             err.print(f"penstock: {changed} has changed; starting again", markup=False)
             self._end_child()
 
     def _changed(self, seen: Times, *, alone: bool = False) -> str | None:
-        """Wait until a file is another than it was; its name. None: the worker ended, or a stop was asked for."""
+        """Wait until a file has changed; returns its name. None: the worker ended, or a stop was requested."""
         while not self.stopping and (alone or self.child is None or self.child.poll() is None):
             now = source_times(self.folder)
             if now != seen:
@@ -77,7 +86,7 @@ class Reloader:
 
     def _end_child(self) -> None:
         assert self.child is not None
-        for _ in range(2):  # the second one says: at once
+        for _ in range(2):  # the second signal stops it at once
             if self.child.poll() is None:
                 self.child.send_signal(signal.SIGTERM)
                 time.sleep(2 * os_signals.ECHO)

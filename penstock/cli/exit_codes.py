@@ -1,4 +1,4 @@
-"""How every command ends. Errors are one line that says what to do; exit codes mean something.
+"""Ends commands: an error is one line that says what to do, and exit codes have a meaning.
 
 0   done
 1   the answer is bad: doctor or check found something, a run did not succeed, nothing could be changed
@@ -38,7 +38,7 @@ class PipeSafeConsole(Console):
         super().print(*[in_text(each) if isinstance(each, str) else each for each in objects], **how)
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
-        """The one way to the terminal: whatever is drawn, no text in it steers the terminal."""
+        """Write to the terminal, with control characters escaped."""
         return super()._render_buffer(
             [seen if seen.control else Segment(in_text(seen.text), seen.style) for seen in buffer]
         )
@@ -48,7 +48,8 @@ class PipeSafeConsole(Console):
 
 
 def _open_missing_streams() -> None:
-    """Started with one of them closed (`2>&-`, some daemons), its number would be the next file's: the database's."""
+    """Open streams that were closed at the start (`2>&-`, some daemons): their file numbers would be reused, by the
+    database file."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as we live
@@ -56,7 +57,7 @@ def _open_missing_streams() -> None:
 
 _open_missing_streams()
 UNBOUNDED = 10_000
-"""Into a file or a pipe, lines are as long as they must be, unless COLUMNS says otherwise."""
+"""The width of lines in a file or a pipe: unlimited, unless COLUMNS sets one."""
 
 
 def _width() -> int | None:
@@ -69,7 +70,7 @@ def _width() -> int | None:
 
 out = PipeSafeConsole(highlight=False, soft_wrap=True, width=_width())
 err = PipeSafeConsole(stderr=True, highlight=False, soft_wrap=True)
-_wishes = {"debug": False}
+_modes = {"debug": False}
 _names = {"program": "penstock"}
 COMMAND = re.compile(
     r"(?<![\w./-])penstock (?=(worker|run|runs|enqueue|status|jobs|show|watch|explain|processes|reconcilers|audit"
@@ -80,18 +81,18 @@ COMMAND = re.compile(
 
 
 def called_as(program: str) -> None:
-    """Say how the program is called here, for the commands that messages name: `manage.py penstock`."""
+    """Set the name of the program, for commands in messages: `manage.py penstock`."""
     _names["program"] = program
 
 
 def as_typed(words: str) -> str:
-    """The same sentence, with its commands as they have to be typed here: a project's program knows its app."""
+    """The sentence with its commands as they are typed here: a project's program needs no app argument."""
     program = _names["program"]
     return words if program == "penstock" else COMMAND.sub(f"{program} ", words).replace(" MODULE:APP", "")
 
 
 class UsageError(PenstockError):
-    """A command cannot go on, and what to do about it."""
+    """An error of usage; the message says what to do."""
 
     def __init__(self, message: str, code: int = WRONG) -> None:
         super().__init__(message)
@@ -119,7 +120,7 @@ class CommandGroup(TyperGroup):
 
 
 def _is_sqlalchemys(error: Exception) -> bool:
-    """One of its errors; it need not be there."""
+    """True for an error of SQLAlchemy, which need not be installed."""
     return any(kind.__module__ == "sqlalchemy.exc" for kind in type(error).__mro__)
 
 
@@ -136,7 +137,7 @@ def exit_code(error: PenstockError) -> int:
 
 
 def fail(error: Exception, code: int) -> None:
-    """Say what is wrong, in one line (with --debug: all of it), and end."""
+    """Print the error in one line (with --debug: the traceback), and exit."""
     if debugging():
         err.print(traceback.format_exc(), markup=False)
     err.print(f"penstock: {as_typed(one_line(error))}", markup=False, style="red")
@@ -144,7 +145,7 @@ def fail(error: Exception, code: int) -> None:
 
 
 def _fail_to_write(error: OSError) -> None:
-    """Where our output goes there is no room, or nothing any more. What is still to be flushed would fail as well."""
+    """The output cannot be written: exit without flushing, which would fail as well."""
     if error.errno not in NOWHERE_TO_WRITE:
         raise error
     err.print(f"penstock: the output cannot be written: {one_line(error)}", markup=False, style="red")
@@ -159,8 +160,8 @@ def one_line(error: BaseException) -> str:
 
 def debugging() -> bool:
     """Whether tracebacks are wanted; the root command's --debug says so."""
-    return _wishes["debug"]
+    return _modes["debug"]
 
 
-def wish_debugging(on: bool) -> None:
-    _wishes["debug"] = on
+def set_debugging(on: bool) -> None:
+    _modes["debug"] = on

@@ -1,4 +1,4 @@
-"""Finding the app a command is about: `module:attribute`, $PENSTOCK_APP, or just a database."""
+"""Finds the app of a command: `module:attribute`, $PENSTOCK_APP, or just a database."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _default: list[Penstock] = []
 
 
 def use_by_default(app: Penstock) -> None:
-    """Have commands that name no app work on this one: for frameworks, which know theirs."""
+    """Set the app for commands that name none, for frameworks."""
     _default[:] = [app]
 
 
 def find_app(target: str | None, database: str | None = None) -> Penstock:
-    """The app named, or one that has no tasks but knows the database."""
+    """The app that was named, or an app without tasks on the database that was named."""
     if _default and not target and not database:
         return _default[0]
     target = target or os.environ.get(VARIABLE)
@@ -37,7 +37,7 @@ def find_app(target: str | None, database: str | None = None) -> Penstock:
 
 
 def names_app(target: str | None, database: str | None) -> bool:
-    """Whether `find_app` gives one that was named, with its tasks."""
+    """True if `find_app` returns a named app, with its tasks."""
     return bool(target or _default or os.environ.get(VARIABLE)) and not database
 
 
@@ -119,7 +119,7 @@ def _import_failed(name: str, error: Exception) -> UsageError:
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the user's own; what we are called with is found wrong deep inside."""
+    """The last line of the user's own code in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not Path(frame.filename).is_relative_to(OURS)] or frames
     return f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""

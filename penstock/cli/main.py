@@ -1,4 +1,4 @@
-"""The commands, put together. Each group of them is a file of its own."""
+"""Assembles the command line; each group of commands is a file in `commands/`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def root(
     ] = False,
 ) -> None:
     """Durable pipelines on the database you already have."""
-    exit_codes.wish_debugging(debug)
+    exit_codes.set_debugging(debug)
 
 
 def main(arguments: list[str] | None = None) -> None:

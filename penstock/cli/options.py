@@ -1,4 +1,4 @@
-"""Options that several commands take, and the app they lead to."""
+"""Options that several commands share, and the app that they select."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Why = Annotated[str | None, typer.Option("--why", help="why, for the audit trail
 
 
 def acting(by: str | None, why: str | None) -> Acting:
-    """Name the user of the command line as the one who acts."""
+    """Name the user of the command line as the actor."""
     return Acting(by if by is not None else this_process(), why)
 
 
 @contextmanager
-def steered(app: str | None, database: str | None, by: str | None, why: str | None) -> Iterator[Penstock]:
-    """The app that a command changes something in, and who does it."""
+def acting_on(app: str | None, database: str | None, by: str | None, why: str | None) -> Iterator[Penstock]:
+    """The app that a command changes, with the actor named."""
     with acting(by, why), opened(app, database) as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""Showing things: tables for people, JSON for programs, progress where something takes time."""
+"""Prints results: tables for people, JSON for programs, and progress bars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.text import Text
 
 from penstock.cli.exit_codes import UNBOUNDED, as_typed, err, out
 from penstock.cli.table import lay_out, with_short_ids
-from penstock.values.escape import in_json, in_text
+from penstock.values.escape import in_json, in_line, in_text
 from penstock.values.ids import short_id
 from penstock.values.plain import moment, plain
 
@@ -81,7 +81,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: 
     if not rows:
         out.print(empty, markup=False)
         return
-    cells = [[_cell(value) for value in row] for row in rows]
+    # What begins a line has no line of its own: it could pose as another row.
+    cells = [[in_line(str(row[0])), *map(_cell, row[1:])] for row in rows if row]
     if is_compact():
         cells = with_short_ids(cells)
     texts = [[Text(cell, style=COLOURS.get(cell, "")) for cell in row] for row in cells]
@@ -103,12 +104,12 @@ def is_compact() -> bool:
 
 
 def named(id: str) -> str:
-    """An id as it stands in an answer: in short for people at a terminal, whole for scripts."""
+    """An id in an answer: short for people at a terminal, whole for scripts."""
     return short_id(id) if is_compact() else id
 
 
 def when(micros: int | None) -> str:
-    """An instant as people read it, without its date if that is today's; a number that is none, as it is."""
+    """An instant as people read it, without the date if it is today; a number out of range is printed unchanged."""
     if micros is None:
         return ""
     try:
@@ -140,7 +141,7 @@ def span(seconds: float | None) -> str:
 
 @contextmanager
 def progress(words: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Call what is given with how many more are done: a bar on a terminal, a line at the end elsewhere."""
+    """A progress bar on a terminal, a line at the end elsewhere; call the function with how many more are done."""
     done = 0
     columns = (SpinnerColumn(), TextColumn(words), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:

@@ -23,11 +23,11 @@ WHOLE = frozenset(
 PROSE = frozenset({"error", "detail", "why", "when", "reasons", "reason", "key", "description"})
 """Columns that need much room, or that most rows leave empty: they are the first to stand below."""
 LEAST, LEAST_PROSE = 10, 24
-"""Narrower than this no column becomes that is broken into lines, unless all it holds is shorter."""
+"""The least width of a column that is broken into lines, unless its content is shorter."""
 INDENT = "    "
 ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 BREAKS = re.compile(r"(?<=[\s./_:,;=-])")
-"""Behind these a long word may go on in the next line."""
+"""Characters after which a long word may be broken."""
 
 
 @dataclass(slots=True)

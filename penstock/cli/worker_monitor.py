@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from penstock.app_services import AppServices
 
 LONGEST_PAUSE = 60.0
-"""Seconds after which an event loop that has not turned is taken for stuck."""
+"""Seconds after which an event loop that has not turned counts as stuck."""
 TURNED = '["turned"]'
 """The key of the moment, by this host's monotonic clock, when a child's event loop last turned."""
 FRESH = 5.0
-"""Seconds for which the state of the queues is not asked for again, however many collectors there are."""
+"""Seconds for which the state of the queues is cached, however many collectors ask."""
 
 
 class WorkerMonitor:
@@ -55,7 +55,7 @@ class WorkerMonitor:
         return self.server.handles
 
     def turned(self) -> None:
-        """The event loop has turned, or that of the supervisor."""
+        """Note that the event loop of this process has turned."""
         self._turned = time.monotonic()
 
     def start(self) -> None:
@@ -70,13 +70,13 @@ class WorkerMonitor:
     # children
 
     def begin_in_child(self, slot: int) -> Callable[[], None]:
-        """In the child: count in the memory of this slot, and no longer for the supervisor."""
+        """In the child: count in the shared memory of this slot."""
         self.metrics.stop()
         self.metrics = counting = Metrics(self.app.events, self._regions[slot])
         return lambda: counting.put(TURNED, time.monotonic())
 
     def child_ended(self, slot: int) -> None:
-        """Keep what it had counted; the next child of this slot begins at nothing."""
+        """Add the counts of a child that ended to those of the supervisor, and clear its slot."""
         with self._lock:
             self._ended = add_up(self._ended, _counts(self._regions[slot]))
             self._regions[slot].clear()
@@ -93,7 +93,7 @@ class WorkerMonitor:
         return ProbeAnswer(200, expose(families(self.numbers())) + self._state_of_queues())
 
     def _state_of_queues(self) -> str:
-        """As the database has it; that it did not answer is a number, too."""
+        """The metrics of all queues, from the database; a metric also says whether the database answered."""
         asked_at, text = self._queues
         if time.monotonic() - asked_at > FRESH:
             try:

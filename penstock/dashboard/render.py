@@ -21,6 +21,8 @@ except ImportError as missing:  # pragma: no cover - the extra is installed wher
 
 TEMPLATES = Path(__file__).parent / "templates"
 MINUTE, HOUR, DAY = 60, 3600, 86_400
+COMMAND = re.compile(r"(?<=: )(penstock [^;`]+)")
+"""A command that advice ends with, or goes on after with a semicolon."""
 
 
 def render(template: str, values: Mapping[str, object]) -> bytes:
@@ -39,7 +41,8 @@ def environment() -> Environment:
         finalize=_finalize,
     )
     made.globals.update(PICTURES)
-    made.filters.update(span=span, number=number, json=as_json_text, short=short, ticked=ticked)
+    made.filters.update(span=span, number=number, rate=rate, json=as_json_text)
+    made.filters.update(short=short, ticked=ticked, dotted=dotted)
     return made
 
 
@@ -68,6 +71,13 @@ def number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
+def rate(per_second: float) -> str:
+    """How often something happens: by the second, or by the minute if that is seldom."""
+    if per_second >= 1 or not per_second:
+        return f"{per_second:,.1f}/s" if per_second else "0/s"
+    return f"{per_second * MINUTE:,.1f}/min"
+
+
 def short(id: str) -> str:
     """The end of an id, which tells one job from another at a glance: ids of one second begin alike."""
     return f"…{id[-8:]}"
@@ -78,9 +88,15 @@ def as_json_text(value: object) -> str:
 
 
 def ticked(text: str) -> Svg:
-    """A sentence as HTML, in which what stands between backticks is code."""
+    """A sentence as HTML, in which what stands between backticks is code, and so is a command after a colon."""
+    text = COMMAND.sub(r"`\1`", text)
     parts = [escape(in_text(part)) for part in re.split(r"`([^`]+)`", text)]
     return Svg("".join(f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)))
+
+
+def dotted(text: str) -> Svg:
+    """A name as HTML, which is broken after a dot where it is too long for its place."""
+    return Svg(escape(in_text(text)).replace(".", ".<wbr>"))
 
 
 def _finalize(value: object) -> object:

@@ -1,8 +1,8 @@
-"""A boundary around every row: one that cannot be handled stands alone, and nothing else waits for it. Invariant 14.
+"""Handles batches of rows so that one row that always fails does not stop the others. Invariant 14.
 
 A batch is tried whole first, so the ordinary case costs nothing. If it fails, and not because the database is away, it
-is split until the row stands alone that cannot be handled. That row is set aside in memory: it is named once, left out
-of the next batches, and tried again at growing intervals. Nothing rests on this memory: each process has its own, the
+is split until the failing row is alone. That row is set aside in memory: it is logged once, left out of the next
+batches, and tried again at growing intervals. Correctness does not depend on this memory: each process has its own, the
 row itself stays where it was, and `penstock doctor` finds it there.
 """
 
@@ -26,11 +26,11 @@ R = TypeVar("R")
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 600.0
 MOST_ROWS = 10_000
-"""So many are remembered; what is forgotten is found again by its next failure."""
+"""How many rows are remembered; a row that was dropped from here is set aside again after its next failure."""
 
 
 class SetAside(NamedTuple):
-    """A row that is left alone until its time: how often it has failed, and at which moment it is tried again."""
+    """A row that is set aside: how often it has failed, and when it is tried again."""
 
     tries: int
     again: float
@@ -45,14 +45,14 @@ class Boundary(Generic[K]):
         self.what = what
         """The kind of row, as the log names it."""
         self.is_empty = True
-        """True if nothing is set aside, or was. A field, since it is read in every turn of a pump."""
+        """True if no row is or was set aside. A field, because every turn of a pump reads it."""
         self._aside: OrderedDict[K, SetAside] = OrderedDict()
         self._tries: OrderedDict[K, int] = OrderedDict()
-        """How often rows have failed that are not waited for any more: should one fail again, it goes on from there."""
+        """How often rows have failed whose pause is over: if one fails again, its pause goes on growing."""
 
     @property
     def left(self) -> list[K]:
-        """The rows that are to be left out for now."""
+        """The rows to leave out for now."""
         if not self._aside:
             return []
         now = time.monotonic()
@@ -65,7 +65,8 @@ class Boundary(Generic[K]):
         return None if again is None else max(0.0, again - time.monotonic())
 
     def handle(self, keys: Sequence[K], work: Callable[[Sequence[K]], R]) -> list[R]:
-        """Do `work`, which has a transaction of its own, for all of these rows; the result of each part that was done.
+        """Do `work`, which opens a transaction of its own, for all of these rows; returns the result of each part
+        that succeeded.
 
         Raises only what is wrong with the database, not with a row.
         """
@@ -77,12 +78,12 @@ class Boundary(Generic[K]):
         return done
 
     def handle_apart(self, keys: Sequence[K], work: Callable[[Sequence[K]], R], error: Exception) -> list[R]:
-        """The same for rows of which it is known that together they fail, with this error."""
+        """The same for rows whose batch has already failed with this error."""
         if not keys or self.database.is_passing(error):
             raise error
         done: list[R] = []
         if self.database.is_outage(error):
-            # So it sounds; but if others go through it is a row all the same.
+            # The error looks like an outage; but if other rows succeed, one row caused it.
             keys = self._probed(keys, work, done)
             if not done:
                 raise error
@@ -93,7 +94,7 @@ class Boundary(Generic[K]):
         return done
 
     def _probed(self, keys: Sequence[K], work: Callable[[Sequence[K]], R], done: list[R]) -> Sequence[K]:
-        """Try the first and the last by themselves; what is left to be tried."""
+        """Try the first and the last row alone; returns the rows still to be tried."""
         for key in (keys[0], keys[-1]) if len(keys) > 1 else ():
             with suppress(Exception):
                 done.append(work([key]))
@@ -116,7 +117,7 @@ class Boundary(Generic[K]):
                 self.handled(half)
 
     def set_aside(self, key: K, error: Exception) -> float:
-        """Leave this row alone for a while, and say so; for how many seconds."""
+        """Set this row aside with an event; returns for how many seconds."""
         if isinstance(error, AdvancementFailed):
             error.spend()
         tries, pause = self.count_failure(key)
@@ -124,12 +125,12 @@ class Boundary(Generic[K]):
         return pause
 
     def next_pause(self, key: K) -> float:
-        """Seconds for which this row will be left alone, should it fail once more."""
+        """Seconds for which this row will be set aside if it fails once more."""
         before = self._aside.get(key)
         return self.pause_after(1 + (self._tries.get(key, 0) if before is None else before.tries))
 
     def count_failure(self, key: K) -> tuple[int, float]:
-        """Leave this row alone without an event: the number of its failures, and for how many seconds."""
+        """Set this row aside without an event; returns the number of its failures, and for how many seconds."""
         pause = self.next_pause(key)
         before = self._aside.pop(key, None)
         tries = 1 + (self._tries.pop(key, 0) if before is None else before.tries)
@@ -142,7 +143,7 @@ class Boundary(Generic[K]):
         return tries, pause
 
     def lapse(self) -> None:
-        """Wait for no row any more whose time has come: it was tried just now, or is gone."""
+        """Drop rows whose pause is over: they were tried just now, or are gone."""
         now = time.monotonic()
         for key in [key for key, row in self._aside.items() if row.again <= now]:
             self._tries[key] = self._aside.pop(key).tries
@@ -152,7 +153,7 @@ class Boundary(Generic[K]):
         return min(FIRST_PAUSE * 2.0 ** min(tries - 1, 30), LONGEST_PAUSE)
 
     def handled(self, keys: Sequence[K]) -> None:
-        """These went through: what was set aside of them is no longer."""
+        """These rows succeeded: none of them is set aside any more."""
         if self.is_empty:
             return
         for key in keys:
@@ -162,7 +163,7 @@ class Boundary(Generic[K]):
 
 
 def do_all(database: Database, chores: Iterable[Callable[[], bool]]) -> bool:
-    """Do each of these, also if one before it raises; True if one had something to do.
+    """Do each of these chores, even if one before it raises; True if one had something to do.
 
     The first error is raised when all are done; at once, if the database is away: then all of them would wait for it.
     """

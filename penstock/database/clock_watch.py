@@ -1,10 +1,10 @@
-"""Notices when the database's clock is set: compared with how long one has waited oneself, it goes too far.
+"""Notices when the database's clock is set, by comparing it with this process's monotonic clock.
 
-Invariants 8 and 11. Times are compared by the database's clock alone; but a clock that steps forward makes all who live
-look silent, and nothing in the database tells that from silence. So each process holds what the database says beside
-its own monotonic clock. After a step no process is judged until all have had time to be heard by the new clock. That is
-bounded: a clock that is set again and again does not keep the dead for ever. What a step back does to the dead, whose
-heartbeats then lie in the future, is mended in the database (see `reclaim.bring_back`).
+Invariants 8 and 11. Times are compared by the database's clock alone. But a clock that steps forward makes every live
+process look silent, and nothing in the database tells the two apart. So each process compares the database's clock with
+its own monotonic clock. After a step no process is declared dead until all live ones have had time to write a heartbeat
+by the new clock. This delay is bounded: even if the clock is set again and again, dead processes are found in the end.
+After a step back the heartbeats of dead processes lie in the future; `reclaim.bring_back` corrects them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from collections import deque
 
 TOLERANCE = 0.1
-"""So much of the patience with silence a clock may gain or lose without being taken for set: every
-process has that much left."""
+"""The share of `reap_after` that a clock may gain or lose without counting as set: every process has that much time
+left."""
 LONGEST_DOUBT = 3.0
-"""So many times that patience judgement is put off at most, however often the clock is set."""
+"""Declaring processes dead is delayed by at most this many times `reap_after`, however often the clock is set."""
 
 
 class ClockWatch:
@@ -25,14 +25,15 @@ class ClockWatch:
     def __init__(self, silence: float) -> None:
         self.silence = silence
         self._told: deque[tuple[float, float, float]] = deque()
-        """When, by our own clock, and how far the database's was ahead of that: at least, at most."""
+        """Readings: the monotonic time, and the least and most that the database's clock was ahead of it."""
         self._judge_from = -silence
         self._doubt_began = 0.0
 
     def told(self, micros: int, asked: float, shift: int = 0) -> float:
-        """The database was asked then, and says what time it is. How many seconds it was set by; 0: it was not.
+        """Compare a reading of the database's clock, asked for at this monotonic time; returns by how many seconds it
+        was set.
 
-        `shift`: so far a test has moved the clock on purpose, which stands for time that has passed.
+        `shift`: by how much a test has moved the clock on purpose, which counts as time that has passed.
         """
         now, says = time.monotonic(), (micros - shift) / 1_000_000
         least, most = says - now, says - asked
@@ -62,5 +63,5 @@ class ClockWatch:
 
     @property
     def is_trusted(self) -> bool:
-        """Every living process has had time to be heard by the clock as it is now."""
+        """True if every live process has had time to write a heartbeat by the present clock."""
         return time.monotonic() >= self._judge_from

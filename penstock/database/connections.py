@@ -1,6 +1,7 @@
-"""Connections of one app: those at rest in one store, those in use taken for one transaction, or kept by a loop.
+"""Connections of one app: a store of idle connections, and handles that take one for a transaction or keep it for a
+loop.
 
-`ConnectionStore` has every connection for our own statements that is not in use. SQLAlchemy's pool is for statements of
+`ConnectionStore` holds every idle connection for our own statements. SQLAlchemy's pool is for statements of
 users and reconcilers; once that is in use, new connections of ours come from it too (see `Database.engine`).
 
 A *fairy* is what SQLAlchemy calls a connection that its pool has given out: closed, it goes back to the pool;
@@ -29,7 +30,7 @@ class IdleConnections:
         self._inherited: list[deque[Any]] = []
 
     def take(self) -> Any | None:
-        """The one used last: its server process is the most awake."""
+        """The connection that was used last: the caches of its server process are warm."""
         try:
             return self._idle.pop()
         except IndexError:
@@ -46,7 +47,7 @@ class IdleConnections:
             error_advice.ignore_errors(fairy.invalidate)
 
     def forget(self) -> None:
-        """In a forked child. They are not let go of either: that would close them."""
+        """In a forked child: keep a reference to the parent's connections, because dropping it would close them."""
         self._inherited.append(self._idle)
         self._idle = deque()
 
@@ -77,16 +78,16 @@ class ConnectionStore:
         self.spares = IdleConnections(0)
         """Between two brief transactions."""
         self.dedicated = IdleConnections(1)
-        """Fit for the queue's own statements only."""
+        """Dedicated connections, for the queue's own statements only."""
         self.handles: WeakSet[ConnectionHandle] = WeakSet()
         """The handles of loops, each of which keeps its connection."""
-        self.era = 0
+        self.close_count = 0
         """How often the store was closed."""
         self.is_bare = True
         """True until the first use of SQLAlchemy."""
 
     def begin(self, spares: int) -> None:
-        """Serve the database that the app aims at now; what was there for another one is closed."""
+        """Serve the app's present database; connections to another one are closed."""
         self.spares = IdleConnections(spares)
         self.is_bare = True
 
@@ -112,9 +113,9 @@ class ConnectionStore:
             raise
         return opened
 
-    def give_back(self, fairy: Any, era: int | None = None) -> None:
+    def give_back(self, fairy: Any, close_count: int | None = None) -> None:
         """Return a working connection without an open transaction. One from before a `close()` is closed for good."""
-        if era is not None and era != self.era:
+        if close_count is not None and close_count != self.close_count:
             error_advice.ignore_errors(fairy.invalidate)
             return
         outdated = not self.is_bare and isinstance(fairy, OwnConnection)
@@ -122,23 +123,23 @@ class ConnectionStore:
             fairy.close()
 
     def go_through_sqlalchemy(self) -> None:
-        """Have all further connections from its pool: they are told what the columns of users' tables need."""
+        """Take all further connections from SQLAlchemy's pool, which prepares them for users' column types."""
         self.is_bare = False
         self.spares.close()
 
     def drop(self) -> None:
-        """Close what is not in use: after a lost connection the others are suspect too."""
+        """Close idle connections: after one was lost, the others may be lost too."""
         self.spares.close()
         self.dedicated.close()
 
     def drop_kept(self) -> None:
-        """Close also what loops keep, at a time when none of it is in use."""
+        """Close the connections that loops keep; none may be in use."""
         for handle in list(self.handles):
             handle.close()
 
     def close(self) -> None:
-        """Close what is not in use; what is in use is closed when it comes back."""
-        self.era += 1
+        """Close idle connections; one in use is closed when it comes back."""
+        self.close_count += 1
         self.drop()
 
     def forget(self) -> None:
@@ -168,22 +169,22 @@ class ConnectionHandle:
         self.patience = patience
         self.kept: Any = None
         self._driver: Any = None
-        self._unfit = False
-        self.is_spoilt = False
-        """A transaction is open on it that could not be ended."""
-        self._era = 0
+        self._is_dedicated = False
+        self.is_unusable = False
+        """True if a transaction on it could not be ended."""
+        self._close_count = 0
         if not brief:
             database.connections.handles.add(self)
 
     def take(self) -> Any:
-        """The driver's connection, until it is let go."""
+        """The driver's connection, until `release`."""
         if self.kept is None:
             store = self.database.connections
-            self._era = store.era
-            self.is_spoilt = False
+            self._close_count = store.close_count
+            self.is_unusable = False
             is_plain = self.dedicated and self.patience is None
             fairy = store.dedicated.take() if is_plain else None
-            self._unfit = fairy is not None
+            self._is_dedicated = fairy is not None
             self.kept = fairy or store.borrow()
             if self.dedicated and fairy is None:
                 self._dedicate(self.kept)
@@ -191,32 +192,32 @@ class ConnectionHandle:
         return self._driver
 
     def _dedicate(self, fairy: Any) -> None:
-        self._unfit = True  # also if this is broken off half-way
+        self._is_dedicated = True  # also if an exception interrupts this
         try:
-            self._unfit = self.database.dialect.dedicate(fairy.driver_connection, self.patience)
+            self._is_dedicated = self.database.dialect.dedicate(fairy.driver_connection, self.patience)
         except BaseException as error:
             self.release_after_error(error)
             raise
 
     def release(self) -> None:
-        """Everything is in order, unless it is spoilt."""
-        if self.brief or self.is_spoilt:
+        """Return the connection after success; one that is unusable is closed."""
+        if self.brief or self.is_unusable:
             fairy, self.kept = self.kept, None
-            if self.is_spoilt:
+            if self.is_unusable:
                 error_advice.ignore_errors(fairy.invalidate)
             else:
-                self.database.connections.give_back(fairy, self._era)
+                self.database.connections.give_back(fairy, self._close_count)
 
     def release_after_error(self, error: BaseException) -> None:
         dialect, fairy = self.database.dialect, self.kept
-        in_order = not self.brief and not self.is_spoilt and dialect.is_failed_assumption(error)
+        in_order = not self.brief and not self.is_unusable and dialect.is_failed_assumption(error)
         if fairy is None or in_order:
-            return  # closed meanwhile; or it is rolled back and in order, and will be used again at once
+            return  # closed meanwhile; or rolled back, and about to be used again
         self.kept = None
         if dialect.is_disconnect(error):
             error_advice.ignore_errors(fairy.invalidate)
             self.database.drop_connections()
-        elif self.is_spoilt or getattr(fairy.driver_connection, "closed", False):
+        elif self.is_unusable or getattr(fairy.driver_connection, "closed", False):
             # A wait was broken off, or a transaction stayed open: no other caller may have this connection.
             error_advice.ignore_errors(fairy.invalidate)
         else:
@@ -227,13 +228,14 @@ class ConnectionHandle:
         if fairy is not None:
             self._give_back(fairy)
 
-    def put_aside(self) -> None:
-        """Put a healthy dedicated connection aside for the next caller: a new one costs the server the most."""
+    def keep_idle(self) -> None:
+        """Keep a healthy dedicated connection idle for the next caller: a new connection is expensive for the
+        server."""
         store = self.database.connections
-        is_plain = self._unfit and self.patience is None and self._era == store.era
+        is_plain = self._is_dedicated and self.patience is None and self._close_count == store.close_count
         if self.kept is not None and is_plain and store.dedicated.keep(self.kept):
             self.kept = None
         self.close()
 
     def _give_back(self, fairy: Any) -> None:
-        error_advice.ignore_errors(fairy.invalidate if self._unfit else fairy.close)
+        error_advice.ignore_errors(fairy.invalidate if self._is_dedicated else fairy.close)

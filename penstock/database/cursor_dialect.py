@@ -36,24 +36,25 @@ INSERT INTO {claims} (token, process_id, job_ids, claimed_at) VALUES (:token, :p
 
 
 class FailedAssumption(Exception):
-    """A transaction has assumed something that is not so: it is done again without assuming it."""
+    """A transaction assumed something that was not true: it is repeated without the assumption."""
 
 
 class ByCursor:
-    """A database that is spoken to through its driver's cursors, one statement after the other."""
+    """A dialect that uses its driver's cursors, one statement after the other."""
 
     lateral = False
+    probes_in_recursion = True
     fast_path = WITHOUT_ONE_STATEMENT
     pipelines_statements = False
     is_pooled = False
     remove = REMOVE
-    """How a claim takes what it has picked out of the queue."""
+    """The statement by which a claim removes the jobs that it picked from the queue."""
 
     def close(self, driver: Any) -> None:
         driver.close()
 
     def connect(self, *args: Any, **named: Any) -> Any:
-        """As the driver does it."""
+        """Let the driver connect."""
 
     def on_checkout(self, driver: Any) -> None:
         """Nothing to do."""
@@ -74,16 +75,16 @@ class ByCursor:
         """Nothing to do: these are the cursors that we use ourselves."""
 
     def flush(self, opened: object) -> None:
-        """Nothing is sent before its turn."""
+        """Nothing to do: no statement is sent ahead."""
 
     def wait_for_answers(self, opened: object) -> None:
         """Nothing is sent ahead here."""
 
     def wait(self, opened: object) -> None:
-        """Every statement is waited for."""
+        """Nothing to do: every statement was waited for."""
 
     def lock_patience(self, seconds: float) -> str | None:
-        """Rows have no locks of their own."""
+        """Returns None: there are no row locks."""
         return None
 
     def is_failed_assumption(self, error: BaseException) -> bool:
@@ -128,7 +129,7 @@ class ByCursor:
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]
     ) -> Ahead:
-        """Not in one statement here: the general way does it."""
+        """Not available in one statement here: the general way is taken."""
         return list
 
 

@@ -1,8 +1,8 @@
 """The database an app works on: connections, transactions, retries.
 
-Only the database decides: whatever fails for a passing reason is tried again here, in one place, and every statement
-has a timeout. A transaction that is tried again must be repeatable: ids are made before it starts, and writes that
-may already have been committed (the answer was lost with the connection) find themselves there.
+Only the database decides. Errors that pass by themselves are retried here, in one place, and every statement has a
+timeout. A transaction must be repeatable: ids are made before it starts, and a write recognizes rows that an earlier
+try has committed, if the answer was lost with the connection.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Database:
         self.column_types: dict[str, dict[str, str]] = {}
         self.clock_shift = 0
         self.call_housekeeping: Callable[[Transaction], None] | None = None
-        """Told of transactions that leave chores."""
+        """Called after transactions that leave work for the housekeeping."""
         self.callers_transaction: Callable[[], Transaction | None] = lambda: None
-        """Finds the transaction that the calling thread has open on this database by other means; reads join it."""
+        """Returns the transaction that a framework has open on this database in the calling thread; reads join it."""
         self._engine: Engine | None = None
         self.connections = ConnectionStore(self)
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Database:
         self.fork_gate = ForkGate(self._close_all) if file else None
 
     def move_to(self, settings: Settings) -> None:
-        """Work on another database from now on, as a framework's test runner wants it; all connections are closed."""
+        """Use another database from now on, for test runners of frameworks; all connections are closed."""
         self.close()
         self._aim_at(settings)
         self.shift_clock(self.clock_shift)
@@ -87,7 +87,7 @@ class Database:
     def in_transaction(
         self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Run `work` in a transaction of its own; try again after what passes by itself."""
+        """Run `work` in a transaction of its own; retry errors that pass by themselves."""
 
         def attempt() -> R:
             with self.transaction() as tx:
@@ -98,7 +98,7 @@ class Database:
     def in_statement(
         self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Likewise, for work that is one statement: it needs no transaction around it where the database says so."""
+        """The same for work that is one statement: on some databases it needs no transaction around it."""
 
         def attempt() -> R:
             with self.transaction(single=True) as tx:
@@ -124,7 +124,7 @@ class Database:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        """Run `work`, which only reads and is for people who look; `ReadTimeout` if a statement takes longer."""
+        """Run `work`, which only reads and serves a page for people; `ReadTimeout` if a statement takes longer."""
 
         def attempt() -> R:
             try:
@@ -138,7 +138,7 @@ class Database:
         return self.with_retries(attempt)
 
     def with_retries(self, attempt: Callable[[], R]) -> R:
-        """Try again what may pass by itself; what took all its time, only once."""
+        """Retry errors that may pass by themselves; a statement that timed out is retried once."""
         delay = 0.005
         enough = time.monotonic() + self.settings.statement_timeout * 3
         for tries in range(1, TRIES + 1):
@@ -157,18 +157,18 @@ class Database:
         return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
 
     def is_outage(self, error: BaseException, *, own_tables: bool = True) -> bool:
-        """The database cannot, whatever it is given: no row is to blame, and it may be better tomorrow.
+        """True if the database itself fails, whatever it is given: no row is the cause, and it may work later.
 
-        `own_tables`: all that was said to it is ours. What users say may be a mistake of theirs.
+        `own_tables`: all statements were ours. A user's statement may be wrong itself.
         """
         if self.is_passing(error):
             return True
-        return error_advice.is_to_blame(error) and (own_tables or not error_advice.is_of_the_statement(error))
+        return error_advice.is_outage(error) and (own_tables or not error_advice.is_of_the_statement(error))
 
     def is_away(self, error: BaseException) -> bool:
         """True if the database did not answer, also if it was given up after several tries (`DatabaseUnavailable`).
 
-        Then others could not reach it either. A lock that was waited for in vain is an answer.
+        Then other processes could not reach it either. A lock timeout is an answer.
         """
         if isinstance(error, DatabaseUnavailable) and (given_up := error.__cause__) is not None:
             cause = error_advice.cause_of(given_up)
@@ -178,14 +178,14 @@ class Database:
     def explained(self, error: Exception) -> Exception:
         """The error as a user should see it."""
         ours = [f"{self.prefix}{table}" for table in self.tables]
-        if (lacking := error_advice.lacking(error, self._where, ours)) is not None:
-            return lacking
+        if (missing_table := error_advice.missing_table(error, self._where, ours)) is not None:
+            return missing_table
         return error_advice.explained(
             error, self._where, passing=self.is_passing(error), hide=self.settings.hidden
         )
 
     def is_unavailable(self, error: BaseException) -> bool:
-        """The error says so, about this very database; or all those do that a task group has gathered."""
+        """True if the error is a `DatabaseUnavailable` about this database, or a group of only such errors."""
         if isinstance(error, BaseExceptionGroup):
             return all(map(self.is_unavailable, error.exceptions))
         return isinstance(error, DatabaseUnavailable) and error.where == self._where
@@ -207,7 +207,7 @@ class Database:
         return WriteTransaction(self, link, single)
 
     def reading(self, link: ConnectionHandle | None = None) -> ReadTransaction:
-        """Statements that only read, each by itself up to date."""
+        """Statements that only read; each sees the data that is committed when it begins."""
         return ReadTransaction(self, link)
 
     def sqlalchemy(
@@ -215,9 +215,9 @@ class Database:
     ) -> AbstractContextManager[tuple[Connection, Transaction]]:
         """A SQLAlchemy connection in a transaction, and our own view of the same transaction.
 
-        `patience`: where there is one writer, its turn is waited for no longer than so.
+        `patience`: on SQLite, the longest wait for the write lock, in seconds.
         """
-        return transactions.use_driver_cursors(self, patience)
+        return transactions.open_for_user(self, patience)
 
     def on(self, driver: Any, *, own: bool = False) -> Transaction:
         style = self.dialect.own_style if own else self.dialect.style
@@ -233,12 +233,12 @@ class Database:
         return found
 
     def set_clock(self, sql: str | None) -> None:
-        """Let `{now}` be this expression instead of the server's clock. For tests."""
+        """Replace the server's clock (`{now}`) by this expression. For tests."""
         self._clock = sql or self.dialect.now
         self._renderers.clear()
 
     def shift_clock(self, micros: int) -> None:
-        """Let `{now}` be so far from the server's clock. For tests."""
+        """Shift the server's clock (`{now}`) by this much. For tests."""
         self.clock_shift = micros
         self.set_clock(f"({self.dialect.now} + {micros})" if micros else None)
 
@@ -255,12 +255,12 @@ class Database:
     def qualified(self, table: str) -> str:
         name = f"{self.prefix}{table}"
         if self.dialect.name == "postgresql" and name != name.lower():
-            name = f'"{name}"'  # it would be taken for small letters
+            name = f'"{name}"'  # without quotes PostgreSQL would fold it to lower case
         return f'"{self.schema}".{name}' if self.schema else name
 
     @property
     def known_as(self) -> str:
-        """The same for all processes that use these tables, whatever URL they use; other databases may share it."""
+        """A name that is the same in all processes that use these tables, whatever their URL; it need not be unique."""
         return f"{PurePath(self.url.database or '').name} {self.qualified('')}"
 
     # connections
@@ -276,13 +276,13 @@ class Database:
             return self._engine
 
     def drop_connections(self) -> None:
-        """After a lost connection the others are suspect too."""
+        """Close idle connections: after one was lost, the others may be lost too."""
         self.connections.drop()
         if self._engine is not None and not self.dialect.in_memory:
             self._engine.dispose()
 
     def _close_all(self) -> None:
-        """Close all connections, at a time when none is in use."""
+        """Close all connections; none may be in use."""
         self.connections.drop_kept()
         self.drop_connections()
 

@@ -1,7 +1,7 @@
-"""How the database itself is doing: what each kind of database knows of the things that make a queue slow.
+"""Measures what makes a queue slow, per kind of database.
 
-Each kind measures what matters there: old snapshots and dead rows, undo history, the write-ahead log. What may not
-be looked at (a role without the right) is left out.
+Each kind measures what matters there: old snapshots and dead rows, undo history, the write-ahead log. A
+measurement that the role has no right to read is left out.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ def vitals(database: Database) -> list[Measurement]:
     """All measurements that this database can be asked for."""
     found: list[Measurement] = []
     for measure in MEASURES[database.dialect.name]:
-        with suppress(Exception):  # no right to look: nothing is known, nothing is said
+        with suppress(Exception):  # no right to read it: leave it out
             found += measure(database)
     return found
 
 
 def _writes(database: Database) -> list[Measurement]:
-    """A standby answers all questions, and takes nothing."""
+    """Check that the server takes writes: a standby answers queries and takes none."""
     row = database.read(lambda tx: tx.row(WRITABLE_PG))
     standby, read_only = row or (False, "off")
     if standby:
@@ -147,7 +147,7 @@ def _dead_rows(database: Database) -> list[Measurement]:
     return [Measurement("dead rows", f"{dead:,} dead rows in {table}", advice)]
 
 
-def _forgotten(database: Database) -> list[Measurement]:
+def _prepared_transactions(database: Database) -> list[Measurement]:
     prepared, slots = database.read(_prepared_and_slots)
     found = []
     if prepared > OLD_SNAPSHOT:
@@ -186,11 +186,9 @@ def _wakeups(database: Database) -> list[Measurement]:
         os.close(wake)
         os.close(other)
     if heard:
-        return [Measurement("wake-ups", "what others tell is heard")]
+        return [Measurement("wake-ups", "wake-ups of other processes are heard")]
     where = without_secrets(database.settings.listen_url or database.settings.database_url)
-    words = (
-        f"nothing that others tell is heard by {where}: workers look for work, and rest no longer than that"
-    )
+    words = f"no wake-up arrives on a connection to {where}: workers only poll, and find new work later"
     return [Measurement("wake-ups", words, "Let listen_url lead to this database itself, past any pooler.")]
 
 
@@ -232,7 +230,7 @@ def _log_size(database: Database) -> list[Measurement]:
 
 
 def _room(database: Database) -> list[Measurement]:
-    """On a full disk or a read-only one nothing can be written, not even a heartbeat: workers look dead."""
+    """Check that the disk has room and can be written: without heartbeats workers look dead."""
     name = str(database.url.database)
     free = shutil.disk_usage(name).free
     room = Measurement("disk", f"the disk of {name} has {free / 1024 / 1024:,.0f} MiB left")
@@ -252,7 +250,7 @@ def _first(database: Database, statement: str) -> object:
 
 
 MEASURES: dict[str, list[Callable[[Database], list[Measurement]]]] = {
-    "postgresql": [_pooler, _writes, _wakeups, _oldest_snapshot, _dead_rows, _forgotten],
+    "postgresql": [_pooler, _writes, _wakeups, _oldest_snapshot, _dead_rows, _prepared_transactions],
     "mysql": [_writes_my, _oldest_transaction, _history],
     "sqlite": [_journal, _log_size, _room],
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 Parameters = Mapping[str, object]
 Ahead = Callable[[], list[Row]]
-"""A query that was sent ahead; calling it waits for the rows."""
+"""A query that was sent without waiting; calling it waits for the rows."""
 
 
 FIELD = re.compile(r":([a-z_]+)")
@@ -34,12 +34,12 @@ class TableWrite:
 
 
 CHORES = frozenset({"scheduled", "timers", "advancements"})
-"""Tables whose rows are work for the housekeeping, now or when it is time."""
+"""Tables whose rows are work for the housekeeping, now or when they are due."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchWrite:
-    """Where a batch goes. Made once and used again and again: its statements are remembered by it."""
+    """The tables that a batch is written to. Made once and reused: rendered statements are cached by it."""
 
     tables: tuple[TableWrite, ...]
     are_chores: bool = field(init=False)
@@ -86,34 +86,36 @@ class Dialect(Protocol):
     name: str
     style: ParamStyle
     own_style: ParamStyle
-    """On connections of our own, which may be spoken to in another way than the caller's."""
+    """The parameter style on our own connections, which may differ from the caller's."""
     now: str
     lock: str
     lock_skip: str
     by_key: str
     lateral: bool
-    """A query can look up each element of a list by an index (LATERAL)."""
+    """True if a query can look up each element of a list by an index (LATERAL)."""
+    probes_in_recursion: bool
+    """True if a recursive query finds the next key of an index by one look-up; else it reads all keys that are left."""
     fast_path: FastPath
-    """The shorter ways that are taken. The setting `fast_path` switches all of them off."""
+    """The parts of the fast path that are used. The setting `fast_path` switches all of them off."""
     pipelines_statements: bool
-    """The database works on one statement while the next is made."""
+    """True if statements can be sent without waiting for the answers before them."""
     pushes_wakeups: bool
-    """LISTEN/NOTIFY: another process can be told that there is work."""
+    """True if wake-ups reach other processes (LISTEN/NOTIFY)."""
     keeps_dead_rows: bool
-    """Deleted rows are still walked over for a while, so a claim needs its floor."""
+    """True if a scan still reads deleted rows for a while, so that a claim needs its floor."""
     in_memory: bool
     """True if the database is in memory: it exists on one connection, which all threads share."""
     is_pooled: bool
-    """Behind a pooler: each transaction may be on another connection of the server, and nothing outlives it."""
+    """True behind a pooler: each transaction may use another server connection, and session state is lost."""
     locks_on_one_node: bool
-    """Row locks are known to one node of a cluster, and other nodes write too: what a lock decides must be written."""
+    """True if row locks are local to one node of a cluster with several writers: the locked row must be written too."""
     undoes_for_others: bool
-    """A transaction that did nothing wrong may be undone because another one went first, as a matter of course."""
+    """True if a correct transaction is regularly rolled back because another one committed first."""
     one_writer: bool
-    """A transaction that has written keeps all others from writing: its schema must be made within it."""
+    """True if only one transaction can write at a time: the schema must be made in the caller's own transaction."""
 
     def open(self, url: Url, settings: Settings) -> Any:
-        """A new connection of our own, which SQLAlchemy has no part in; None: only by its means can it be had."""
+        """A new connection without SQLAlchemy; None: this URL needs SQLAlchemy."""
 
     def close(self, driver: Any) -> None:
         """Close a connection of our own, whatever state it is in."""
@@ -122,22 +124,24 @@ class Dialect(Protocol):
         """Arguments for `create_engine`: driver timeouts and the state every connection of ours starts in."""
 
     def connect(self, *args: Any, **named: Any) -> Any:
-        """A new connection, by what SQLAlchemy would give the driver; None: let it do so."""
+        """A new connection, from the arguments that SQLAlchemy would pass to the driver; None: let SQLAlchemy
+        connect."""
 
     def connected(self, driver: Any) -> None:
         """Bring a new connection into the state that all of ours are in."""
 
     def on_checkout(self, driver: Any) -> None:
-        """Make a pooled connection what SQLAlchemy expects of it."""
+        """Bring a pooled connection into the state that SQLAlchemy expects."""
 
     def dedicate(self, driver: Any, patience: float | None) -> bool:
-        """Ready a connection for nothing but the queue's statements; True if it is then unfit for others.
+        """Prepare a connection for the queue's own statements only; True if other code can no longer use it.
 
-        `patience`: so long, if not shorter, an answer is waited for on it.
+        `patience`: the longest wait for an answer on it, in seconds.
         """
 
     def go_by_index(self, tx: Transaction) -> None:
-        """For the rest of this transaction, find rows as a dedicated connection would, whatever statistics say."""
+        """For the rest of this transaction, plan as on a dedicated connection: by index, whatever the statistics
+        say."""
 
     def execute(self, driver: Any, opened: object, sql: str, parameters: Parameters) -> Any:
         """Send a statement of our own, in whose rows ids are text; the cursor that will have its answer."""
@@ -152,25 +156,28 @@ class Dialect(Protocol):
         """Open a transaction that may write, on the driver's own connection; what is to be given to its end."""
 
     def wait(self, opened: object) -> None:
-        """Until everything sent so far has been done."""
+        """Wait until everything sent so far is done."""
 
     def wait_for_answers(self, opened: object) -> None:
-        """Wait for the answers to what was sent so far; for the commit of what needs no other, only later."""
+        """Wait for the answers to everything sent so far, but not for the commit of a single statement."""
 
     def flush(self, opened: object) -> None:
-        """Have everything sent so far begun, while the next is made. Not if it locks what others want.
+        """Send everything so far to the server, which begins while we prepare the next statement.
+
+        Not after statements that lock.
 
         Until it is waited for the server lets us have all the time in the world, also if we freeze.
         """
 
     def begin_single(self, driver: Any) -> object:
-        """Likewise, for work whose every statement may stand alone: no transaction where that saves a round trip."""
+        """The same for work whose statements need no common transaction: none is opened where that saves a round
+        trip."""
 
     def begin_reading(self, driver: Any) -> object:
         """Get ready to read without blocking writers."""
 
     def begin_brief_reading(self, driver: Any, seconds: float) -> object:
-        """Likewise, for people who look: no statement takes longer, and no plan depends on statistics."""
+        """The same for pages: statements have this time limit, and plans do not depend on statistics."""
 
     def end_brief_reading(self, driver: Any) -> None:
         """Give statements on this connection their usual time again, after the rollback."""
@@ -193,7 +200,7 @@ class Dialect(Protocol):
         rows: Sequence[Parameters],
         shared: Parameters,
     ) -> None:
-        """Insert one batch into one or several tables."""
+        """Insert a batch into one or several tables."""
 
     def take_ready(
         self,
@@ -215,22 +222,23 @@ class Dialect(Protocol):
         """
 
     def assume(self, tx: Transaction, condition: str, parameters: Parameters) -> None:
-        """Have the transaction fail if this does not hold; where that saves a wait, only later."""
+        """Make the transaction fail if this does not hold; the failure may come later, which saves a wait."""
 
     def assume_changed(self, tx: Transaction, update: str, expected: int, parameters: Parameters) -> None:
-        """Have the transaction fail if this changes more or fewer rows; where that saves a wait, only later."""
+        """Make the transaction fail if this changes more or fewer rows; the failure may come later, which saves a
+        wait."""
 
     def lock_patience(self, seconds: float) -> str | None:
-        """The statement after which a transaction waits so long for a lock; it is said again when that is over."""
+        """The statement that sets the lock timeout of a transaction; the caller resets it with a second one."""
 
     def is_transient(self, error: BaseException) -> bool:
-        """Deadlock, serialization failure, lock timeout: the same transaction may well pass next time."""
+        """True for a deadlock, serialization failure or lock timeout: the same transaction may succeed next time."""
 
     def is_disconnect(self, error: BaseException) -> bool:
-        """The connection is gone; whether a commit under way took place is not known."""
+        """True if the connection is lost; whether a commit under way took place is unknown."""
 
     def is_failed_assumption(self, error: BaseException) -> bool:
-        """Something that a transaction had assumed was not so."""
+        """True if an assumption of the transaction was wrong."""
 
     def is_duplicate(self, error: BaseException) -> bool:
-        """A unique key refused the row."""
+        """True if a unique key refused the row."""

@@ -10,7 +10,7 @@ from penstock.errors import DatabaseUnavailable, PenstockError, SerializationErr
 OUTAGES = frozenset({"OperationalError", "InternalError", "InterfaceError", "ProgrammingError"})
 
 VALUE_STATES = frozenset({"42804", "42846", "42883", "P0001"})
-"""PostgreSQL: of a wrong type for its column, unknown to a function; or a trigger of the user's refuses it."""
+"""PostgreSQL: the value has a wrong type for its column or function, or a trigger of the user refuses it."""
 VALUE_CODES = frozenset({1153, 1292, 1305, 1365, 1366, 1411, 1644, 1690, 3140, 3819, 4025})
 """MySQL and MariaDB: the same, where the driver calls it operational."""
 
@@ -52,6 +52,7 @@ NO_PLACE = (
     "Its connections are all taken: let it have more (max_connections), or see who needs so many; behind a pooler "
     "fewer will do."
 )
+NO_NUMBER = "A row has used up the numbers of its table: `penstock doctor --repair` sets them back."
 AGAIN = "Another transaction went first, and this one was undone: do it again."
 NO_OPTION = "Correct what the URL says behind the ?."
 POOLER_REFUSES = (
@@ -83,6 +84,8 @@ ADVICE = {
     "too many clients": NO_PLACE,
     "too many connections": NO_PLACE,
     "remaining connection slots": NO_PLACE,
+    "auto-increment value": NO_NUMBER,
+    '(167, "out of range': NO_NUMBER,
     "deadlock": AGAIN,
     "could not serialize": AGAIN,
     "rollback the current transaction": AGAIN,
@@ -99,19 +102,19 @@ ADVICE = {
 SQLITE_INTERRUPT = 9
 
 MAY_PASS = frozenset({None, TOO_LONG, AGAIN, READ_ONLY, STANDBY, NO_ROOM, NO_PLACE})
-"""After a failover, or when others are done, it is over by itself."""
+"""Errors that end by themselves: after a failover, or when other clients are done."""
 
 MOMENTARY_STATES = frozenset({"40001", "40P01", "55P03", "57014", "57P01", "57P05", "25P03", "25P04"})
 MOMENTARY_CODES = frozenset({0, 1020, 1205, 1213, 1412, 1927, 1969, 2006, 2013, 3024, 3101, 4031})
 UNREADY = frozenset({"53300", "57P03", 1040, 1047})
-"""The server lets no client in: it starts, or has no connection left."""
+"""The server accepts no client: it is starting, or has no connection left."""
 CLOSED = (
     "closed the connection",
     "connection is closed",
     "terminating connection",
     "no connection to the server",
 )
-"""Others were in the way, or the server has ended a connection that was not used: the next try may well do."""
+"""Another client was in the way, or the server closed an idle connection: the next try may succeed."""
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -121,8 +124,8 @@ def cause_of(error: BaseException) -> BaseException:
     return error
 
 
-def is_to_blame(error: BaseException) -> bool:
-    """The database cannot, whatever it is given."""
+def is_outage(error: BaseException) -> bool:
+    """True if the database itself fails, whatever it is given."""
     cause = cause_of(error)
     kinds = kinds_of(cause)
     if isinstance(cause, OSError | MemoryError):
@@ -136,7 +139,7 @@ def _is_a_value(cause: BaseException, kinds: set[str]) -> bool:
         return True
     state, unsent = getattr(cause, "sqlstate", ""), "ProgrammingError" in kinds
     if state is None or "binding parameter" in str(cause):
-        return unsent  # no driver knows how to send a value of that type
+        return unsent  # the driver cannot send a value of that type
     return state in VALUE_STATES or "no such function" in str(cause)
 
 
@@ -171,7 +174,7 @@ def kinds_of(cause: BaseException) -> set[str]:
 
 
 def took_too_long(error: BaseException) -> bool:
-    """A statement had all the time it may have."""
+    """True if a statement timed out."""
     return advice(error) == TOO_LONG or getattr(cause_of(error), "sqlite_errorcode", None) == SQLITE_INTERRUPT
 
 
@@ -183,14 +186,14 @@ def explained(error: Exception, where: str, *, passing: bool, hide: Callable[[st
     ours = isinstance(error, PenstockError)  # whatever words are in it
     if isinstance(error, DatabaseUnavailable) or (not passing and (ours or then is None)):
         return error
-    said = " ".join(hide(f"{cause_of(error)}").split()).rstrip(". ")  # libpq says it in several lines
+    said = " ".join(hide(f"{cause_of(error)}").split()).rstrip(". ")  # libpq's message has several lines
     stop = "" if said.endswith("?") else "."
     return DatabaseUnavailable(
         f"The database at {where} does not answer as it should: {said}{stop} {then or UNREACHABLE}", where
     )
 
 
-def lacking(error: BaseException, where: str, tables: Collection[str]) -> DatabaseUnavailable | None:
+def missing_table(error: BaseException, where: str, tables: Collection[str]) -> DatabaseUnavailable | None:
     """The error as a user should see it, if it says that one of these tables is not there."""
     cause = cause_of(error)
     known = getattr(cause, "sqlstate", None) == "42P01" or (cause.args and cause.args[0] == 1146)
@@ -204,7 +207,7 @@ def lacking(error: BaseException, where: str, tables: Collection[str]) -> Databa
 
 
 def raise_as(explained: Exception, error: Exception) -> NoReturn:
-    """Raise what explains an error; if that is the error itself, with the cause that it has."""
+    """Raise the explanation from the error; if it is the error itself, keep its cause."""
     if explained is error:
         raise error
     raise explained from error

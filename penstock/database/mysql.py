@@ -18,7 +18,7 @@ from pymysql.err import IntegrityError, InterfaceError, MySQLError, OperationalE
 from penstock.database import cursor_dialect, error_advice
 from penstock.database.cursor_dialect import ByCursor
 from penstock.database.dialect import FIELD, BatchWrite, Parameters, TableWrite
-from penstock.database.mysql_connection import Attentive
+from penstock.database.mysql_connection import ProbedConnection
 from penstock.database.server_probe import Probe, Sessions
 from penstock.database.templates import ListType, ParamStyle, Renderer
 from penstock.database.user.cursors import as_text
@@ -43,7 +43,7 @@ DISCONNECTS = frozenset(
 DUPLICATE = 1062
 READ_ONLY = 1290
 ELSEWHERE = frozenset({1047, READ_ONLY, 1836})
-"""This node takes no writes, or nothing at all."""
+"""Errors of a node that takes no writes, or no statements at all."""
 PLACE = ("host", "port")
 DEFAULT_CONNECT = 10
 BATCH_BYTES = 1_000_000
@@ -70,9 +70,10 @@ class MySql(ByCursor):
     now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
     lock = "FOR UPDATE"
     lock_skip = "FOR UPDATE SKIP LOCKED"
-    # By its statistics a queue is empty, and a scan of the empty is cheap: it would wait for every row others hold.
+    # With old statistics a queue seems empty and a scan cheap; a scan would wait for every row that others have locked.
     by_key = "FORCE INDEX (PRIMARY)"
     remove = REMOVE
+    probes_in_recursion = False
     pushes_wakeups = False
     keeps_dead_rows = True
     in_memory = False
@@ -84,7 +85,7 @@ class MySql(ByCursor):
         self.statement_timeout = statement_timeout
         self.lock_timeout = lock_timeout
         self.hosts = list(hosts)
-        """Several, of which those that take writes will do; the one that did last time is tried first."""
+        """Several hosts: one that takes writes is used; the one used last is tried first."""
         self.packet = BATCH_BYTES * 2
         self._arguments: dict[str, Any] = {}
         self._probe = Probe(self._at_work)
@@ -120,9 +121,9 @@ class MySql(ByCursor):
         assert failure is not None
         raise failure
 
-    def _reached(self, named: dict[str, Any]) -> Attentive:
-        """One that can be written to, where there are others."""
-        connection = Attentive(**named, defer_connect=True)
+    def _reached(self, named: dict[str, Any]) -> ProbedConnection:
+        """Connect to a host that takes writes, if there are several."""
+        connection = ProbedConnection(**named, defer_connect=True)
         try:
             connection.reach(named.get("connect_timeout", DEFAULT_CONNECT))
             if self.hosts:
@@ -134,7 +135,7 @@ class MySql(ByCursor):
         return connection
 
     def _at_work(self) -> Sessions:
-        """Which sessions are at work, by a connection of its own; a user always sees its own."""
+        """The sessions that are at work, read on a new connection; a user always sees its own sessions."""
         with closing(self.connect(**self._arguments)) as connection, connection.cursor() as cursor:
             connection.probe = None
             connection._read_timeout = self._arguments.get("connect_timeout", DEFAULT_CONNECT)
@@ -148,7 +149,7 @@ class MySql(ByCursor):
     def engine_options(self, url: Url, settings: Settings) -> dict[str, Any]:
         limit = int(settings.statement_timeout) + 5
         arguments = {
-            # For each of several hosts in turn: all together have the time that was set.
+            # The timeout is divided among the hosts, which are tried in turn.
             "connect_timeout": max(1, int(settings.connect_timeout / max(1, len(url.hosts)))),
             "read_timeout": limit,
             "write_timeout": limit,
@@ -251,7 +252,7 @@ class MySql(ByCursor):
         if isinstance(error, InterfaceError):
             return True
         if self.hosts and isinstance(error, MySQLError) and _code(error) in ELSEWHERE:
-            return True  # another one of those that are named may take it
+            return True  # another host may take it
         return isinstance(error, OperationalError) and _code(error) in DISCONNECTS
 
     def is_duplicate(self, error: BaseException) -> bool:
@@ -262,7 +263,7 @@ def _code(error: MySQLError) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 
-def _refuse_standby(connection: Attentive) -> None:
+def _refuse_standby(connection: ProbedConnection) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT @@global.read_only, @@global.innodb_read_only")
         if any(map(int, cursor.fetchall()[0])):
@@ -272,7 +273,7 @@ def _refuse_standby(connection: Attentive) -> None:
 def _parts(
     rows: Sequence[Parameters], write: TableWrite, shared: Parameters, packet: int
 ) -> list[list[Parameters]]:
-    """Rows in portions that fit a packet, even if every letter has to be escaped; one that never will is refused."""
+    """Split rows into parts that fit a packet even if every letter is escaped; refuse a row that never fits."""
     values = [value for text in write.columns.values() for value in FIELD.findall(text)]
     each = sum(map(len, write.columns.values())) + sum(
         _size(shared[name]) for name in values if name in shared
@@ -297,7 +298,7 @@ def _parts(
 
 
 def _size(value: object) -> int:
-    """In bytes, as it is sent, but for what is escaped."""
+    """The size of a value in bytes, before escaping."""
     if not isinstance(value, str):
         return 22
     return (len(value) if value.isascii() else len(value.encode())) + 3
@@ -325,11 +326,11 @@ def _insert(
     tx.execute_rendered(renderer.make(f"{head} VALUES {all_values}{ending}"), parameters)
 
 
-# PyMySQL's cursor that gives rows as tuples, whatever the connection's owner likes for their own.
+# PyMySQL's plain cursor, which returns rows as tuples whatever cursor class the connection has.
 
 
 class TextCursor(Cursor):
-    """Texts are texts in them, also on a connection that gives bytes."""
+    """Returns texts as `str`, also on a connection that returns bytes."""
 
     def fetchall(self) -> tuple[tuple[Any, ...], ...]:
         return tuple([as_text(self, row) for row in super().fetchall()])

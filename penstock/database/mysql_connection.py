@@ -1,4 +1,4 @@
-"""PyMySQL's connection, which does not wait on a server that is not at work any more.
+"""A PyMySQL connection that stops waiting for a server that no longer works on its statement.
 
 PyMySQL waits for an answer for as long as a statement may take, and a little more. A server that is frozen is left
 sooner: see `penstock.database.server_probe`.
@@ -27,10 +27,10 @@ else:
     Base = Connection
 
 
-class Attentive(Base):
-    """Asks, before it reads, whether there will be something to read."""
+class ProbedConnection(Base):
+    """Checks, while it waits for an answer, whether the server still works on it."""
 
-    # PyMySQL has no other names for these, and its stubs none at all.
+    # PyMySQL has no public names for these, and its stubs have none at all.
     _read_timeout: float | None
     _write_timeout: float | None
     _sock: Any
@@ -41,7 +41,7 @@ class Attentive(Base):
     """The server's number for this connection, and where; None behind a proxy, which has numbers of its own."""
 
     def reach(self, seconds: float) -> None:
-        """Connect. A server that takes the connection and then says nothing is given up after so long."""
+        """Connect. Gives up after this time if the server accepts the connection and then sends nothing."""
         usual = self._read_timeout, self._write_timeout
         self._read_timeout = self._write_timeout = seconds
         self.connect()

@@ -26,11 +26,11 @@ CLIENT_ERRORS = range(2000, 3000)
 
 
 class Probe:
-    """Asks for all threads that wait for the same server, one at a time: a thread that waited for another's question
-    takes its answer."""
+    """Asks for all threads that wait for the same server, one at a time: threads that waited meanwhile share the
+    answer."""
 
     def __init__(self, ask: Callable[[], Sessions]) -> None:
-        """`ask`: connect anew, bounded in time, and say which sessions are at work; it raises what it meets."""
+        """`ask`: opens a new connection, with a timeout, and returns the sessions that are at work, or raises."""
         self._ask = ask
         self._found: Sessions | None = None
         self._answered = -math.inf

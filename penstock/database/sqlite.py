@@ -45,10 +45,10 @@ NESTED = (
 GATE = "-penstock"
 PRIVATE = 0o600
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither links nor locks of this kind
-BRIEFLY = 0.05
-"""So long a writer waits at a gate that was blocked when it was last tried."""
+BLOCKED_GATE_WAIT = 0.05
+"""Seconds that a writer waits at a gate that was blocked when it was last tried."""
 STEPS = 20_000
-"""Of SQLite's machine, between two looks at the time."""
+"""Steps of SQLite's virtual machine between two checks of the time limit."""
 BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
@@ -67,7 +67,8 @@ class Gate:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """The lock of the file belongs to the handle: as long as a child has it too, the parent cannot lose it."""
+        """In a forked child: close the inherited file handle, or the parent's file lock would last as long as the
+        child."""
         if self.handle is not None:
             os.close(self.handle)
         self.threads = threading.RLock()
@@ -75,7 +76,7 @@ class Gate:
         self.handle = None
 
     def enter(self, patience: float | None = None) -> None:
-        """`patience`: no longer than so, if that is shorter."""
+        """Wait for the gate. `patience`: the longest wait in seconds, if it is shorter than the timeout."""
         longest = self.timeout if patience is None else min(patience, self.timeout)
         deadline = time.monotonic() + longest
         if not self.threads.acquire(timeout=longest):
@@ -100,7 +101,7 @@ class Gate:
         if self.handle is None:
             with contextlib.suppress(OSError):
                 self.handle = _open_gate(self.path)
-        deadline = time.monotonic() + (min(BRIEFLY, longest) if self.blocked else longest)
+        deadline = time.monotonic() + (min(BLOCKED_GATE_WAIT, longest) if self.blocked else longest)
         wait = 0.0002
         while self.handle is not None:
             try:
@@ -189,7 +190,7 @@ class Sqlite(ByCursor):
         self.gate = Gate(f"{path}{GATE}" if path else None, timeout)
         self.timeout = timeout
         self.inside: set[int] = set()
-        """Connections that have passed the gate."""
+        """Connections that are inside the gate."""
         self.files: dict[int, File] = {}
         """Which file each connection has open."""
         forget_after_fork(self)
@@ -212,7 +213,7 @@ class Sqlite(ByCursor):
         return super().connect(*args, **named)
 
     def close(self, driver: Any) -> None:
-        """Whatever has become of its transaction, the next writer gets its turn."""
+        """Close a connection, and leave the gate whatever has become of its transaction."""
         try:
             self.rollback(driver)
         finally:
@@ -223,7 +224,7 @@ class Sqlite(ByCursor):
 
     def connected(self, driver: Any) -> None:
         driver.isolation_level = None
-        self._be_patient(driver, self.timeout)
+        self._set_busy_timeout(driver, self.timeout)
         if not self.in_memory:
             self._use_wal(driver)
         if self.path is not None:
@@ -262,7 +263,7 @@ class Sqlite(ByCursor):
             raise sqlite3.ProgrammingError(f"closed: {self.path} is another file by now")
 
     def begin(self, driver: Any, patience: float | None = None) -> None:
-        """`patience`: so long, if not shorter, its turn is waited for."""
+        """Begin a write. `patience`: the longest wait for the gate and the file, in seconds."""
         self._refuse_lost_file(driver)
         began = time.monotonic()
         self.gate.enter(patience)
@@ -272,20 +273,20 @@ class Sqlite(ByCursor):
         self.inside.add(id(driver))
         try:
             if patience is not None:
-                self._be_patient(driver, min(self.timeout, patience + began - time.monotonic()))
+                self._set_busy_timeout(driver, min(self.timeout, patience + began - time.monotonic()))
             driver.execute("BEGIN IMMEDIATE")
         except BaseException:
-            self.rollback(driver)  # Ctrl-C is felt when the wait is over, and then it has begun
+            self.rollback(driver)  # Ctrl-C during the wait is raised after it, when the transaction has begun
             raise
         finally:
             if patience is not None:
-                self._be_patient(driver, self.timeout)
+                self._set_busy_timeout(driver, self.timeout)
 
-    def _be_patient(self, driver: Any, seconds: float) -> None:
+    def _set_busy_timeout(self, driver: Any, seconds: float) -> None:
         driver.execute(f"PRAGMA busy_timeout = {max(0, int(seconds * 1000))}")
 
     def _leave(self, driver: Any) -> None:
-        """Whatever has become of its transaction: SQLite rolls back by itself when a disk is full."""
+        """Leave the gate, whatever has become of the transaction: SQLite rolls back by itself when a disk is full."""
         if id(driver) in self.inside:
             self.inside.discard(id(driver))
             self.gate.leave()

@@ -1,4 +1,4 @@
-"""No process is forked while it has a SQLite file open, as far as that is in our hands.
+"""Closes all SQLite connections before a fork, and refuses children that were forked inside a transaction.
 
 SQLite notes in the memory of a process which of its connections hold which locks, and a child has that memory without
 the locks. Its own connections rely on those notes: they take no lock of their own. When the parent then closes its last
@@ -17,37 +17,37 @@ from collections import Counter
 from collections.abc import Callable
 
 from penstock.errors import DatabaseError
-from penstock.values.fork_safety import forget_after_fork, make_way_for_forks
+from penstock.values.fork_safety import forget_after_fork, prepare_for_forks
 
 LONGEST = 5.0
-BARRED = (
+FORKED_INSIDE = (
     "this process was forked while a transaction on the SQLite file was open in its parent: what it wrote there could "
     "be lost. Fork before such a block or behind it, or start another program (subprocess)"
 )
 
 
 class ForkGate:
-    """Transactions pass here; while the process is forked, none is under way."""
+    """Counts transactions, and keeps a fork and a transaction from running at the same time."""
 
     def __init__(self, close_all: Callable[[], None]) -> None:
         self._close_all = close_all
         self._in_use = False
-        """Something was open when the fork under way began, or when this process was forked."""
-        self._barred = False
+        """True if a transaction was open when this process was forked, or when the fork under way began."""
+        self._is_refused = False
         self.forget()
         forget_after_fork(self)
-        make_way_for_forks(self)
+        prepare_for_forks(self)
 
     def forget(self) -> None:
         self._changed = threading.Condition()
         self._inside: Counter[int] = Counter()
         self._forks = 0
         """How many threads are about to fork."""
-        self._barred = self._in_use
+        self._is_refused = self._in_use
 
     def enter(self) -> None:
-        if self._barred:
-            raise DatabaseError(BARRED)
+        if self._is_refused:
+            raise DatabaseError(FORKED_INSIDE)
         me = threading.get_ident()
         with self._changed:
             if self._forks and me not in self._inside:
@@ -76,13 +76,13 @@ class ForkGate:
                 threading.get_ident() not in self._inside
                 and self._changed.wait_for(lambda: not self._inside, LONGEST)
             )
-            self._in_use = self._barred or not free
+            self._in_use = self._is_refused or not free
         if free:
             self._close_all()
 
     def go_on(self) -> None:
-        """After it, in the parent."""
+        """Let transactions begin again, after the fork, in the parent."""
         with self._changed:
             self._forks -= 1
-            self._in_use = self._barred
+            self._in_use = self._is_refused
             self._changed.notify_all()

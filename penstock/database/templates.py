@@ -51,7 +51,7 @@ class Renderer:
         return rendered
 
     def make(self, template: str) -> Rendered:
-        """Render without remembering it."""
+        """Render without caching."""
         names: dict[str, int] = {}
         lists: dict[str, ListType] = {}
 

@@ -1,4 +1,4 @@
-"""A transaction: the only thing storage functions are given. Templates in, plain tuples out."""
+"""A transaction, through which storage functions run their statements: templates in, plain tuples out."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ class Transaction:
     def rows(self, template: str, **parameters: object) -> list[Row]:
         cursor = self._execute(template, parameters)
         if self.opened is not None:
-            # The server is told that we wait: then it may end us, and free our locks, if we should freeze here.
+            # Tell the server that we wait: if this process freezes here, the server ends the session and frees its
+            # locks.
             self.dialect.wait(self.opened)
         return list(cursor.fetchall())
 
@@ -77,20 +78,20 @@ class Transaction:
         return found[0] if found else None
 
     def send_ahead(self, template: str, **parameters: object) -> Ahead:
-        """Send a query whose rows are asked for later: several travel together with the first that is."""
+        """Send a query whose rows are read later: several queries share one round trip."""
         return self._ask(template, parameters, self.dialect.wait)
 
     def early(self, template: str, **parameters: object) -> Ahead:
-        """Likewise; and its rows may be had while the transaction that is this one statement is being committed.
+        """The same for a transaction of one statement: its rows can be read while it is being committed.
 
-        What they tell is not certain before the block has ended.
+        They are not certain before the block has ended.
         """
         return self._ask(template, parameters, self.dialect.wait_for_answers)
 
     def _ask(self, template: str, parameters: Parameters, wait: Callable[[object], None]) -> Ahead:
         cursor = self._execute(template, parameters)
         if self.opened is None:
-            # Nothing travels together here; and what is left unread keeps SQLite's connection at what was true then.
+            # Without a pipeline the rows are read at once: an unread cursor would hold an old snapshot on SQLite.
             found: list[Row] = list(cursor.fetchall())
             return lambda: found
 
@@ -115,7 +116,8 @@ class Transaction:
         self.dialect.assume(self, condition, parameters)
 
     def assume_changed(self, update: str, expected: int, **parameters: object) -> None:
-        """Execute an update, and fail the transaction if it does not change so many rows, without waiting."""
+        """Execute an update, and fail the transaction if it does not change the expected number of rows, without
+        waiting."""
         self.dialect.assume_changed(self, update, expected, parameters)
 
     def certify(self, template: str, **parameters: object) -> None:
@@ -127,7 +129,7 @@ class Transaction:
             self.run(template, **parameters)
 
     def aside(self, template: str, **parameters: object) -> Any:
-        """Send a hint, on which nothing rests: whether it is sent or not depends on the hour, so it is no point.
+        """Send a hint, on which nothing depends. It is not a fault point, because it is not always sent.
 
         The cursor that will have its rows once the transaction has ended.
         """
@@ -167,14 +169,14 @@ class Transaction:
                     self.leave_chores()
 
     def leave_chores(self) -> None:
-        """Have the housekeeping called, once this is durable."""
+        """Call the housekeeping after the commit."""
         if not self.leaves_chores:
             self.leaves_chores = True
             if self._call_housekeeping is not None:
                 self._call_housekeeping(self)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Something that may only be done once this is durable, such as a wake-up. It never carries truth."""
+        """Register an action for after the commit, such as a wake-up. Nothing may depend on it."""
         self._after_commit.append(action)
 
     def committed(self) -> None:
@@ -209,7 +211,7 @@ class Transaction:
         return self.dialect.execute(self.driver, self.opened, rendered.sql, parameters)
 
     def _execute(self, template: str, parameters: Mapping[str, object]) -> Any:
-        """The same for a template. It is done for every statement there is, so it calls as few others as it can."""
+        """The same for a template. Every statement goes through here, so it calls few other functions."""
         renderer = self.renderer
         rendered = renderer.cache.get(template) or renderer.render(template)
         if rendered.lists or renderer.style == "numbered":
@@ -255,8 +257,8 @@ def _into(
 
 # The blocks in which statements run: `with database.transaction()` and `with database.reading()`.
 #
-# Classes and not generators: these are entered for every transaction there is, and a generator costs more than a
-# statement's own bookkeeping.
+# Classes, not generators: a block is entered for every transaction, and a generator costs more than the bookkeeping of
+# a statement.
 
 
 class TransactionBlock(ABC):
@@ -307,14 +309,14 @@ class TransactionBlock(ABC):
 
     @abstractmethod
     def leave(self, error: BaseException | None) -> None:
-        """The end of the block, and perhaps why."""
+        """End the block; `error` is the exception that ended it, if any."""
 
     def rollback(self) -> None:
         """Roll back. If the server refuses, the transaction stays open, and the connection must not be used again."""
         try:
             self.database.dialect.rollback(self.tx.driver, self.tx.opened)
         except Exception:
-            self.link.is_spoilt = not self.database.dialect.in_memory
+            self.link.is_unusable = not self.database.dialect.in_memory
 
 
 class WriteTransaction(TransactionBlock):
@@ -363,7 +365,7 @@ class BriefReadTransaction(TransactionBlock):
         try:
             self.database.dialect.end_brief_reading(self.tx.driver)
         except Exception:  # the connection is lost, or cannot be used as it is
-            self.link.is_spoilt = True
+            self.link.is_unusable = True
         if error is None:
             self.link.release()
         else:
@@ -371,7 +373,7 @@ class BriefReadTransaction(TransactionBlock):
 
 
 class ReadTransaction(TransactionBlock):
-    """Rolled back whatever comes: nothing was written."""
+    """Rolled back in any case: nothing was written."""
 
     __slots__ = ()
 

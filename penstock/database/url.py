@@ -1,4 +1,4 @@
-"""Database URLs: which are understood, and which dialect and driver answer them.
+"""Parses database URLs, and chooses the dialect and driver.
 
 There may be several hosts, `postgresql://a:5432,b:5432/shop` or `mysql://a,b:3307/shop`: a primary and those that may
 become one. Whichever can be written to is used; after a failover that is another.
@@ -48,7 +48,7 @@ Place = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Url:
-    """The parts of a database URL. They are not shown: one that is written wrongly has its password anywhere."""
+    """The parts of a database URL. They are never shown: in a malformed URL the password may be in any part."""
 
     driver: str
     username: str | None
@@ -128,7 +128,7 @@ def _for_our_driver(url: Url) -> Mapping[str, str | tuple[str, ...]]:
 
 
 def _anchored(url: Url) -> Url:
-    """A file is sought where the app was made, also by connections that are opened after a `chdir`."""
+    """Make the path of a SQLite file absolute, so that a later `chdir` does not matter."""
     path = sqlite_path(url) if url.backend == "sqlite" else None
     return url if path is None or path.startswith("file:") else replace(url, database=os.path.abspath(path))
 

@@ -34,7 +34,7 @@ SETTING = "PENSTOCK"
 
 
 class DjangoBridge(AsyncBridge):
-    """Has the database work of async callers done in the thread that Django keeps for their connections."""
+    """Runs the database work of async callers in the thread that Django keeps for their connections."""
 
     async def run(self, work: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         done: R = await sync_to_async(work, thread_sensitive=True)(*args, **kwargs)
@@ -78,7 +78,7 @@ class DjangoApp(Penstock):
         self._follow_test_runner()
         if not self._prepared and self.database.dialect.one_writer:
             inside = self._open_transaction()
-            if inside is not None:  # another connection would wait for this very block
+            if inside is not None:  # another connection would wait for this block
                 version.ensure_within(self.database, inside, upgrade=self.settings.auto_migrate)
                 return
         super().prepare()
@@ -99,7 +99,8 @@ class DjangoApp(Penstock):
         self._leave_before_the_database_is_dropped()
 
     def _leave_before_the_database_is_dropped(self) -> None:
-        """PostgreSQL drops no database that has connections: ours are closed first, as Django closes its own."""
+        """Close our connections before the test database is dropped: PostgreSQL refuses to drop a database with
+        connections."""
         creation = connections[self.alias].creation
         drop = creation.destroy_test_db
 
@@ -124,7 +125,7 @@ class DjangoApp(Penstock):
 
 def the_app() -> DjangoApp:
     """The app that the project's settings describe, with the tasks that its apps declare."""
-    _set_up()  # which imports the tasks, and they ask for the app
+    _set_up()  # imports the tasks, which ask for the app
     return _made()
 
 
@@ -145,7 +146,7 @@ def _made() -> DjangoApp:
 
 
 def _set_up() -> None:
-    """Begin with Django, unless that has been done or is being done: `penstock worker penstock.django:app`."""
+    """Call `django.setup()`, unless it was or is being called: for `penstock worker penstock.django:app`."""
     if not apps.ready and not apps.loading:
         django.setup()
 

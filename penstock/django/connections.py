@@ -24,7 +24,7 @@ class HandlerConnections:
 
     def __init__(self, most_kept: int) -> None:
         self.most_kept = most_kept
-        """So many threads that wait for work may keep an open connection, where CONN_MAX_AGE allows it."""
+        """How many idle threads may keep an open connection, if CONN_MAX_AGE allows it."""
         self._keeping: set[int] = set()
         self._lock = threading.Lock()
 
@@ -45,7 +45,7 @@ class HandlerConnections:
         reset_queries()
         close_old_connections()
         for each in connections.all(initialized_only=True):
-            # One that was kept may have been cut off meanwhile, and only a query would tell.
+            # A connection that was kept may be broken, and only a query would show it.
             if each.connection is not None and not each.in_atomic_block and not each.is_usable():
                 each.close()
 
@@ -67,7 +67,7 @@ class HandlerConnections:
 
 
 def _end_thread_of(queries: ThreadSensitiveContext) -> None:
-    """If the handler has had queries done in a thread: close its connections there, and let it end."""
+    """If the handler ran queries in a thread: close its connections there, and end the thread."""
     executor = SyncToAsync.context_to_thread_executor.pop(queries, None)
     if executor is not None:
         executor.submit(connections.close_all)

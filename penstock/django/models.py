@@ -1,4 +1,4 @@
-"""No table of Django's: a model that gives the dashboard its permissions and its place in the admin."""
+"""A model without a table, which gives the dashboard its permissions and its entry in the admin."""
 
 from __future__ import annotations
 

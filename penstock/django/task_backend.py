@@ -2,8 +2,8 @@
 
 `TASKS = {"default": {"BACKEND": "penstock.django.TaskBackend"}}`. A task that raises has FAILED, as with Django's own
 backends, unless `retries` are given: for all tasks in OPTIONS, for one in its decorator. Another worker runs a task
-again whose worker died. The signals `task_started` and `task_finished` are sent by the worker, around the function;
-where the function cannot tell of the end, `task_signals` does.
+again whose worker died. The worker sends `task_started` before the function; `task_signals` sends `task_finished`, once
+the end is committed.
 """
 
 from __future__ import annotations
@@ -21,27 +21,23 @@ from django.utils import timezone
 
 from penstock.context import current
 from penstock.django.application import the_app
-from penstock.django.task_results import local, read_history, result_of
-from penstock.django.task_signals import tell_ends
+from penstock.django.task_results import read_history, result_of
+from penstock.django.task_signals import TaskEnds, tell_ends
 from penstock.django.tasks_api import (
     BaseTaskBackend,
     InvalidTask,
     Task,
     TaskContext,
-    TaskError,
     TaskResultStatus,
     normalize_json,
     task_enqueued,
-    task_finished,
     task_started,
 )
 from penstock.errors import ConfigurationError, PenstockError
 from penstock.task import Task as PenstockTask
-from penstock.values import outcome
-from penstock.values.failure import Failure
 from penstock.values.limits import Limit
 from penstock.values.outcome import Cancel, Snooze
-from penstock.values.retry import Retry, lineage
+from penstock.values.retry import Retry
 
 NO_RETRIES = Retry(max=0)
 DECLARED = ("retries", "timeout", "max_crashes", "executor", "limits")
@@ -78,7 +74,7 @@ class TaskBackend(BaseTaskBackend):
     supports_priority = True
 
     def validate_task(self, task: Any) -> None:
-        """Refuse what cannot be run; what can be is known to the worker from here on."""
+        """Refuse a task that cannot be run; register any other for the workers."""
         super().validate_task(task)
         if getattr(task, "executor", None) == "process":
             raise InvalidTask('executor="process" is for tasks of penstock.django.app: use @app.task')
@@ -99,7 +95,7 @@ class TaskBackend(BaseTaskBackend):
         job = self._known(task).options(**options).enqueue(*call)
         result = self.get_result(job.id)
         if "key" not in options:
-            # A worker may have begun with it by now, which is not yet the caller's to know.
+            # A worker may have begun with it by now; the result still says READY, as Django's backends do.
             result = replace(
                 result, task=task, status=TaskResultStatus.READY, errors=[], worker_ids=[], **NOT_BEGUN
             )
@@ -144,40 +140,30 @@ class TaskBackend(BaseTaskBackend):
         }
         options = {name: value for name, value in chosen.items() if value is not None}
         options["limits"] = [_on_call(limit, task) for limit in chosen["limits"] or ()]
-        handler = TaskExecution(task, type(self)).handler()
-        tell_ends(app)
+        handler = TaskExecution(task, type(self), tell_ends(app)).handler()
         return app.task(name=task.module_path, **{"retries": NO_RETRIES, **options})(handler)
 
 
 class TaskExecution:
-    """Runs one of Django's tasks in a worker: with its context, between its signals."""
+    """Runs one of Django's tasks in a worker: with its context, after the signal that it has started."""
 
-    def __init__(self, task: Any, sender: type) -> None:
+    def __init__(self, task: Any, sender: type, ends: TaskEnds) -> None:
         self.task = task
         self.sender = sender
+        self.ends = ends
 
     def handler(self) -> Callable[..., Any]:
         """The function that workers call."""
 
         def in_thread(args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
             result = self._begin(backend)
-            try:
-                value = self._value(self.task.func(*self._given(result), *args, **kwargs))
-            except Exception as error:
-                self._fail(result, error)
-                raise
-            self._succeed(result, value)
-            return value
+            with self.ends.noting(current()):
+                return _value(self.task.func(*self._given(result), *args, **kwargs))
 
         async def on_loop(args: list[Any], kwargs: dict[str, Any], backend: str) -> Any:
             result = await sync_to_async(self._begin)(backend)
-            try:
-                value = self._value(await self.task.func(*self._given(result), *args, **kwargs))
-            except Exception as error:
-                await sync_to_async(self._fail)(result, error)
-                raise
-            await sync_to_async(self._succeed)(result, value)
-            return value
+            with self.ends.noting(current()):
+                return _value(await self.task.func(*self._given(result), *args, **kwargs))
 
         chosen: Any = on_loop if inspect.iscoroutinefunction(self.task.func) else in_thread
         chosen.django_task, chosen.django_sender = self.task, self.sender
@@ -194,30 +180,9 @@ class TaskExecution:
     def _given(self, result: Any) -> list[Any]:
         return [TaskContext(task_result=result)] if self.task.takes_context else []
 
-    def _value(self, value: Any) -> Any:
-        return value if isinstance(value, Snooze | Cancel) else plain(value)
 
-    def _fail(self, result: Any, error: Exception) -> None:
-        """Tell of the error, unless a retry follows. Called while it is being handled, so that receivers can log it."""
-        job = current()
-        policy = the_app().tasks[job.task].settings.retries
-        event = outcome.Raised(Failure.of(error))
-        if outcome.decide(event, policy, job.retry_count, 0.0).delay is None:
-            traceback = event.failure.traceback
-            result.errors.append(TaskError(exception_class_path=lineage(error)[0], traceback=traceback))
-            self._end(result, TaskResultStatus.FAILED)
-
-    def _succeed(self, result: Any, value: Any) -> None:
-        if not isinstance(value, Snooze | Cancel):
-            object.__setattr__(result, "_return_value", value)
-            self._end(result, TaskResultStatus.SUCCESSFUL)
-
-    def _end(self, result: Any, status: Any) -> None:
-        if current().timed_out:
-            return  # it was told before, as what it is
-        object.__setattr__(result, "status", status)
-        object.__setattr__(result, "finished_at", local(timezone.now()))
-        task_finished.send_robust(self.sender, task_result=result)
+def _value(value: Any) -> Any:
+    return value if isinstance(value, Snooze | Cancel) else plain(value)
 
 
 def plain(value: Any) -> Any:

@@ -38,7 +38,7 @@ STAND_INS = {
     "Crashed": "builtins.SystemError",
     "Cancelled": "asyncio.CancelledError",
 }
-"""Exceptions for ends without one: the time was up, the worker's process died, the job was cancelled."""
+"""Exceptions for attempts that raised none: a timeout, a crash, a cancellation."""
 
 
 def read_history(app: DjangoApp, id: str) -> JobHistory:
@@ -113,7 +113,7 @@ def _task_of(app: DjangoApp, details: JobDetails, alias: str) -> Any:
     after = local(instant(details.due_at or 0)) if deferred else None
     try:
         return task.using(priority=details.priority, queue_name=details.queue, run_after=after, backend=alias)
-    except InvalidTask:  # such as a queue that the settings do not allow any more
+    except InvalidTask:  # for example, the settings do not allow its queue any more
         return task
 
 

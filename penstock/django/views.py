@@ -38,7 +38,7 @@ def dashboard(request: HttpRequest, path: str = "") -> HttpResponse:
 
 
 def staff(request: Request) -> Viewer | Response | None:
-    """The guard: who this is, as Django knows them. A visitor who is not signed in is sent to do that."""
+    """The guard: the user of the request and its rights. A visitor who is not signed in is sent to the login."""
     native = cast("Any", request.native)
     user = getattr(native, "user", None)
     if user is None or not user.is_authenticated:

@@ -72,13 +72,13 @@ def lifespan(
 async def running_worker(
     app: Penstock, patience: float | None = None, **options: Any
 ) -> AsyncIterator[Worker]:
-    """A worker for the time of the block, which leaves at a second Ctrl-C."""
+    """A worker for the time of the block, which stops at once at a second Ctrl-C."""
     worker = app.worker(**options)
     await worker.start()
     limit = patience if patience is not None else (0.0 if is_reloaded() else app.settings.shutdown_timeout)
     try:
         yield worker
-    except asyncio.CancelledError:  # the server leaves at once, or its event loop ends
+    except asyncio.CancelledError:  # the server stops at once, or its event loop ends
         limit = 0.0
         raise
     finally:
@@ -113,7 +113,7 @@ def _tell(running: dict[str, int], limit: float) -> None:
 
 @contextmanager
 def _hurried_by_signals(worker: Worker) -> Iterator[None]:
-    """While the worker stops: a further signal stops it at once. Servers take note of it, and go on waiting for us."""
+    """While the worker stops: a further signal stops it at once. Servers note the signal and go on waiting."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import click
-from flask import Flask
-from werkzeug.middleware.dispatcher import DispatcherMiddleware
-
 from penstock.cli.load_app import use_by_default
 from penstock.cli.main import main
+from penstock.errors import ConfigurationError
+
+try:
+    import click
+    from flask import Flask
+    from werkzeug.middleware.dispatcher import DispatcherMiddleware
+except ImportError as error:
+    raise ConfigurationError("the extension for Flask needs it: pip install 'penstock[flask]'") from error
 
 if TYPE_CHECKING:
     from penstock.app import Penstock

@@ -162,7 +162,7 @@ class Instrumentation:
                 self._begun.popitem(last=False)
 
     def settled(self, app: Penstock, event: AttemptSettled) -> None:
-        """The span of an attempt whose handler was stopped with its process, which could not end it itself."""
+        """Write the span of an attempt whose handler process was killed before it could end the span."""
         known = event.headers
         if (event.job_id, event.generation) in self._begun or event.outcome not in STOPPED:
             return

@@ -10,13 +10,16 @@ or run, so that each process can go on with it; it ends when the job or run is t
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ConfigurationError
+from penstock.async_bridge import one_thread
+from penstock.errors import ConfigurationError, PenstockError
 from penstock.middleware import HandlerCall, Publication
 from penstock.queue import job_records
 from penstock.queue.jobs import SCHEDULE_HEADER, headers_of
@@ -45,7 +48,7 @@ STOPPED = (OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED)
 def report_to_sentry(
     app: Penstock, *, ignore: tuple[type[BaseException], ...] = (), check_ins: bool = True
 ) -> SentryReports:
-    """Report what goes wrong in handlers of this app, and what takes how long.
+    """Report errors and durations of handlers of this app.
 
     `ignore`: exceptions that are not reported. `check_ins`: each schedule is a cron monitor. Call it where the app is
     made, in the module that workers and handler processes import, and once.
@@ -70,6 +73,8 @@ class SentryReports:
         self.check_ins = check_ins
         self._read: dict[str, ScheduleDefinition] = {}
         """Schedules that this code does not declare, as they were read last."""
+        self._beginning: dict[str, Future[None]] = {}
+        """By job: its check-in is being begun in a thread, and is not to be ended before."""
 
     # around enqueues
 
@@ -161,15 +166,30 @@ class SentryReports:
     def _begin_check_in(self, call: HandlerCall) -> None:
         """Of a job that a schedule has made; again with each attempt, which changes nothing."""
         name = call.headers.get(SCHEDULE_HEADER)
-        if self.check_ins and name is not None and call.run_id is None:
-            # On the event loop the database is not to be asked.
-            found = self.app.declared.get(name) or self._read.get(name)
-            _check_in(name, call.id, "in_progress", found)
+        if not self.check_ins or name is None or call.run_id is not None:
+            return
+        if self.app.declared.get(name) or self._read.get(name) or not _on_a_loop():
+            self._begin(name, call.id)
+            return
+        # The database is asked what the schedule is like; the event loop is not to wait for that.
+        thread = one_thread("check-in")
+        self._beginning[call.id] = thread.submit(self._begin, name, call.id)
+        thread.shutdown(wait=False)
+
+    def _begin(self, name: str, id: str) -> None:
+        try:
+            found = self._read.get(name) or self._definition(name)
+        except PenstockError:  # the database is away: the job's end will tell what the schedule is like
+            found = None
+        _check_in(name, id, "in_progress", found)
 
     def _end_check_in(self, headers: Mapping[str, str], id: str, succeeded: bool) -> None:
         name = headers.get(SCHEDULE_HEADER)
-        if self.check_ins and name is not None:
-            _check_in(name, id, "ok" if succeeded else "error", self._definition(name))
+        if not self.check_ins or name is None:
+            return
+        if (beginning := self._beginning.pop(id, None)) is not None:
+            wait([beginning], FLUSH)
+        _check_in(name, id, "ok" if succeeded else "error", self._definition(name))
 
     def ticks_decided(self, event: TicksDecided) -> None:
         """Begin the check-ins of runs that a schedule has started."""
@@ -191,6 +211,13 @@ class SentryReports:
             return self._read.pop(name, None)
         self._read[name] = row.defined
         return row.defined
+
+
+def _on_a_loop() -> bool:
+    try:
+        return asyncio.get_running_loop() is not None
+    except RuntimeError:
+        return False
 
 
 def _check_in(name: str, id: str, status: str, schedule: ScheduleDefinition | None) -> None:

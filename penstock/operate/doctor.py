@@ -284,7 +284,7 @@ def unknown_tasks(patient: CheckContext) -> Iterable[Finding]:
     for task, count in sorted(found.items()):
         advice = f"Deploy a worker that declares it, or give the renamed task its old name: @app.task(name={task!r})"
         yield Finding(
-            "tasks", Level.WARNING, f"{count} ready jobs are for {task!r}, which the app lacks", advice
+            "tasks", Level.WARNING, f"{counted(count, 'ready job')} for {task!r}, which the app lacks", advice
         )
     if not found and patient.tasks:
         yield Finding("tasks", Level.OK, f"all waiting work is for the app ({patient.declared})")

@@ -1,4 +1,4 @@
-"""The pipelines of one app at work: what a settle calls, what a claim calls, and what is looked after between them."""
+"""The engine of one app's pipelines: the functions that a settle, a claim, a trigger and the housekeeping call."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class Engine:
     def prepare_claimed_steps(
         self, tx: Transaction, claims: list[Claim], by_reading: bool = False
     ) -> list[Claim]:
-        """Claims with their arguments; without those that are not to start."""
+        """Returns the claims with their arguments, without steps that may not start."""
         return claimed_steps.prepare_claimed_steps(self.engine_state, tx, claims, by_reading)
 
     def prefetch_runs(self, tx: Transaction, token: int) -> None:
-        """Ask for what will have to be known of the runs of a claim."""
+        """Query the runs of a claim's steps, before their rows are needed."""
         run_rows.prefetch_runs(self.engine_state, tx, token)
 
     def work_off(self, most: int = 1000) -> None:
-        """Do what is due for runs now, instead of leaving it to the workers."""
+        """Do the chores of runs that are due now, instead of leaving them to the workers."""
         for _ in range(most):
             if not self.chores.take_timer():
                 break
@@ -120,7 +120,7 @@ class Engine:
             return [start.trigger(self.engine_state, tx, news[0])]
         return start.trigger_many(self.engine_state, tx, news)
 
-    def _within(self, theirs: connections.Foreign, news: Sequence[NewRun]) -> list[str]:
+    def _within(self, theirs: connections.CallerConnection, news: Sequence[NewRun]) -> list[str]:
         tx = self.host.within(theirs)
         with theirs.kept_together():
             ids = self._written(tx, news)
@@ -132,7 +132,7 @@ class Engine:
         return ids
 
     def _count(self, news: Sequence[NewRun], ids: Sequence[str]) -> None:
-        """Those that are new; one with a key may have been there."""
+        """Count the runs that are new; a run with a key may have existed."""
         if self.host.events.wants(RunsTriggered):
             fresh = sum(new.id == id for new, id in zip(news, ids, strict=True))
             if fresh:

@@ -78,7 +78,7 @@ class Pipeline(Blueprint, Generic[P, R]):
         def options(self, **overrides: Unpack[PipelineOptionKeywords]) -> Self: ...  # type: ignore[override]
 
     def build(self) -> Definition:
-        """The definition; what the app forbids is refused as well."""
+        """The definition; also refuses what the app does not allow."""
         definition = super().build()  # type: ignore[safe-super]
         most = self.host.settings.max_fanout
         if definition.max_fanout is None and most is not None:
@@ -123,7 +123,7 @@ class Pipeline(Blueprint, Generic[P, R]):
         return publishing(self.host.enqueue_middlewares, publication)
 
     def _handle(self, new: NewRun, id: str) -> Run[R]:
-        """Of the new run, or of the one that had its key before."""
+        """The handle of the new run, or of the run that had its key before."""
         made = RunHeader(new.definition.name, new.definition.hash, new.args)
         return Run(self.host, id, made if id == new.id else None)
 
@@ -152,18 +152,18 @@ class Pipeline(Blueprint, Generic[P, R]):
         return self.host.declare_schedule(self, cron, dict(given))
 
     def drafted(self, call: tuple[Sequence[Any], Mapping[str, Any]] | None) -> NewRun:
-        """The run that this call would be, or any; nothing is written."""
+        """The run that this call would start; without a call, a run without arguments. Nothing is written."""
         return self._drafted("" if call is None else self.encode(*call))[0]
 
     @cached_property
     def ending(self) -> Definition:
-        """The definition, if its runs can end."""
+        """The definition; refuses pipelines that start each other without end."""
         refuse_circles(self.definition, self.host.find_pipeline)
         return self.definition
 
     @property
     def runnable(self) -> Definition:
-        """The definition, if this app can do all that it says."""
+        """The definition; refuses reminders with a token if the app has no secret."""
         definition = self.ending
         if definition.signs and self.host.settings.secret is None:
             raise ConfigurationError(
@@ -264,7 +264,7 @@ class GraphPipeline(Pipeline[P, R], GraphBlueprint):
 
 
 class FlowPipeline(Pipeline[P, R], FlowBlueprint):
-    """A pipeline described by verbs. The last one said counts."""
+    """A pipeline described by verbs; each verb returns a new flow, and the app knows the latest."""
 
     def __init__(self, host: AppServices, name: str, settings: PipelineSettings) -> None:
         super().__init__(name, settings)

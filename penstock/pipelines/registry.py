@@ -1,4 +1,4 @@
-"""Declaring pipelines: the part of an app that knows them by name."""
+"""The part of an app that declares pipelines and finds them by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 V = TypeVar("V")
 S = TypeVar("S", bound=str | float | None)
-"""A plain value, as a step has for a type checker that is called with nothing but the parameters of the run."""
+"""The type of a step's value for a type checker, if the step is called with parameters of the run only."""
 
 
 class Pipelines:
@@ -86,7 +86,7 @@ class Pipelines:
         return made
 
     def declare_pipeline(self, pipeline: Pipeline) -> None:
-        """Know it by its name: child runs name their pipelines. Of a flow, the last verb said counts."""
+        """Register a pipeline by its name, by which child runs find it. Each verb of a flow registers it again."""
         known = self.pipelines.get(pipeline.name)
         if pipeline.name in self.tasks:
             raise DefinitionError(f"{pipeline.name!r} is the name of a task: give the pipeline another name=")
@@ -144,7 +144,7 @@ class Pipelines:
         return await self._host.bridge.run(self.runs, pipeline, status, key, limit, label)
 
     def after(self, runs: Iterable[Run]) -> Following:
-        """Say what follows several runs: `app.after([one, other]).then(report)` starts when all have succeeded."""
+        """Chain runs after several runs: `app.after([one, other]).then(report)` starts when all have succeeded."""
         several = list(runs)
         if not several:
             raise DefinitionError("app.after(...): give the runs that are to be followed")
@@ -170,7 +170,7 @@ class Pipelines:
         return await self._host.bridge.run(self.resume, token, value)
 
     def next_chore(self) -> float | None:
-        """Seconds until there is something to look after for a run, as far as is known."""
+        """Seconds until the next chore of a run is due, as far as is known."""
         return self.engine.chores.next_due
 
     def find_pipeline(self, name: str) -> Pipeline | None:
@@ -187,7 +187,8 @@ def check_name(name: object) -> None:
 
 
 def _may_replace(new: Pipeline, known: Pipeline) -> bool:
-    """A flow grows verb by verb; a function may be defined anew, as by a reload of its module."""
+    """True if the new pipeline replaces the known one: a flow with one more verb, or a function that was defined
+    again."""
     if isinstance(new, pipes.GraphPipeline) and isinstance(known, pipes.GraphPipeline):
         return same(known.function, new.function) and not both_written(known.function, new.function)
     return isinstance(new, pipes.FlowPipeline) and isinstance(known, pipes.FlowPipeline)

@@ -1,4 +1,4 @@
-"""A run as its users see it: where it stands, its result, its steps, and the means to steer it."""
+"""A run as its users see it: its status, its result, its steps, and methods to signal it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[s
     errors = [record.error for record in records if record.error]
     done = JobStatus.stored(status) is JobStatus.SUCCEEDED
     if JobStatus.stored(status) is JobStatus.SKIPPED and not records:
-        claimed = None  # a claim has met a run that had halted: no handler was called
+        claimed = None  # the step was claimed when its run had halted already: no handler was called
     return Step(
         id=str(id),
         key=node,
@@ -96,7 +96,7 @@ def step_of(row: Sequence[Any], attempts: list[Sequence[Any]], read: Callable[[s
 R = TypeVar("R", covariant=True, default=Any)
 DAY = 86_400.0
 FIRST_LOOK = 0.02
-"""The first delay between two looks at a run: runs take a while, and where there are wake-ups one tells of the end."""
+"""The first delay between two reads of a run: runs take a while, and a wake-up may tell of the end sooner."""
 JUST_NOW = 0.001
 
 
@@ -243,7 +243,7 @@ class Run(RunControl, RunDefinition, Generic[R]):
         return await self._host.bridge.run(self.token, name, expires, path)
 
     def delivered(self, name: str, path: Path) -> None:
-        """After a signal was recorded: do now what its timer would do later."""
+        """After a signal was recorded: deliver it now, instead of leaving it to its timer."""
         self._database.in_transaction(self._deliver, name, path_text(path))
         if self._host.inline is not None:
             self._host.inline([])
@@ -278,9 +278,9 @@ class Run(RunControl, RunDefinition, Generic[R]):
         return self._database.read(self._look)
 
     def _look(self, tx: Transaction) -> _Look:
-        """How the run stands, and its value if that is well: in one visit to the database.
+        """The state of the run and, if it succeeded, its value: in one transaction.
 
-        Who looks again has been told of an end, most likely of this one: then the value is asked for along with it.
+        A caller that reads a second time was woken by an end, most likely of this run: then the value is read too.
         """
         tx.dialect.go_by_index(tx)
         asked, seen = tx.send_ahead(reading.STANDING, ids=[self.id]), self._seen
@@ -351,7 +351,7 @@ def _seconds(expires: float | str) -> float:
 
 
 def signalling(host: AppServices, run: str, name: str) -> AbstractContextManager[Publication]:
-    """Give a signal inside the block: the middlewares around enqueues have had their say before it."""
+    """Run the enqueue middlewares around the block that gives a signal."""
     publication = Publication("signal", name, 1)
     if not host.enqueue_middlewares:
         return nullcontext(publication)

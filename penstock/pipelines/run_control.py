@@ -1,6 +1,6 @@
-"""The means to steer a run, and to let others follow it.
+"""The methods of `Run` that pause, cancel, revive, repeat and chain a run.
 
-Each takes effect in the database at once; the consequences are worked off by the caller, or by any worker.
+Each takes effect in the database at once; the caller, or any worker, then does the chores that follow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunDefinition:
 
     @property
     def definition(self) -> str:
-        """The hash of the definition that the run goes by."""
+        """The hash of the definition that the run has."""
         return self._own_definition().hash
 
     def diff(self) -> Difference:
@@ -168,12 +168,13 @@ class RunControl(RunOrigin):
 
     @property
     def _database(self) -> Database:
-        """A run made from an id may be the first to use the database."""
+        """The database, with the schema in place: a run made from an id may be the first to use it."""
         self._host.prepare()
         return self._host.database
 
     def cancel(self, grace: float = DEFAULT_GRACE) -> bool:
-        """Start nothing more, tell what runs, and give up on it after `grace` seconds. False: that was asked before."""
+        """Cancel the run: no further step starts, running steps are told to stop, and after `grace` seconds they are
+        given up. False: it was cancelled before."""
         engine, seconds = self._host.engine, checked("grace", grace, parse.seconds)
         begun = self._database.in_transaction(
             lambda tx: cancel.cancel(engine.engine_state, tx, self.id, seconds)
@@ -297,7 +298,7 @@ class RunControl(RunOrigin):
         return host.run(new)
 
     def _encoded(self, args: object, keeps: bool = False) -> str:
-        """New arguments; `keeps`: for the definition that the run has, else for the app's."""
+        """Encode new arguments. `keeps`: for the run's own definition; else for the app's."""
         standing = self._stands()
         pipeline = self._host.find_pipeline(standing.pipeline)
         if pipeline is None:

@@ -1,4 +1,4 @@
-"""The trail of what people did: a row for each act and subject, in the transaction of the act.
+"""The audit trail: a row for each act of an operator and its subject, in the transaction of the act.
 
 So there is a row if and only if the act took effect. What a handler does by returning, and what follows from an act by
 itself, are not acts: settling, advancing, reaping and retention write nothing here.
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from penstock.database.transaction import Transaction
 from penstock.queue.jobs import NewJob
-from penstock.values.actor import actor, said
+from penstock.values.actor import actor, named_actor
 from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps, loads
 
@@ -60,23 +60,23 @@ def of_schedule(
 
 
 def of_queue(tx: Transaction, act: str, why: str | None = None, **detail: object) -> None:
-    """Something was done to a queue, or to the queues of workers: they have names, and no ids."""
+    """Something was done to a queue, or to the queues of workers, which have names and no ids."""
     _write(tx, act, Subject.QUEUE, [(None, None)], detail, why)
 
 
 def of_process(tx: Transaction, act: str, process: str) -> None:
-    """Something was wanted of a process."""
+    """Something was asked of a process."""
     _write(tx, act, Subject.PROCESS, [(process, None)], {})
 
 
 def of_reconcilers(tx: Transaction, act: str, table: str, **detail: object) -> None:
-    """Something was wanted of the reconcilers of a table: they have names, and no ids."""
+    """Something was asked of the reconcilers of a table, which have names and no ids."""
     _write(tx, act, Subject.RECONCILER, [(None, None)], {"table": table, **detail})
 
 
 def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> None:
     """Record an enqueue by a named actor, for the jobs that it inserted."""
-    if said() is None:
+    if named_actor() is None:
         return
     new = [job for job, id in zip(jobs, ids, strict=True) if job.id == id]
     for task in sorted({job.task for job in new}):
@@ -85,7 +85,7 @@ def of_enqueued(tx: Transaction, jobs: Sequence[NewJob], ids: Sequence[str]) -> 
 
 
 def count(tx: Transaction, id: str, act: str, number: int, **detail: object) -> None:
-    """An act on everything, done in many transactions: one row, whose `count` is what all of them have done so far."""
+    """Record an act that takes many transactions: one row, whose `count` grows with each of them."""
     row = tx.row(DETAIL, id=id)
     if row is None:
         _write(tx, act, Subject.ALL, [(None, None)], {**detail, "count": number}, id=id)
@@ -96,7 +96,7 @@ def count(tx: Transaction, id: str, act: str, number: int, **detail: object) -> 
 
 
 def prune(tx: Transaction, age: float) -> bool:
-    """Remove the oldest; whether there may be more."""
+    """Remove the oldest rows; True if there may be more."""
     tx.stage("prune_audits")
     ids = [str(id) for (id,) in tx.rows(OLD, age=int(age * 1_000_000), limit=BATCH)]
     if ids:

@@ -37,7 +37,7 @@ def claim(
     process: str,
     prefetch_runs: PrefetchRuns | None = None,
 ) -> tuple[list[Claim], dict[tuple[str, int], int]]:
-    """The jobs now held, most urgent first, and the highest sequence met in each lane.
+    """Claim jobs, most urgent first; returns them, and the highest sequence seen in each lane.
 
     `prefetch_runs` asks for the runs of their steps, by the token: that travels with the claim.
     """
@@ -66,7 +66,7 @@ def claim(
 def put_off(
     tx: Transaction, lanes: Sequence[Lane], tasks: Sequence[str], pause: Callable[[str], float]
 ) -> str | None:
-    """Take the first job that a claim of these lanes would meet out of the queue, until its time; which one it was.
+    """Take the first job that a claim of these lanes would get out of the queue for a while; returns its id.
 
     `pause` says for how many seconds. A job that is put off by mistake, because another process took the first one
     meanwhile, only comes a little later.
@@ -91,13 +91,13 @@ def is_registered(tx: Transaction, process: str) -> bool:
 
 
 def write_receipt(tx: Transaction, offer: Offer) -> None:
-    """By this a reaper finds what was accepted of an offer."""
+    """Write the receipt by which a reaper finds the jobs that were accepted of an offer."""
     row = {"token": offer.token, "process_id": offer.process, "job_ids": receipt_of(offer.claims)}
     tx.insert("claims", [row], claimed_at="{now}")
 
 
 def forget_receipts(tx: Transaction, claims: Iterable[Claim], kept: Iterable[Claim]) -> None:
-    """Of these claims, those of which nothing is kept need no receipt any more."""
+    """Remove the receipts of these claims, except of those of which a job is kept."""
     tokens = {claim.token for claim in claims} - {claim.token for claim in kept}
     if tokens:
         tx.run(FORGET_RECEIPTS, tokens=sorted(tokens))
@@ -109,12 +109,12 @@ def discover(
     after: tuple[str, int] = ("", LOWEST_TIER),
     most: int | None = None,
 ) -> list[tuple[str, int]]:
-    """The lanes (queue, tier) that have something ready, in their order, after that one: index probes, not a scan."""
+    """The lanes (queue, tier) after this one that have ready jobs, in order; by index probes, not by a scan."""
     tx.stage("discover")
     lanes: list[tuple[str, int]] = []
     first, lowest = after
     named = None if queues is None else [queue for queue in sorted(queues) if queue >= first]
-    for queue in named if named is not None else _queues(tx, first):
+    for queue in named if named is not None else ready_queues(tx, first):
         tier = lowest if queue == first else LOWEST_TIER
         while (row := tx.row(FIRST_TIER, queue=queue, tier=tier)) and row[0] is not None:
             tier = row[0]
@@ -124,8 +124,8 @@ def discover(
     return lanes
 
 
-def _queues(tx: Transaction, first: str) -> Iterator[str]:
-    """The queues that have something ready, from the first on, if it is one."""
+def ready_queues(tx: Transaction, first: str = "") -> Iterator[str]:
+    """The queues that have ready jobs, beginning with this one."""
     if first:
         yield first
     queue = first

@@ -1,4 +1,4 @@
-"""Steering jobs from outside: cancel, retry, discard. Each locks the row it decides on."""
+"""Acts on jobs from outside: cancel, retry, discard, delete, update. Each locks the row it decides on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER BY job_id {lock}
 DESCRIBE = "SELECT id, task, queue, priority, run_id, node, path FROM {jobs} WHERE id {among:ids:uuid}"
 # A job that was cancelled while it was scheduled left its row there; it must not be promoted by it later.
 UNSCHEDULE = "DELETE FROM {scheduled} WHERE job_id {among:ids:uuid}"
-BURY = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
+REMOVE_LETTERS = "DELETE FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 LISTED = "SELECT job_id FROM {dead_letters} WHERE job_id {among:ids:uuid}"
 
 STANDING = "SELECT job_id, status FROM {job_states} WHERE job_id {among:ids:uuid}"
@@ -32,7 +32,7 @@ KEY_OF = "SELECT task, job_key, run_id FROM {jobs} WHERE id = :id"
 LOCK_KEY = "SELECT job_id FROM {job_keys} WHERE task = :task AND job_key = :key {lock}"
 DUE = "SELECT {now}, (SELECT MIN(due_at) FROM {scheduled} WHERE job_id = :id)"
 UNPARK = "DELETE FROM {parked} WHERE job_id = :id"
-# A place that a claim under way has locked is left: that claim drops it.
+# A row in the queue that a claim under way has locked is left: that claim drops it.
 PLACES = """
 SELECT seq FROM {availabilities} WHERE queue = :queue AND tier = :tier AND job_id = :id ORDER BY seq {lock_skip}
 """
@@ -51,8 +51,8 @@ def cancel(
 ) -> list[str]:
     """Cancel jobs: at once where no process holds them, else by asking the holder. The jobs that will end cancelled.
 
-    Rows in the queue are left: a claim or a promotion that meets them drops them. `audited`: it is an operator's act,
-    and does not follow from one.
+    Rows in the queue are left: a claim or a promotion that finds them drops them. `audited`: True if an operator asked
+    for it, not if it follows from another act.
     """
     tx.stage("cancel")
     rows = tx.rows(LOCK, ids=sorted(set(ids)))
@@ -85,9 +85,9 @@ def _tell_runs(tx: Transaction, ids: Sequence[str], follow: Follow) -> None:
 
 
 def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
-    """Give failed or cancelled jobs a new start with fresh budgets; the jobs that got one.
+    """Run failed or cancelled jobs again with fresh budgets; returns the jobs that will run.
 
-    Steps get none here: their runs have gone on without them. `run.retry_step` and `run.revive` are for those.
+    Steps are left out: their runs have gone on without them. `run.retry_step` and `run.revive` are for those.
     """
     tx.stage("retry")
     rows = tx.rows(LOCK, ids=sorted(set(ids)))
@@ -100,7 +100,7 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
     if cancelled:
         tx.run(UNSCHEDULE, ids=cancelled)
     states.retry(tx, again)
-    tx.run(BURY, ids=again)
+    tx.run(REMOVE_LETTERS, ids=again)
     places = [
         {"job_id": job_id, "task": task, "queue": queue, "tier": tier_of(priority)}
         for job_id, task, queue, priority, *_ in described.values()
@@ -113,7 +113,7 @@ def retry(tx: Transaction, ids: Sequence[str]) -> list[str]:
 def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
     """Take failed jobs off the list of dead letters for good; their history stays.
 
-    A step only leaves the list: its run has ended as it did because the step failed, and is revived by that.
+    A step only leaves the list and stays failed: a revival of its run looks for failed steps.
     """
     tx.stage("discard")
     over = [
@@ -124,7 +124,7 @@ def discard(tx: Transaction, ids: Sequence[str]) -> list[str]:
         alone = [row[0] for row in tx.rows(DESCRIBE, ids=failed) if row[4] is None]
         if alone:
             states.discard(tx, alone)
-        tx.run(BURY, ids=failed)
+        tx.run(REMOVE_LETTERS, ids=failed)
         audit.of_jobs(tx, "discard", failed)
     return failed
 
@@ -154,7 +154,7 @@ def delete(tx: Transaction, ids: Sequence[str]) -> list[str]:
 
 
 class JobChange(NamedTuple):
-    """Changes of a job that waits. None: as it is."""
+    """Changes of a job that waits. None leaves a field unchanged."""
 
     queue: str | None = None
     priority: int | None = None
@@ -163,7 +163,7 @@ class JobChange(NamedTuple):
 
 
 def update(tx: Transaction, id: str, change: JobChange) -> bool:
-    """Give a job that waits another queue, priority or time. False: it does not wait in a queue any more.
+    """Change the queue, priority or time of a job that waits. False: the job does not wait in a queue any more.
 
     It goes through `scheduled`, due at once if no other time is given: so a claim that is under way does not get it
     from its old place.
@@ -192,7 +192,7 @@ def update(tx: Transaction, id: str, change: JobChange) -> bool:
     return True
 
 
-# The same, for callers who try again after a lost answer: what an earlier try has done was done by them.
+# The same acts for callers that try again after a lost answer: jobs that an earlier try changed count as changed.
 
 
 def cancelling(follow: Follow, events: Stream | None = None) -> Action:
@@ -212,7 +212,7 @@ def discarding() -> Action:
 
 
 def deleting() -> Action:
-    """Remove jobs; what an earlier try removed is known by the trail."""
+    """Remove jobs; the audit trail tells which jobs an earlier try removed."""
     return _counting_earlier_tries("delete", delete, lambda _: False)
 
 

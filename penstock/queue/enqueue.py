@@ -16,14 +16,17 @@ from penstock.queue.jobs import JobBatch, NewJob, tier_of
 from penstock.queue.rules import unique_keys
 
 PART = 2000
-"""So many rows are sent at a time."""
+"""How many rows are sent at a time."""
 SAME_IN_A_BATCH = [NewJob._fields.index(name) for name in NewJob._fields if name not in ("id", "payload")]
 
 WRITTEN = "SELECT COUNT(*) FROM {jobs} WHERE id {among:ids:uuid}"
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[str]:
-    """Write the jobs; the ids under which they now exist. A job whose key is taken gives the first job's id."""
+    """Write the jobs; returns the ids under which they exist.
+
+    For a job whose key is taken this is the id of the first job.
+    """
     tx.stage("enqueue")
     if isinstance(jobs, JobBatch):
         _write_in_parts(tx, jobs)
@@ -62,13 +65,13 @@ def _write_in_parts(tx: Transaction, jobs: Sequence[NewJob]) -> None:
 
 
 def are_written(tx: Transaction, ids: Sequence[str]) -> bool:
-    """All of these jobs exist."""
+    """True if all of these jobs exist."""
     row = tx.row(WRITTEN, ids=ids)
     return row is not None and int(row[0]) == len(set(ids))
 
 
 def _groups(jobs: Sequence[NewJob]) -> list[list[NewJob]]:
-    """Jobs that differ in nothing but a few fields are written by one statement, and the rest is sent once."""
+    """Group jobs that differ in a few fields only: one statement writes a group, and sends the common fields once."""
     if len(set(map(itemgetter(*SAME_IN_A_BATCH), jobs))) == 1:
         return [list(jobs)]
     return [list(group) for _, group in groupby(jobs, key=_alike)]

@@ -1,4 +1,4 @@
-"""Looking at one job: where it stands, what it returned, what its attempts were."""
+"""Reads one job: its state, its result, its attempts, its progress and its `once()` values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PROGRESS = "SELECT fraction, message FROM {progress} WHERE job_id = :id"
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """Where a job stands and, if it is over, how that came."""
+    """The status of a job; if it has ended, with its output, or its reason and last error."""
 
     status: JobStatus
     reason: Reason | None
@@ -102,7 +102,7 @@ def details(tx: Transaction, id: str) -> JobDetails | None:
     started, finished, retries, crashes, claims, due = rows[0][10:16]
     stands = JobStatus.stored(status)
     if stands is JobStatus.SKIPPED and not retries + crashes:
-        started = None  # a claim has met a run that had halted: no handler was called
+        started = None  # the step was claimed when its run had halted already: no handler was called
     return JobDetails(
         task,
         queue,
@@ -156,7 +156,7 @@ def jobs_of(tx: Transaction, task: str) -> list[tuple[str, str, str, str]]:
     return [(str(id), queue, status, payload) for id, queue, status, payload in tx.rows(JOBS_OF, task=task)]
 
 
-# How far running jobs say they are.
+# Progress that running jobs report.
 
 UPDATE = (
     "UPDATE {progress} SET fraction = :fraction, message = :message, updated_at = {now} WHERE job_id = :id"
@@ -172,7 +172,7 @@ def record(tx: Transaction, reports: Mapping[str, tuple[float, str]]) -> None:
 
 
 def plainly(reports: Mapping[str, tuple[float, str]]) -> dict[str, tuple[float, str]]:
-    """The same, in letters that every database can store."""
+    """The same reports in ASCII, which every database can store."""
     return {
         job_id: (fraction, message.encode("ascii", "backslashreplace").decode())
         for job_id, (fraction, message) in reports.items()
@@ -190,7 +190,7 @@ def find(tx: Transaction, key: str, name: str) -> str | None:
 
 
 def remember(tx: Transaction, key: str, name: str, value: str) -> str:
-    """Keep the value unless there is one already; the value that stands."""
+    """Store the value unless there is one already; returns the stored value."""
     tx.stage("marker")
     row = {"idempotency_key": key, "name": name, "value": value}
     tx.insert("markers", [row], ignore_duplicates=True, created_at="{now}")

@@ -17,11 +17,11 @@ from penstock.values.outcome import Outcome
 from penstock.values.status import JobStatus, Reason
 
 MOST_COUNTED = 2_000_000_000
-"""Retries and crashes are counted so far, and no further: one more would not fit the column."""
+"""Retries and crashes are counted up to this number: a larger one would not fit the column."""
 
 
 class Uniqueness(StrEnum):
-    """For how long a job keeps its key for itself."""
+    """For how long no other job can take the key of a job."""
 
     FOREVER = "forever"
     """As long as the job is remembered."""
@@ -32,11 +32,11 @@ class Uniqueness(StrEnum):
 
 
 class UniqueRule(NamedTuple):
-    """When a key may go to the next job. Without a rule, never."""
+    """When another job may take the key. Without a rule, never."""
 
     lasts: Uniqueness | None = None
     window: int | None = None
-    """For so many microseconds after it was enqueued, whatever has become of it."""
+    """Microseconds after the enqueue for which the key is taken, whatever has become of the job."""
     replaces: bool = False
     """True if a job that has not started gets the arguments and the time of the next enqueue."""
 
@@ -73,7 +73,7 @@ class NewJob(NamedTuple):
 
 
 class LazyPayloads(Sequence[str]):
-    """Texts that are made when they are first asked for, from the first one on, and then kept."""
+    """Texts that are made when they are first used, in order, and then kept."""
 
     def __init__(self, makers: Iterator[str], count: int) -> None:
         self._makers = makers
@@ -96,7 +96,7 @@ class LazyPayloads(Sequence[str]):
 
 
 class JobBatch(Sequence[NewJob]):
-    """Many jobs that are the same but for their ids and payloads, which need not be made one by one."""
+    """Many jobs that differ only in their ids and payloads, without an object for each."""
 
     def __init__(self, template: NewJob, ids: list[str], payloads: Sequence[str]) -> None:
         self.template = template
@@ -178,7 +178,7 @@ class Claim(NamedTuple):
     is_expanded: bool = False
     """True if the value that the step returns will be expanded."""
     definition: str | None = None
-    """The one its run had when it was completed, not paused and going on."""
+    """The definition of its run, as it was when the claim was prepared and the run was going on."""
     slots: tuple[str, ...] = ()
     """The keys of limits against which it counts."""
     fault: Exception | None = None
@@ -190,7 +190,7 @@ class Claim(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A claim whose work is over: what it came to, and how long ago (in microseconds) it began and ended."""
+    """A claim whose handler has ended: its outcome, and how many microseconds ago the attempt began and ended."""
 
     claim: Claim
     outcome: Outcome
@@ -216,7 +216,7 @@ class EndedStep(NamedTuple):
     run: object | None = None
     """The answer of the settle's `RunLookup` about its run; None: it was not asked."""
     kept: bool = False
-    """Nothing has happened now: it is as it was in the run that this one was revived from."""
+    """True if the outcome was taken over from the run that this one was revived from."""
 
 
 @dataclass(slots=True)
@@ -240,14 +240,14 @@ class Offer:
     """The receipt is written, along with the only step that it is for."""
 
     def close_with(self, job_id: str) -> str | None:
-        """The receipt of an offer of which only this was taken, to be written with it: nothing more is taken then."""
+        """The receipt for this single job, to be written along with it. The offer accepts no further job after that."""
         if self.has_receipt or [claim.job_id for claim in self.claims] != [job_id]:
             return None
         self.has_receipt, self.room = True, 0
         return receipt_of(self.claims)
 
     def accepts(self, task: str, queue: str) -> bool:
-        """There was room for one more of these, and now it is taken."""
+        """True if there is room for one more job of this task and queue; the room is then taken."""
         if self.room <= 0 or task not in self.tasks or queue in self.paused:
             return False
         if self.queues is not None:
@@ -284,8 +284,10 @@ class RunLookup(Protocol):
     def ask(
         self, tx: Transaction, ids: Sequence[str], process: str | None
     ) -> Callable[[], tuple[dict[str, object], bool]]:
-        """Send for these runs; the function returned waits for what is known of each, and tells whether the process
-        still has its row."""
+        """Query these runs.
+
+        The function that is returned waits for the answer: what is known of each run, and whether the
+        process still has its row."""
 
     def assume(self, tx: Transaction, claims: Sequence[Claim], process: str | None) -> dict[str, object]:
         """The runs of these claims as they were when the claims were made; if one has changed since, or the process

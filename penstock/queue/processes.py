@@ -1,4 +1,7 @@
-"""Process rows: a live process is a row with a random id and a fresh heartbeat. Its lease is its life."""
+"""Process rows: a live process is a row with a random id and a fresh heartbeat.
+
+Its claims are valid as long as the row exists.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ FORGET_CANCELLATIONS = "DELETE FROM {cancellations} WHERE process_id = :id AND j
 HELD_LONG = "SELECT token FROM {claims} WHERE process_id = :id AND claimed_at < {now} - :age"
 ON_HOST = "SELECT id, pid, supervisor_id, details FROM {processes} WHERE host = :host AND id <> :me"
 LONGEST_TERMS = 10
-"""A lease that ends later than after so many terms is not valid: any process may take it."""
+"""A lease that ends more than this many terms from now is not valid: any process may take it."""
 TAKE_LEASE = """
 UPDATE {leases} SET holder = :holder, expires_at = {now} + :term
 WHERE name = :name AND (holder = :holder OR expires_at < {now} OR expires_at > {now} + :longest)
@@ -59,7 +62,7 @@ def register(
     details: str,
     reap_after: float | None = None,
 ) -> None:
-    """Write the row; may be repeated after a lost answer. `reap_after`: after so long a silence it may be reaped."""
+    """Write the row; may be repeated after a lost answer. `reap_after`: the silence after which it may be reaped."""
     tx.stage("register")
     row = {
         "id": id,
@@ -86,7 +89,7 @@ def beat(tx: Transaction, id: str) -> bool:
 
 
 def held_long(tx: Transaction, id: str, seconds: float) -> set[int]:
-    """The tokens of claims that this process has had for so long, as the database has it."""
+    """The tokens of claims that this process has held for this many seconds, according to the database."""
     return {int(token) for (token,) in tx.rows(HELD_LONG, id=id, age=int(seconds * 1_000_000))}
 
 
@@ -103,7 +106,7 @@ def on_host(tx: Transaction, host: str, me: str) -> list[RegisteredProcess]:
 def cancellations(tx: Transaction, id: str) -> tuple[set[tuple[str, int]], list[str]]:
     """Claims of this process whose cancellation was requested, and jobs that were such claims and are over.
 
-    They stay until then: a claim may be on its way to its handler, which would not hear of it.
+    A request stays until its job is over: the claim may still be on its way to its handler.
     """
     rows = [(str(job_id), generation) for job_id, generation in tx.rows(CANCELLATIONS, id=id)]
     wanted = {(job_id, int(generation)) for job_id, generation in rows if generation is not None}
@@ -116,7 +119,10 @@ def forget_cancellations(tx: Transaction, id: str, jobs: Sequence[str]) -> None:
 
 
 def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
-    """Take the right to do a chore for the next seconds. It saves work only: nothing breaks if two processes do it."""
+    """Take the lease of a chore for the next seconds.
+
+    It only saves work: nothing breaks if two processes do the chore.
+    """
     tx.stage("lease")
     term = int(seconds * 1_000_000)
     tx.insert("leases", [{"name": name, "holder": holder, "expires_at": 0}], ignore_duplicates=True)
@@ -125,7 +131,7 @@ def take_lease(tx: Transaction, name: str, holder: str, seconds: float) -> bool:
 
 # A supervisor's children in the database: their rows, and what happens to their work when they are gone.
 #
-# A child is known by the random mark it got when it was forked, which stays the same when it registers anew; a pid
+# A child is known by the random mark it got when it was forked, which stays the same when it registers again; a pid
 # may be used again. The operating system has said that the child is dead before anything here is called: that
 # is the proof on which its claims are ended. Invariants 10 and 11.
 
@@ -140,9 +146,9 @@ CLAIMS = "SELECT token, job_ids FROM {claims} WHERE process_id {among:ids:uuid} 
 
 @dataclass(frozen=True, slots=True)
 class ChildRow:
-    """A child's process row, for how many seconds nothing was heard of it, and whether it holds any work.
+    """A child's process row, the seconds since its last heartbeat, and whether it holds any jobs.
 
-    `now` is when that was, by the database's clock.
+    `now` is the time of the read, by the database's clock.
     """
 
     id: str
@@ -192,7 +198,7 @@ def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
     if not held:
         return []
     states.record(tx, [job.execution(OutcomeKind.RELEASED) for job in held], again=True)
-    # The receipts stay for the reaper: a job whose cancellation was asked for is still under one of them.
+    # The receipts stay for the reaper: a job that is to be cancelled is still under one of them.
     return release.release(tx, [(job.job_id, job.token) for job in held]).given_back
 
 

@@ -81,11 +81,11 @@ DIED = Failure("Crashed", "the process that held this job died")
 
 
 class UnreadableReceipt(PenstockError):
-    """A row that was changed by hand, or belongs to one that is gone."""
+    """A receipt that cannot be read: it was changed by hand, or its job is gone."""
 
 
 class ReapReport(NamedTuple):
-    """Tells what there may be to take back."""
+    """The work that a reaper may have to do."""
 
     silent_in: float | None
     """Seconds until a process will have been silent for too long."""
@@ -103,7 +103,9 @@ class ReapReport(NamedTuple):
 
 
 def look(tx: Transaction, silence: float, me: str, left: Collection[int] = ()) -> ReapReport:
-    """Look, in one statement. `silence` is for processes that do not say how long they may be silent; `left`: the
+    """Read what there may be to take back, in one statement.
+
+    `silence` is for processes that do not say how long they may be silent; `left`: the
     claims that are set aside."""
     row = tx.row(LOOK, silence=int(silence * 1_000_000), me=me, left=sorted(left) or [NO_TOKEN])
     assert row is not None
@@ -113,7 +115,9 @@ def look(tx: Transaction, silence: float, me: str, left: Collection[int] = ()) -
 
 
 def bring_back(tx: Transaction) -> int:
-    """A heartbeat from the future is one of now. A living process renews it anyway; a dead one is silent from now on.
+    """Set heartbeats that lie in the future to now.
+
+    A live process renews its own anyway; a dead one is silent from now on.
 
     Or the work of a host that died before the clock was set back would be held for as long as that went back.
     """
@@ -207,7 +211,8 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
         status, delay, reason = decide_crash(job.crash_count + 1, max_crashes)
         if job.cancel_requested:
             status, delay, reason = JobStatus.CANCELLED, 0.0, Reason.CANCELLED
-        # Suspects come back one by one, so that the innocent get past the one that kills its process.
+        # Jobs that may have killed their process come back one at a time, so that the others can run before the
+        # guilty one.
         delay *= 1 + len(crashed) / len(held)
         crashed.append(Crashed(job_id, job.process_id, task, status, delay, reason))
         rows.append(
@@ -236,7 +241,7 @@ def _crash(tx: Transaction, held: list[states.RunningJob], follow: Follow) -> li
 
 
 def _record(tx: Transaction, held: list[states.RunningJob]) -> None:
-    # A row that is there already was not written by this attempt: it must not keep the job from going on.
+    # An execution row that exists already was not written by this attempt; it must not stop the job from going on.
     crashes = [job.execution(OutcomeKind.CRASHED, DIED.type, DIED.message) for job in held]
     states.record(tx, crashes, again=True)
 

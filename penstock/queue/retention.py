@@ -1,4 +1,4 @@
-"""Retention: finished work goes after a while, in batches, oldest first.
+"""Retention: removes finished jobs after a while, in batches, oldest first.
 
 Ids are ordered by time, so a walk along the key finds the oldest without an index of its own. The walk goes on from
 where it stopped; what is not finished is passed over.
@@ -22,7 +22,7 @@ ORDER BY s.job_id {lock_skip}
 KEYED = """
 SELECT task, job_key, id FROM {jobs} WHERE id {among:ids:uuid} AND job_key IS NOT NULL ORDER BY task, job_key
 """
-# A later job may have the key by now.
+# A later job may hold the key by now.
 FORGET_KEY = "DELETE FROM {job_keys} WHERE task = :task AND job_key = :key AND job_id = :id"
 REMOVALS = (
     "DELETE FROM {executions} WHERE job_id {among:ids:uuid}",
@@ -59,7 +59,7 @@ def candidates(tx: Transaction, age: float, after: str, limit: int) -> tuple[lis
 
 
 def remove(tx: Transaction, age: float, old: Sequence[str]) -> int:
-    """Remove these, as far as they are old even now and no other process has them; how many."""
+    """Remove those of these jobs that are still old enough and that no other process has locked; returns how many."""
     micros = int(age * 1_000_000)
     ids = [str(row[0]) for row in tx.rows(PRUNABLE, ids=old, age=micros)] if old else []
     if ids:
@@ -71,7 +71,10 @@ def remove(tx: Transaction, age: float, old: Sequence[str]) -> int:
 
 
 def delete(tx: Transaction, id: str) -> None:
-    """Remove a job that is locked and not running, with all its rows. What is left in a queue is dropped when met."""
+    """Remove a job that is locked and not running, with all its rows.
+
+    A claim drops the row that may be left in a queue.
+    """
     for task, key, _ in tx.rows(KEYED, ids=[id]):
         tx.run(FORGET_KEY, task=task, key=key, id=id)
     for removal in REMOVALS:
@@ -79,7 +82,7 @@ def delete(tx: Transaction, id: str) -> None:
 
 
 def prune_ticks(tx: Transaction, age: float, limit: int) -> bool:
-    """Forget the oldest ticks of schedules; whether there may be more. What has fired never does so again for that."""
+    """Remove the oldest ticks of schedules; True if there may be more. A removed tick does not fire again."""
     tx.stage("prune_ticks")
     found = tx.rows(OLD_TICKS, age=int(age * 1_000_000), limit=limit)
     for id, nominal, kind in found:

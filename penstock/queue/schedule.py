@@ -1,4 +1,4 @@
-"""Promote: what has become due gets a place in the queue, with a fresh sequence."""
+"""Promote: puts jobs that have become due into the queue, with a new sequence."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOOK_BUT = " WHERE NOT (job_id {among:left:uuid})"
 
 
 class DueReport(NamedTuple):
-    """The work that jobs which cannot be claimed yet may need, read by one statement; mostly there is none."""
+    """The work that housekeeping may have to do for jobs that cannot be claimed yet, read by one statement."""
 
     due: float | None
     """Seconds until something becomes due; None when nothing waits for its time."""
     parked: bool
-    """Something waits for a limit."""
+    """True if a job waits for a limit."""
     limited: bool
-    """Limits are in use, or were a while ago."""
+    """True if limits are in use, or were a while ago."""
     tick: float | None
     """Seconds until a schedule is due; None when there is none."""
     controls: int
@@ -83,7 +83,7 @@ def _due(
 
 
 def look(tx: Transaction, left: Collection[str] = ()) -> DueReport:
-    """Read only. `left`: jobs that are set aside."""
+    """Read the report; writes nothing. `left`: jobs that are set aside."""
     row = tx.row(LOOK + LOOK_BUT, left=sorted(left)) if left else tx.row(LOOK)
     assert row is not None
     due, now, parked, limited, tick, controls = row
@@ -91,7 +91,7 @@ def look(tx: Transaction, left: Collection[str] = ()) -> DueReport:
 
 
 def until(due: int | None, now: int) -> float | None:
-    """Seconds from now until then, or 0; None: never.
+    """Seconds from now until an instant, at least 0; None: never.
 
     Stored times are only compared in SQL, and subtracted here: the database refuses a difference that does not fit.
     """

@@ -35,14 +35,17 @@ class Settled:
 
     accepted: list[Attempt] = field(default_factory=list)
     lost: list[Attempt] = field(default_factory=list)
+    earlier: list[Attempt] = field(default_factory=list)
+    """Those that were settled before, and not told of yet: by the handler's own transaction, or by a try of this same
+    settle whose answer got lost. Each has the outcome that is on record."""
     finished: list[Attempt] = field(default_factory=list)
-    """All that were asked for, as they were asked for: none of them is held any longer."""
+    """All attempts that were passed in: this process holds none of them any longer."""
     runs: dict[str, object] = field(default_factory=dict)
     """Answers of the lookup about the runs whose steps were settled the fast way."""
     registered: bool | None = None
-    """Whether the process still has its row, where that is known."""
+    """Whether the process still has its row; None: it was not asked."""
     followed: set[str] = field(default_factory=set)
-    """Jobs that others wait for."""
+    """Jobs that other jobs follow."""
 
 
 def settle(
@@ -91,7 +94,7 @@ def _follow(
 
 
 def _tell_followers(tx: Transaction, settled: Settled) -> None:
-    """Enqueue the callbacks of jobs that are over, and let those go that wait for them. Mostly there are none."""
+    """Enqueue the callbacks of jobs that are over, and release the jobs that wait for them. Mostly there are none."""
     over = [a for a in settled.accepted if a.outcome.final and a.claim.run_id is None]
     calling = [a for a in over if a.claim.options is not None and followers.has_callbacks(a.claim.options)]
     if calling:
@@ -110,7 +113,7 @@ def _ended_job(attempt: Attempt) -> followers.EndedJob:
 
 
 def is_held(tx: Transaction, claim: Claim) -> bool:
-    """The claim stands now; only the settle itself decides whether it still does then."""
+    """True if the claim is held now. This decides nothing: the settle compares the token again."""
     return tx.row(STILL_HELD, id=claim.job_id, token=claim.token) is not None
 
 
@@ -160,7 +163,8 @@ def _presumed(
     """
     tx.dialect.succeed(tx, [_success(attempt) for attempt in attempts], process, finished_tokens)
     runs = lookup.assume(tx, [attempt.claim for attempt in attempts], process)
-    return Settled(list(attempts), [], list(attempts), runs, registered=True if runs else None)
+    known = True if runs else None
+    return Settled(accepted=list(attempts), finished=list(attempts), runs=runs, registered=known)
 
 
 def _success(attempt: Attempt) -> dict[str, object]:
@@ -204,20 +208,28 @@ def _through_the_fence(tx: Transaction, attempts: Sequence[Attempt], process: st
     if cancelled_ids:
         tx.run(FORGET_CANCELLATIONS, ids=cancelled_ids)
     if settled.lost:
-        settled.lost = _really_lost(tx, settled.lost, process)
+        _tell_earlier(tx, settled, process)
     return settled
 
 
-def _really_lost(tx: Transaction, attempts: list[Attempt], process: str | None) -> list[Attempt]:
-    """Without those that an earlier try of this same settle has committed, its answer lost on the way."""
-    rows = tx.rows(ALREADY_SETTLED, ids=[attempt.claim.job_id for attempt in attempts])
+def _tell_earlier(tx: Transaction, settled: Settled, process: str | None) -> None:
+    """Take those out of the lost ones that this process has settled under this same claim."""
+    unmatched, settled.lost = settled.lost, []
+    rows = tx.rows(ALREADY_SETTLED, ids=[attempt.claim.job_id for attempt in unmatched])
     known = {(str(row[0]), row[1]): row for row in rows}
-
-    def lost(attempt: Attempt) -> bool:
+    for attempt in unmatched:
         row = known.get((attempt.claim.job_id, attempt.claim.generation))
-        return row is None or row[2] != process or row[3] == OutcomeKind.CRASHED
+        if row is None or row[2] != process or row[3] == OutcomeKind.CRASHED:
+            settled.lost.append(attempt)
+        else:
+            settled.earlier.append(_as_recorded(attempt, row[3]))
 
-    return [attempt for attempt in attempts if lost(attempt)]
+
+def _as_recorded(attempt: Attempt, kind: object) -> Attempt:
+    """With the outcome on record: what a handler raises after its own transaction has ended the job changes nothing."""
+    if kind == OutcomeKind.SUCCEEDED:
+        return attempt._replace(outcome=Outcome(OutcomeKind.SUCCEEDED))
+    return attempt._replace(outcome=_cancelled(attempt.outcome)) if kind == OutcomeKind.CANCELLED else attempt
 
 
 def _cancelled(outcome: Outcome) -> Outcome:
@@ -226,7 +238,7 @@ def _cancelled(outcome: Outcome) -> Outcome:
 
 
 def _move(tx: Transaction, attempts: Sequence[Attempt]) -> None:
-    """Every job to where its outcome puts it: one statement per kind, whatever the number."""
+    """Move every job to the state of its outcome: one statement per kind, whatever the number."""
     groups: dict[tuple[JobStatus, Reason | None, bool, bool], list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         outcome = attempt.outcome

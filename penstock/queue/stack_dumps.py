@@ -51,7 +51,7 @@ def ask(tx: Transaction, process: str) -> None:
 
 
 def is_wanted(tx: Transaction, process: str) -> bool:
-    """True if the stacks of this process were asked for, and are not there."""
+    """True if the stacks of this process were asked for and not yet answered."""
     return tx.row(WANTED, id=process) is not None
 
 

@@ -110,13 +110,13 @@ class RunningJob(NamedTuple):
 
 
 def lock_running(tx: Transaction, ids: Sequence[str], *, skip_locked: bool = False) -> list[RunningJob]:
-    """Those of these jobs that are running, each locked. `skip_locked`: without those that others have locked."""
+    """Lock those of these jobs that are running. `skip_locked`: leave out jobs that other transactions have locked."""
     template = LOCK_RUNNING_UNLOCKED if skip_locked else LOCK_RUNNING
     return [RunningJob(*row) for row in tx.rows(template, ids=sorted(ids))] if ids else []
 
 
 def lock_in(tx: Transaction, ids: Sequence[str], status: JobStatus) -> dict[str, int]:
-    """Those of these jobs that have this status, each locked, with their generations."""
+    """Lock those of these jobs that have this status; returns them with their generations."""
     rows = tx.rows(LOCK_IN, ids=sorted(ids), status=status.value) if ids else []
     return {str(job_id): int(generation) for job_id, generation in rows}
 
@@ -213,7 +213,7 @@ def promote(tx: Transaction, ids: Sequence[str]) -> None:
 
 
 def postpone(tx: Transaction, id: str, wait: int) -> bool:
-    """Available → scheduled, in so many microseconds; False if the job is not available any more."""
+    """Available → scheduled, `wait` microseconds from now; False if the job is not available any more."""
     return tx.count(POSTPONE, id=id, wait=wait) > 0
 
 
@@ -345,7 +345,7 @@ def hold_again(tx: Transaction, id: str, token: int, process: str | None) -> Non
 
 
 def clamp_counts(tx: Transaction, id: str, generation: int) -> bool:
-    """Bring counts that cannot be into their ranges; a generation that cannot be becomes this one."""
+    """Correct counts that are out of range; a generation that is out of range becomes this one."""
     return tx.count(CLAMP, id=id, generation=generation) > 0
 
 

@@ -36,7 +36,7 @@ FIRST = " ORDER BY seq LIMIT :limit {lock_skip}"
 SEQS = "SELECT seq FROM {tallies}"
 REMOVE = "DELETE FROM {tallies} WHERE seq {among:seqs:int}"
 MOST_SUMMED = 4 * 10**18
-"""No sum is larger, and two of them fit into a column. A roll-up with another number was damaged, and begins anew."""
+"""The largest sum; two of them fit into a column. A roll-up with a larger number was damaged, and starts again at 0."""
 ADDED = ", ".join(
     f"{name} = CASE WHEN {name} BETWEEN 0 AND {MOST_SUMMED} THEN {name} ELSE 0 END + :{name}"
     for name in ("attempts", "failed", "run_micros")
@@ -51,7 +51,7 @@ UPDATE {queue_samples} SET available = CASE WHEN available < :available THEN :av
 WHERE span = :span AND begins_at = :begins_at AND queue = :queue
 """
 NOW = "SELECT {now}"
-# From each queue a look at the index for the next one, in one statement.
+# One statement that goes from queue to queue by index probes.
 QUEUES = """
 WITH RECURSIVE q(queue) AS (SELECT MIN(queue) FROM {availabilities} UNION ALL
   SELECT (SELECT MIN(a.queue) FROM {availabilities} a WHERE a.queue > q.queue) FROM q WHERE q.queue IS NOT NULL)
@@ -64,7 +64,7 @@ SELECT %d, (SELECT COUNT(*) FROM (SELECT 1 FROM {availabilities} WHERE queue = :
   (SELECT job_id FROM {availabilities} WHERE queue = :queue%d ORDER BY tier, seq LIMIT 1)
 """
 TOGETHER = 20
-"""So many queues are looked at by one statement."""
+"""How many queues one statement looks at."""
 HEAD = "SELECT job_id FROM {availabilities} WHERE queue = :queue AND tier = :tier ORDER BY seq LIMIT 1"
 WAITING_SINCE = """
 SELECT j.id, {now}, j.created_at, s.due_at, (SELECT MAX(e.finished_at) FROM {executions} e WHERE e.job_id = j.id)
@@ -114,7 +114,7 @@ class CrashedJob(Protocol):
 
 
 def count(tx: Transaction, attempts: Sequence[Attempt]) -> None:
-    """Write down what was settled: attempts that ran, by task, queue and outcome."""
+    """Write the tallies of settled attempts that ran, by task, queue and outcome."""
     counted: dict[tuple[str, str, str], list[int]] = {}
     for attempt in attempts:
         if not attempt.began or attempt.kept:
@@ -131,7 +131,7 @@ def count(tx: Transaction, attempts: Sequence[Attempt]) -> None:
 
 
 def count_crashes(tx: Transaction, crashed: Iterable[tuple[Mapping[str, object], CrashedJob]]) -> None:
-    """Likewise for attempts whose process died: where each job is put, and what becomes of it."""
+    """Write the tallies of attempts whose process died."""
     counted: dict[tuple[str, str, str], list[int]] = {}
     for place, job in crashed:
         sums = counted.setdefault((job.task, str(place["queue"]), CRASHED), [0, 0, 0, 0])
@@ -202,7 +202,7 @@ def fold(
 
 
 def sample(tx: Transaction, samples: Sequence[QueueSample]) -> None:
-    """Write down how long queues are now: of each span of time the largest is kept."""
+    """Write the present length of queues; for each span of time the largest is kept."""
     row = tx.row(NOW)
     if not samples or row is None:
         return
@@ -231,9 +231,11 @@ def measure(tx: Transaction) -> list[QueueSample]:
 def queue_lengths(tx: Transaction, limit: int) -> dict[str, tuple[int, float | None]]:
     """Of every queue with something ready: how many, counted up to a limit, and for how long its first have waited.
 
-    Index probes in a few statements, however many queues there are; `None`: its first was taken meanwhile.
+    Index probes; in a few statements, however many queues there are, if the database can. `None`: its first was taken
+    meanwhile.
     """
-    queues = [str(queue) for (queue,) in tx.rows(QUEUES)]
+    at_once = tx.dialect.probes_in_recursion
+    queues = [str(queue) for (queue,) in tx.rows(QUEUES)] if at_once else list(claim.ready_queues(tx))
     lengths: dict[str, int] = {}
     heads: dict[str, list[str]] = {}
     for start in range(0, len(queues), TOGETHER):

@@ -1,4 +1,4 @@
-"""Jobs whose task no live process knows. They wait for a process that does; after a long time in vain, they fail.
+"""Jobs whose task no live process knows. They wait for a process that knows it, and fail after a long time.
 
 Every worker writes down, in its process row, which tasks it knows. Work is given up only if it has waited for so long,
 no live process knows its task, and all of them have said what they know. The state's row decides: a job that a worker
@@ -21,11 +21,11 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 UNKNOWN = "penstock.errors.UnknownTask"
 KNOWS = "knows"
-"""Where a process row says it: marks of the names, which may be many and long."""
+"""The key in the details of a process row: hashes of task names, which may be many and long."""
 HEAD = 200
-"""So many jobs at the head of each lane are looked at: they have waited longest."""
+"""How many jobs at the head of each lane are checked: they have waited longest."""
 
-TOLD = "SELECT id, details FROM {processes}"
+DETAILS = "SELECT id, details FROM {processes}"
 PROCESSES = "SELECT details FROM {processes} WHERE role <> 'supervisor'"
 OLDEST = """
 SELECT a.job_id, a.task, a.seq FROM
@@ -88,8 +88,11 @@ def give_up(tx: Transaction, places: Sequence[QueuePosition], follow: Follow) ->
 
 
 def knowing(tx: Transaction) -> Callable[[str, str], bool]:
-    """Whether a process knows a task. Of one that has not said what it knows, it is assumed."""
-    told = {str(id): processes.told(details) for id, details in tx.rows(TOLD)}
+    """A function that tells whether a process knows a task.
+
+    A process whose row names no tasks counts as knowing all.
+    """
+    told = {str(id): processes.told(details) for id, details in tx.rows(DETAILS)}
     said = {id: known for id, details in told.items() if isinstance(known := details.get(KNOWS), list)}
     return lambda process, task: process not in said or marks([task])[0] in said[process]
 

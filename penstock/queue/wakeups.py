@@ -50,6 +50,8 @@ NOT_YET = Needs(hops=-1)
 """Of what may not be committed yet all are told, so that they look again and again."""
 QUIET = 30.0
 """After so many seconds without news the sending thread ends."""
+LAST_WORDS = 0.5
+"""So many seconds the end of an app waits for that thread."""
 SEND_AGAIN = (0.1, 0.5, 2.0, 5.0, 0.0)
 MOST_LANES = 8
 """Work in more lanes than that is told of as work in any lane."""
@@ -115,6 +117,8 @@ class Wakeups:
         self._reads = False
         """True if the sender thread is to read which processes there are."""
         self._sender: threading.Thread | None = None
+        self._ending = False
+        """True if the sender thread is to end, once it has sent what it was given."""
         self._within: dict[str, float] = {}
         self.fleet = Fleet()
         self.here: set[str] = set()
@@ -265,7 +269,17 @@ class Wakeups:
         told = [(member, words[0]) for member in named.now] + [(member, words[1]) for member in named.later]
         return [{"id": member.id, "channel": member.channel, "subject": word} for member, word in told]
 
+    def end_sender(self) -> None:
+        """Let the sender thread send what it was given, and end; wait for it, but not for a database that is away."""
+        with self._news:
+            sender, self._reads = self._sender, False
+            self._ending = sender is not None
+            self._news.notify()
+        if sender is not None:
+            sender.join(LAST_WORDS)
+
     def _start(self) -> None:
+        self._ending = False
         if self._sender is None or not self._sender.is_alive():
             self._sender = threading.Thread(target=self._send_forever, name="penstock-wakeups", daemon=True)
             self._sender.start()
@@ -277,14 +291,15 @@ class Wakeups:
                 while not (self._pending or self._reads):
                     # Check again after a timeout: a caller that added something just then saw this thread, and started
                     # no other.
-                    if not self._news.wait(QUIET) and not (self._pending or self._reads):
+                    if self._ending or (not self._news.wait(QUIET) and not (self._pending or self._reads)):
                         self._sender = None
                         return
                 subjects, self._pending = self._pending, {}
                 self._reads = False
             self.acquaint()
             self._send(subjects)
-            time.sleep(self.database.settings.wakeup_interval)
+            with self._news:
+                self._news.wait_for(lambda: self._ending, self.database.settings.wakeup_interval)
 
     def acquaint(self) -> None:
         """Read which processes there are. If that fails, all processes are woken."""

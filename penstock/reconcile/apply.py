@@ -1,4 +1,4 @@
-"""Apply: the only way a handler's work reaches the database. Invariants 3 and 8.
+"""Applies the writes of handlers through the fence; nothing else writes them. Invariants 3 and 8.
 
 The rows are locked and their tokens compared, the related ones too. Only an item that still holds everything is
 applied: its update map, its inserts and deletes, its related rows, with one value of NOW, and the unlocking, in one
@@ -56,7 +56,7 @@ class RowWrites:
         self.deletes: dict[Target, list[Key]] = defaultdict(list)
         self.last_deletes: dict[Target, list[Key]] = defaultdict(list)
         self.staying: dict[datetime, list[Key]] = defaultdict(list)
-        """Rows that are put off until then, if they are still for the same reconciler."""
+        """By time: rows that are visited again then, if they still belong to the same reconciler."""
         self.failures: list[dict[str, Any]] = []
         self.forgotten: dict[str, list[str]] = defaultdict(list)
 
@@ -79,7 +79,7 @@ class RowWrites:
         self.last_deletes[target].append(key)
 
     def remember(self, reconciler: str, end: VisitOutcome) -> None:
-        """Why a row fails, for people; forgotten when it does no more."""
+        """Store the error of a row for operators; it is removed when the row succeeds."""
         before, key = end.item.attempts, end.item.claim.key
         if end.failure is not None:
             count = max(end.crashes, end.item.crashes) if end.failure.type == CRASHED else before + 1
@@ -90,7 +90,7 @@ class RowWrites:
             self.forgotten[reconciler].append(key_text(key))
 
     def perform(self, statements: Statements) -> None:
-        """Rows that others refer to come into being first and go last."""
+        """Execute all writes. Rows that others refer to are inserted first and deleted last."""
         for (target, _), rows in self.inserts.items():
             statements.run(insert(target.table).inline(), rows)
         self._update(statements)
@@ -102,7 +102,7 @@ class RowWrites:
         self._remember(statements)
 
     def _update(self, statements: Statements) -> None:
-        """Rows that get the same values in one statement; others of one shape in one batch."""
+        """Update rows that get the same values in one statement; rows with the same columns in one batch."""
         alike: dict[tuple[Target, tuple[str, ...]], list[dict[str, Any]]] = defaultdict(list)
         for target, keys, values in self._same():
             if len(keys) > 1 or any(isinstance(value, ClauseElement) for value in values.values()):
@@ -113,11 +113,11 @@ class RowWrites:
             statements.run(change_each(target, names), rows)
 
     def _same(self) -> Iterable[tuple[Target, list[Key], dict[str, Any]]]:
-        """Rows by what is written to them: visits that change nothing, or change the same, are the most."""
+        """Group rows by the values that they get: most visits change nothing, or change the same."""
         same: dict[Any, tuple[Target, list[Key], dict[str, Any]]] = {}
         for (target, key), values in self.updates.items():
             try:
-                # With its type: True and 1.0 equal 1, and are something else in JSON.
+                # With the type: True and 1.0 equal 1, but differ in JSON.
                 what = frozenset([(name, type(value), value) for name, value in values.items()])
                 found = same.setdefault((target, what), (target, [], values))
             except TypeError:
@@ -137,27 +137,27 @@ class RowWrites:
         tx.insert("row_failures", self.failures, failed_at="{now}")
 
 
-# Whether a value is another than it was: whatever types users have, and however those compare.
+# Compares values of any user type, whatever their `==` does.
 
 
 def differs(column: Column[Any], before: object, now: object, dialect: Dialect) -> bool:
-    """If they do not say that they are equal, they are if the same would be written for both."""
+    """True if the values differ: they are not equal, and would be written differently."""
     if _are_equal(before, now):
         return False
     try:
         process = column.type.dialect_impl(dialect).bind_processor(dialect)
         return process is None or not _are_equal(_unwrapped(process(before)), _unwrapped(process(now)))
-    except Exception:  # of a user's own type, which cannot write such a value
+    except Exception:  # a user's type that cannot write such a value
         return True
 
 
 def _unwrapped(bound: Any) -> Any:
-    """Bytes, without what a driver may have around them."""
+    """Bytes without the wrapper of a driver."""
     return getattr(bound, "obj", bound)
 
 
 def _are_equal(one: Any, other: Any) -> bool:
-    """Some say so of each of their parts, and some are not even equal to themselves."""
+    """`==` as one bool: arrays compare by element, and NaN is not equal to itself."""
     try:
         return bool(one == other) or bool(one != one and other != other)
     except Exception:
@@ -177,10 +177,10 @@ class Applied:
     lost: list[VisitOutcome] = field(default_factory=list)
     kept: list[tuple[VisitOutcome, tuple[str, ...]]] = field(default_factory=list)
     """Items of which some columns were not written, because other code had written them."""
-    stirred: set[str] = field(default_factory=set)
-    """Tables in which there is something to look at now."""
+    changed_tables: set[str] = field(default_factory=set)
+    """Tables with rows that are due now."""
     awaited: set[str] = field(default_factory=set)
-    """Those who wait for rows that are free now."""
+    """Reconcilers that wait for rows which are free now."""
 
 
 def apply(
@@ -199,12 +199,12 @@ def apply(
         end.item.tried.add(now)
         applied.accepted.append(end)
         if end.kind is VisitKind.RELEASED:
-            applied.stirred.add(end.item.target.name)
+            applied.changed_tables.add(end.item.target.name)
         _plan(writes, reconciler, end, current, statements.dialect, applied)
         _note_waiting(end.item, current, now, applied)
     writes.perform(statements)
     for end in applied.lost:
-        # A lost item keeps no other item waiting: what still carries its token is free at once.
+        # Rows that still carry the token of a lost item are released at once.
         give_up(statements, end.item, now)
     for due, keys in writes.staying.items():
         given = {KEYS: reconciler.target.listed(keys), MOVED: now, DUE: due}
@@ -241,7 +241,7 @@ def _is_held(item: Item, current: Current) -> bool:
 
 
 def _is_done_already(end: VisitOutcome, current: Current) -> bool:
-    """An earlier try was committed and only its answer was lost."""
+    """True if an earlier try was committed and only its answer was lost."""
     item = end.item
     row = current.get((item.target, item.claim.key))
     if row is None:
@@ -268,7 +268,7 @@ def _plan(
         if not requested and _moves(reconciler, end, row, dialect):
             # Most likely it belongs to another reconciler now, and due at once; if it is still ours, it is put off
             # afterwards.
-            applied.stirred.add(item.target.name)
+            applied.changed_tables.add(item.target.name)
             if due > now:
                 writes.staying[due].append(item.claim.key)
                 due = now
@@ -290,7 +290,7 @@ def _plan(
 
 
 def _due(end: VisitOutcome, now: datetime) -> datetime:
-    """A row given back untouched keeps its place."""
+    """When the row is due again; a row that is given back untouched keeps its time."""
     return end.item.claim.due if end.kind is VisitKind.RELEASED else now + timedelta(seconds=end.delay)
 
 
@@ -342,9 +342,9 @@ def _plan_changes(
             for name, value in values.items()
         }
         if "next_process_at" in target.table.c:
-            # Its own reconciler has something new to look at.
+            # The reconciler of that row has a new reason to visit it.
             columns.setdefault("next_process_at", now)
-            applied.stirred.add(target.name)
+            applied.changed_tables.add(target.name)
         writes.update(target, key, columns)
     for target, values in changes.inserts:
         columns = {
@@ -352,7 +352,7 @@ def _plan_changes(
             for name, value in values.items()
         }
         writes.insert(target, columns)
-        applied.stirred.add(target.name)
+        applied.changed_tables.add(target.name)
     for target, key in changes.deletes:
         writes.delete(target, key)
 
@@ -366,7 +366,7 @@ def _note_waiting(item: Item, current: Current, now: datetime, applied: Applied)
 
 
 def _moves(reconciler: Reconciler, end: VisitOutcome, row: Mapping[str, Any], dialect: Dialect) -> bool:
-    """Whether what is written may make the row another reconciler's."""
+    """True if the writes may move the row to another reconciler."""
     watched, column = reconciler.watched, end.item.target.column
     return any(
         column(name).name in watched

@@ -26,9 +26,9 @@ from penstock.values.failure import Failure
 from penstock.values.ids import new_token
 
 BUSY_PAUSE = timedelta(seconds=1)
-"""After which a row looks again for its related rows, if no wake-up comes sooner."""
+"""Seconds after which a row is tried again for its related rows, if no wake-up comes sooner."""
 
-HORIZON = timedelta(seconds=3)
+LOOK_AHEAD = timedelta(seconds=3)
 """How far an idle reconciler looks ahead: further than the longest pause between two looks."""
 
 
@@ -42,7 +42,7 @@ class Taken:
     token: int = 0
     now: datetime = EPOCH
     step: float = 0.0
-    """By how many seconds the database's clock was found to be set."""
+    """By how many seconds the database's clock was set since the last reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Candidate:
     key: Key
     row: Any
     state: Any
-    """The same as it was read, for what is ours in it."""
+    """The row as it was read, for Penstock's own columns."""
     problem: Failure | None = None
-    """Why it cannot be worked on: there is no row, if something in it can be no value here."""
+    """The error because of which it cannot be visited; `row` is None if a value could not be read."""
 
     @property
     def is_abandoned(self) -> bool:
@@ -70,7 +70,7 @@ def claim(
     again: Sequence[Key] = (),
     clock: ClockWatch | None = None,
 ) -> Taken:
-    """Up to `limit` rows, now held; `again`: rows to be looked at before their time.
+    """Claim up to `limit` rows. `again`: rows to try before they are due.
 
     `clock`: while that was set forward just now, a lease that seems to be over may be a living process's.
     """
@@ -103,13 +103,11 @@ def claim(
     return taken
 
 
-def next_chance(
-    statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime
-) -> datetime | None:
-    """When a claim would find something, if that is now or soon; in one statement, without a transaction."""
+def next_due(statements: Statements, reconciler: Reconciler, fetch: Fetch, now: datetime) -> datetime | None:
+    """When a claim would find a row, if that is now or soon; in one statement, without a transaction."""
     abandoned = now - timedelta(seconds=reconciler.policy.lease_seconds)
-    given = {"now": now, "abandoned": abandoned, "soon": now + HORIZON}
-    found: tuple[Any, Any] = tuple(statements.rows(fetch.glance, given)[0])
+    given = {"now": now, "abandoned": abandoned, "soon": now + LOOK_AHEAD}
+    found: tuple[Any, Any] = tuple(statements.rows(fetch.next_due, given)[0])
     anything, end_of_lease = found
     return now if anything else end_of_lease
 

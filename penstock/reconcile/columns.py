@@ -42,7 +42,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 def as_utc(value: datetime) -> datetime:
-    """A naive time is meant as UTC."""
+    """A time in UTC; a naive time counts as UTC."""
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
@@ -98,12 +98,12 @@ class Reconcilable:
         lock_wanted_until: Mapped[datetime | None]
 
 
-# Not annotated: that would make them fields of a dataclass, and SQLAlchemy refuses fields from a class that is none.
+# Without annotations, which would make them fields of a dataclass: SQLAlchemy refuses fields of a class that is none.
 for _name in NAMES:
     setattr(Reconcilable, _name, _column(_name))
 
 
-# NOW: the one instant of an apply, by the database's clock, in whatever type each column has.
+# NOW: the time of an apply by the database's clock, in the type of each column.
 
 
 class Now:

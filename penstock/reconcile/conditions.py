@@ -1,4 +1,4 @@
-"""Conditions that users write, checked where they are declared: later a mistake would be an error of the database."""
+"""Checks the conditions that users write when they are declared: later a mistake would be an error of the database."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ COMPUTED_WORDS = re.compile(
     r"::|\b(select|cast|extract|interval|current_\w+|local\w+)\b|\b(?!(?:in|and|or|not|like)\b)\w+\s*\(",
     re.IGNORECASE,
 )
-"""The same in the user's own SQL, as far as that can be seen; in doubt the index goes without."""
+"""The same in the user's own SQL text, as far as it can be recognized; in doubt the index has no condition."""
 
 
-def condition(said: str, given: object, model: str) -> ColumnElement[bool]:
-    """Read a condition, and refuse one that cannot be asked of a row."""
+def condition(label: str, given: object, model: str) -> ColumnElement[bool]:
+    """Read a condition, and refuse one that cannot be evaluated for a row."""
     try:
         found = coercions.expect(roles.WhereHavingRole, given)
         for each in visitors.iterate(found):
-            _check_parameter(said, each)
+            _check_parameter(label, each)
         return found
     except ArgumentError:
         raise DefinitionError(
-            f'{said}={given!r} is not a condition; give one such as {model}.status == "submitted"'
+            f'{label}={given!r} is not a condition; give one such as {model}.status == "submitted"'
         ) from None
 
 
-def _check_parameter(said: str, element: Any) -> None:
+def _check_parameter(label: str, element: Any) -> None:
     if not isinstance(element, BindParameter):
         return
     if element.value is NOW:
         raise DefinitionError(
-            f"{said}: NOW is the time at which something is written; a condition asks the database, with func.now()"
+            f"{label}: NOW is the time at which something is written; a condition asks the database, with func.now()"
         )
     if element.required:
         raise DefinitionError(
-            f"{said}: the parameter {element.key!r} has no value, and nothing would give it one"
+            f"{label}: the parameter {element.key!r} has no value, and nothing would give it one"
         )
 
 
 def has_bytes(given: ClauseElement) -> bool:
-    """Whether it compares with bytes. Written out, SQLAlchemy would make them a text, which equals no bytes."""
+    """True if it compares with bytes: as a literal, SQLAlchemy would write them as text, which equals no bytes."""
     return any(isinstance(each, BindParameter) and _is_bytes(each.type) for each in visitors.iterate(given))
 
 
@@ -77,8 +77,8 @@ def _is_bytes(kind: TypeEngine[Any]) -> bool:
         return False
 
 
-def is_asked_anew(given: ClauseElement) -> bool:
-    """Whether a function of the user's says what it compares with, each time it is asked."""
+def has_callable_parameter(given: ClauseElement) -> bool:
+    """True if a parameter is a function of the user, which is called at each execution."""
     return any(
         isinstance(each, BindParameter) and each.callable is not None for each in visitors.iterate(given)
     )
@@ -90,7 +90,7 @@ def is_in_words(given: ClauseElement) -> bool:
 
 
 def conjuncts(given: Any) -> list[ColumnElement[bool]]:
-    """The conditions that all have to hold. What users say in words is left whole: it may be more than one."""
+    """The conditions that all have to hold. The user's own SQL text is not split."""
     if isinstance(given, Grouping):
         return conjuncts(given.element)
     if not isinstance(given, BooleanClauseList) or given.operator is not operators.and_ or is_in_words(given):
@@ -99,17 +99,17 @@ def conjuncts(given: Any) -> list[ColumnElement[bool]]:
 
 
 def is_constant(given: ClauseElement) -> bool:
-    """Whether the same row always has the same answer, as a partial index needs it: nothing computed or looked up."""
+    """True if the same row always gives the same answer, as a partial index needs it: no functions, no subqueries."""
     elements = list(visitors.iterate(given))
     if any(isinstance(each, SelectBase) or each.__visit_name__ in COMPUTED for each in elements):
         return False
     if any(isinstance(each, BindParameter) and each.expanding and not each.value for each in elements):
-        return False  # for SQLite, one of no values is a subquery
-    if any(isinstance(each, BinaryExpression) and _reckons_with_times(each) for each in elements):
-        return False  # for PostgreSQL, a day more depends on the time zone
+        return False  # on SQLite an empty IN is a subquery
+    if any(isinstance(each, BinaryExpression) and _computes_times(each) for each in elements):
+        return False  # on PostgreSQL adding a day depends on the time zone
     if any(COMPUTED_WORDS.search(_words(each) or "") for each in elements):
         return False
-    return not (is_asked_anew(given) or has_bytes(given))
+    return not (has_callable_parameter(given) or has_bytes(given))
 
 
 def _words(element: Any) -> str | None:
@@ -119,14 +119,14 @@ def _words(element: Any) -> str | None:
     return None if name == "*" or (name and name.isdigit()) else name
 
 
-def _reckons_with_times(element: BinaryExpression[Any]) -> bool:
+def _computes_times(element: BinaryExpression[Any]) -> bool:
     kinds = (element.type, element.left.type, element.right.type)
     times = any(isinstance(kind, DateTime | Date | Time | Interval) for kind in kinds)
     return times and element.operator in (operators.add, operators.sub)
 
 
 def written_out(given: ClauseElement, dialect: Dialect) -> str | None:
-    """With its constants in it. None: some of them cannot be written."""
+    """The condition with its constants as literals. None: some constants have no literal form."""
     try:
         compiled = given.compile(dialect=dialect, compile_kwargs={"literal_binds": True})
     except (SQLAlchemyError, NotImplementedError):
@@ -134,13 +134,13 @@ def written_out(given: ClauseElement, dialect: Dialect) -> str | None:
     return None if compiled.params else str(compiled)
 
 
-def check_tables(said: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:
+def check_tables(label: str, given: ColumnElement[bool], tables: Collection[Table]) -> None:
     """Whether a condition reads columns of these tables only, but for what its subqueries look up elsewhere."""
     known = {table.fullname for table in tables}
     for column in _read_by(given):
         if getattr(column.table, "fullname", None) not in known:
             raise DefinitionError(
-                f"{said} reads {column}, which is not a column of {' or '.join(sorted(known))}. "
+                f"{label} reads {column}, which is not a column of {' or '.join(sorted(known))}. "
                 "What is in another table can be asked with exists() or in_(select(...))"
             )
 

@@ -1,4 +1,4 @@
-"""Asking for visits: particular rows are looked at next, whatever their interval says."""
+"""`app.hint()`: asks for visits of rows before they are due."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.queue import audit
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.statements import change_rows
 from penstock.reconcile.table import Key, Target, in_order, recognize
-from penstock.reconcile.wakeup_subjects import stirred
-from penstock.values.actor import said
+from penstock.reconcile.wakeup_subjects import table_changed
+from penstock.values.actor import named_actor
 
 MOST_NAMED = 20
 """Rows of a hint that the audit trail names."""
@@ -25,21 +25,21 @@ log = logging.getLogger("penstock")
 
 
 def hint(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
-    """Tell everybody that there is something to look at. What is no table is said, not raised: it is only a hint."""
+    """Wake the reconcilers of a table. An object that is no table is logged, not raised: this is only a hint."""
     try:
         target = recognize(model)
     except DefinitionError as error:
         log.warning("a hint leads nowhere: %s", error)
         return
-    if ids or said() is not None:
+    if ids or named_actor() is not None:
         keys = [target.key_given(id) for id in ids]
         host.database.in_transaction(request, host.database, target, keys)
-    host.wakeups.notify(stirred(target.name))
+    host.wakeups.notify(table_changed(target.name))
 
 
 async def hint_async(host: AppServices, model: Any, ids: Sequence[Any]) -> None:
-    """For async callers. Without ids, and not in a person's name, nothing is written: that needs no thread."""
-    if ids or said() is not None:
+    """`hint` for async callers. Without ids and without a named actor nothing is written, and no thread is needed."""
+    if ids or named_actor() is not None:
         await host.bridge.run(hint, host, model, ids)
     else:
         hint(host, model, ids)
@@ -51,7 +51,7 @@ def request(tx: Transaction, database: Database, target: Target, keys: Sequence[
     Programs give hints all the time: only those in a person's name are in the audit trail.
     """
     tx.stage("request_visits")
-    if said() is not None:
+    if named_actor() is not None:
         rows = [str(value) for key in keys[:MOST_NAMED] for value in key] or None
         audit.of_reconcilers(tx, "hint", target.name, rows=rows)
     if not keys:

@@ -1,4 +1,4 @@
-"""The item that a handler is given: a row under its claim, the related rows held with it, and a list of changes to
+"""The item that a handler gets: a row under its claim, the related rows held with it, and a list of changes to
 make.
 
 Nothing is written while the handler runs. Everything it asks for is applied afterwards in one transaction, if the
@@ -64,9 +64,9 @@ class Claimed:
     """The value of `next_process_at` before the claim."""
     attempts: int
     crashes: int = 0
-    """Holders in a row that never came back, before this claim."""
+    """Workers in a row that never finished, before this claim."""
     taken_over: bool = False
-    """True if the last holder never came back and still had the row."""
+    """True if the last worker never finished and still held the row."""
 
 
 class Item(Generic[M]):
@@ -86,16 +86,16 @@ class Item(Generic[M]):
         self.target = target
         self.row = row
         self.problem = problem
-        """Why it is not worked on; there is no row, if that is what cannot be read."""
+        """The error because of which its handler is not called; `row` is None if the row could not be read."""
         self.kept = {} if row is None else target.kept(row)
         self.claim = claim
         self.held = held
         self.trusted_until = trusted_until
-        """By this process's own monotonic clock, which trusts the lease less long than the database does."""
+        """The end of the lease by this process's monotonic clock; it is earlier than the end in the database."""
         self.changes = Changes()
         self.began = time.monotonic()
         self.tried: set[datetime] = set()
-        """The times of applies under way: the answer to one may get lost, and then it is found done already."""
+        """The times of applies under way, by which an apply whose answer was lost is recognized later."""
         self._lost = False
 
     @property
@@ -105,7 +105,7 @@ class Item(Generic[M]):
 
     @property
     def token(self) -> int:
-        """With the id, this names one claim, which no other claim has or ever will have."""
+        """The token of the claim: with the id it identifies this claim among all claims."""
         return self.claim.token
 
     @property
@@ -115,7 +115,7 @@ class Item(Generic[M]):
 
     @property
     def recovered(self) -> bool:
-        """An earlier holder never came back: its side effects may or may not have happened."""
+        """True if an earlier worker never finished with the row: its side effects may or may not have happened."""
         return self.claim.crashes > 0
 
     @property
@@ -125,19 +125,19 @@ class Item(Generic[M]):
 
     @property
     def crashes(self) -> int:
-        """How many holders in a row never came back; once a handler has ended, in whatever way, it counts anew."""
+        """How many workers in a row never finished; when a handler ends in any way, the count starts again."""
         return self.claim.crashes
 
     @property
     def lease_lost(self) -> bool:
-        """True if another worker may have the row by now; nothing that comes of this will count."""
+        """True if another worker may have the row by now: the outcome of this visit will not count."""
         return self._lost
 
     def lose(self) -> None:
         self._lost = True
 
     def check_lease(self) -> None:
-        """Raise `LeaseLost` if there is no point in going on; for handlers in threads."""
+        """Raise `LeaseLost` if the lease was lost; for handlers in threads."""
         if self.lease_lost:
             raise LeaseLost(f"{self.target.name} {self.id}")
 

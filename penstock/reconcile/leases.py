@@ -1,4 +1,4 @@
-"""Renewal: rows that are worked on, and rows that wait for it, keep their claims; in one statement, near the end only.
+"""Renews the leases of held rows, in one statement and only near their end; removes locks of dead holders.
 
 Invariant 10 for rows: a claim ends when it is settled or when its lease runs out. A worker that could not renew in time
 counts its rows as lost before another worker can have them, and writes nothing.
@@ -32,7 +32,7 @@ class HeldRows:
         self._lock = threading.Lock()
 
     def add(self, items: Iterable[Item]) -> list[Item]:
-        """Those whose rows we had claimed before, and have now claimed again: the old claims are lost."""
+        """Add items; returns older items of the same rows, whose claims are lost."""
         new = {item.claim.key: item for item in items}
         with self._lock:
             replaced = [self._items[key] for key in new if key in self._items]
@@ -40,7 +40,7 @@ class HeldRows:
             return replaced
 
     def remove(self, item: Item) -> bool:
-        """Only the very claim: an old one must not take a newer one with it."""
+        """Remove this claim only: an old claim must not remove a newer one of the same row."""
         with self._lock:
             if self._items.get(item.claim.key) is not item:
                 return False
@@ -48,7 +48,7 @@ class HeldRows:
             return True
 
     def overdue(self, now: float) -> list[Item]:
-        """Items whose time is over by our own clock; they are not ours any more."""
+        """Remove and return items whose lease is over by our own clock."""
         with self._lock:
             over = [item for item in self._items.values() if item.trusted_until <= now]
             for item in over:
@@ -96,14 +96,14 @@ def places(items: Iterable[Item]) -> dict[Target, dict[Key, Item]]:
 
 
 def give_up(statements: Statements, item: Item, now: datetime) -> None:
-    """Release whatever still carries this item's token; its row, if that is among it, is to be visited anew."""
+    """Release all rows that still carry this item's token; its own row is then due at once."""
     for target, holders in places([item]).items():
         due = now if target is item.target else None
         statements.run(release(target, in_order(holders), [item.token], due))
 
 
 def trust(items: Iterable[Item], began: float, lease: float) -> None:
-    """The renewal that began then is committed: believe in it for as long."""
+    """A renewal that began at this time is committed: trust the leases for one lease from then on."""
     for item in items:
         item.trusted_until = began + lease
 
@@ -118,10 +118,10 @@ def _lost(statements: Statements, target: Target, holders: dict[Key, Item]) -> l
     return [item for key, item in holders.items() if found.get(key) != item.token]
 
 
-# Sweeping: locks whose holder is long gone, and for which no worker would come back.
+# Sweeping: removes locks of dead holders that no worker would take over.
 #
-# An expired lock hinders no claim, so this is tidiness, not liveness. Left alone are rows that their own reconciler
-# will recover: it is to learn that a process died over them.
+# An expired lock stops no claim, so this only cleans up. Rows that their own reconciler will recover are left alone: it
+# must notice that a process died with them.
 
 GRACE_LEASES = 10
 BATCH = 1000

@@ -1,4 +1,4 @@
-"""Related rows that a handler needs to itself, declared beside the reconciler.
+"""`Children` and `Shared`: declare related rows that are locked together with a row.
 
     locks=[Children(Instance, Instance.fleet_id == Fleet.id)]     every instance of the fleet, or try again later
     locks=[Shared(Instance, Instance.id == Job.instance_id)]      the one instance that many jobs share
@@ -31,19 +31,19 @@ class Related:
     entity: Entity
     on: ColumnElement[bool]
     when: Callable[[Any], bool] | None = None
-    """Lock them only for rows of which this is true: what is not needed is better left to others."""
+    """Lock them only for rows for which this function returns true."""
     patience: float = PATIENCE
-    """How long others are kept from taking these rows anew while we wait for the last of them."""
+    """How long our announcement keeps others from claiming these rows while we wait for all of them."""
 
     def __post_init__(self) -> None:
-        condition(f"{self.said}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
+        condition(f"{self.label}: on", self.on, getattr(self.entity, "__name__", str(self.entity)))
         if self.when is not None and not callable(self.when):
-            raise DefinitionError(f"{self.said}: when={self.when!r} must be a function of the row")
+            raise DefinitionError(f"{self.label}: when={self.when!r} must be a function of the row")
         object.__setattr__(self, "patience", option("patience", self.patience, parse.duration))
 
     @property
-    def said(self) -> str:
-        """How messages call it."""
+    def label(self) -> str:
+        """Its name in messages."""
         return f"{type(self).__name__}({getattr(self.entity, '__name__', self.entity)}, ...)"
 
     def target(self) -> Target:
@@ -58,7 +58,7 @@ class Children(Related):
 
 
 class Shared(Related):
-    """A row that others want too: one at a time."""
+    """One row that many rows share; one of them holds it at a time."""
 
 
 def checked(locks: object) -> tuple[Related, ...]:

@@ -1,4 +1,4 @@
-"""How a reconciler treats its rows: how often, how long, how many, and what becomes of those that fail. Pure."""
+"""Options of a reconciler: intervals, leases, concurrency, back-off and failure handling. Pure."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LONGEST_BACKOFF = 3600.0
 BACKOFF = Retry(delay=5.0, factor=2.0, jitter=0.1)
 STATE_NAMES = ("status", "state")
 OTHERS = frozenset({"name", "where", "locks", "on_lost", "index", "middleware"})
-"""Options that say which rows and whose, not how."""
+"""Options that select rows or belong to the reconciler itself, not to the policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The options of a reconciler that say how, checked once."""
+    """The checked options by which a reconciler treats its rows."""
 
     workers: int = 10
     """Handlers at a time, in one process."""
@@ -39,10 +39,10 @@ class Policy:
     """How long a silent process keeps its rows."""
     timeout: Seconds | None = None
     backoff: Retry = BACKOFF
-    """How long a row that fails waits, by the number of its failures in a row."""
+    """How long a failing row waits, by the number of its consecutive failures."""
     max_attempts: int | None = None
     max_crashes: int | None = 10
-    """How often in a row its process may die over a row; after that `on_exhausted`, or a long rest. None: no cap."""
+    """How many consecutive times a process may die with a row; then `on_exhausted`, or a long pause. None: no limit."""
     on_exhausted: Exhausted | None = None
     """Written when the last attempt has failed: an update map, or a function of the item."""
     prefetch: int | None = None
@@ -118,7 +118,7 @@ class Policy:
         return next((values[name] for name in names if name in values), None)
 
     def pause_after(self, attempts: int, random: float) -> float:
-        """Seconds until a row is tried again that has failed so many times in a row."""
+        """Seconds until a row is tried again after this many failures in a row."""
         longest = min(max(LONGEST_BACKOFF, self.backoff.delay), LONGEST)
         return min(self.backoff.delay_for(attempts, random), longest)
 
@@ -127,7 +127,7 @@ class Policy:
 
 
 def option(name: str, value: Any, read: Callable[[object], R]) -> R:
-    """An option as its reader has it."""
+    """Read an option; an error names it."""
     return parse.checked(name, value, read, error=DefinitionError)
 
 

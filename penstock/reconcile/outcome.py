@@ -1,4 +1,4 @@
-"""How a handler's work on a row ended, and what that means for the row. Pure."""
+"""Decides the outcome of a visit and what it means for the row. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.values.parse import LONGEST
 from penstock.values.status import JobStatus
 
 KEPT_BY_US = OURS - {"next_process_at"}
-"""Columns that no handler may set; when the next visit is due is for handlers to say, too."""
+"""Columns that no handler may set. `next_process_at` is not among them."""
 
 INSTEAD = "Return what is to be written as a dict, or use item.update(row, name=value)"
 CANNOT_SET = "can't set attribute"
@@ -44,7 +44,7 @@ class VisitKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VisitOutcome:
-    """A handler's end, ready to be applied."""
+    """The outcome of a visit, ready to be applied."""
 
     item: Item
     kind: VisitKind
@@ -63,7 +63,7 @@ class VisitOutcome:
 
     @property
     def with_changes(self) -> bool:
-        """Whether what the handler collected on its item counts."""
+        """True if the changes that the handler collected on its item are applied."""
         return self.kind in (VisitKind.APPLIED, VisitKind.SNOOZED)
 
 
@@ -80,8 +80,8 @@ def returned(policy: Policy, item: Item, value: object) -> VisitOutcome:
 
 
 def check_returned(item: Item, value: object) -> None:
-    """Raise if that is nothing that a handler returns, or if the handler has set attributes of a row."""
-    if names := _set_by_hand(item):
+    """Raise if the returned value is not allowed, or if the handler has set attributes of a row."""
+    if names := _attributes_set_on_rows(item):
         raise DefinitionError(f"{', '.join(names)} set on a row, which is not how it is written. {INSTEAD}")
     if value is not None and not isinstance(value, Mapping | Snooze):
         raise DefinitionError(
@@ -89,7 +89,7 @@ def check_returned(item: Item, value: object) -> None:
         )
 
 
-def _set_by_hand(item: Item) -> list[str]:
+def _attributes_set_on_rows(item: Item) -> list[str]:
     """The attributes that were set on the rows of an item, each with its table."""
     rows = [(item.target, item.row), *((held.target, held.row) for held in item.held)]
     return [f"{target.name}.{name}" for target, row in rows for name in attributes_set(row)]
@@ -113,13 +113,13 @@ def failed(policy: Policy, item: Item, failure: Failure, kind: VisitKind, random
 
 
 def errored(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
-    """The row failed and goes on, asking nothing of the user's own code: for what cannot be told in any other way."""
+    """A failure outcome that calls no user code: for errors of user code itself."""
     attempts = item.attempts + 1
     return _ended(item, VisitKind.ERRORED, {}, attempts, policy.pause_after(attempts, 0.0), failure)
 
 
 def beforehand(policy: Policy, item: Item, random: float = 0.0) -> VisitOutcome | None:
-    """How it ends without the handler. None: it is worth a try."""
+    """The outcome without calling the handler; None: call the handler."""
     if item.problem is not None:
         return failed(policy, item, item.problem, VisitKind.ERRORED, random)
     return crashed(policy, item)
@@ -128,7 +128,7 @@ def beforehand(policy: Policy, item: Item, random: float = 0.0) -> VisitOutcome 
 def crashed(policy: Policy, item: Item) -> VisitOutcome | None:
     """The outcome for a row whose last holder died, perhaps because of it. None if the row is worth another try now.
 
-    The first crashes are most likely not its fault. Then it waits, longer each time, and in the end it is given up.
+    The first crashes are most likely not its fault. Then it waits longer each time, and in the end it is given up.
     """
     if not item.claim.taken_over:
         return None
@@ -140,22 +140,22 @@ def crashed(policy: Policy, item: Item) -> VisitOutcome | None:
     failure = Failure.note(CRASHED, f"the process died {times} while this row was in its hands")
     if spent and policy.on_exhausted is not None:
         return _given_up(policy, item, failure)
-    return _rested(item, LONGEST_BACKOFF if spent else delay, failure)
+    return _postponed(item, LONGEST_BACKOFF if spent else delay, failure)
 
 
 def died(policy: Policy, item: Item, message: str) -> VisitOutcome:
-    """The outcome of a visit whose own process died: one crash more, which this worker writes down itself."""
+    """The outcome of a visit whose handler process died: one more crash, which this worker records."""
     crashes = item.crashes + 1
     status, delay, _ = decide_crash(crashes, policy.max_crashes)
     failure = Failure.note(CRASHED, message)
     spent = status is JobStatus.FAILED
     if spent and policy.on_exhausted is not None:
         return _given_up(policy, item, failure)
-    return _rested(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
+    return _postponed(item, LONGEST_BACKOFF if spent else delay, failure, crashes)
 
 
 def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome | None:
-    """The database refuses what was to be written: the row's own error. None: there is nothing left to try."""
+    """The outcome if the database refuses the writes: an error of the row. None: there is nothing left to try."""
     match end.kind:
         case VisitKind.RELEASED:
             return None
@@ -168,7 +168,7 @@ def refused(policy: Policy, end: VisitOutcome, failure: Failure) -> VisitOutcome
 
 
 def released(item: Item) -> VisitOutcome:
-    """Given back untouched: nothing happened."""
+    """The outcome of a row that is given back untouched."""
     return _ended(item, VisitKind.RELEASED, {}, item.attempts, 0.0, crashes=item.crashes)
 
 
@@ -183,7 +183,7 @@ def checked_values(item: Item, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _interval(policy: Policy, item: Item, values: Mapping[str, Any]) -> float:
-    """Until the next visit of a row as it will be."""
+    """Seconds until the next visit, by the values that the row will have."""
     if isinstance(policy.every, float):
         return policy.every
     known = {} if item.row is None else item.target.values_of(item.row)
@@ -200,9 +200,9 @@ def _given_up(policy: Policy, item: Item, failure: Failure) -> VisitOutcome:
 
 
 def _asked(given: Callable[[Item], Mapping[str, Any] | None], item: Item) -> Mapping[str, Any] | None:
-    before = _set_by_hand(item)  # by the handler, perhaps, which has failed since
+    before = _attributes_set_on_rows(item)  # values that the handler has perhaps changed before it failed
     values = given(item)
-    if names := [name for name in _set_by_hand(item) if name not in before]:
+    if names := [name for name in _attributes_set_on_rows(item) if name not in before]:
         raise DefinitionError(f"on_exhausted has set {', '.join(names)} on a row. {INSTEAD}")
     return values
 
@@ -213,14 +213,14 @@ def _not_given_up(policy: Policy, item: Item, failure: Failure, last: Failure | 
     `last`: the failure after which it was to be given up. After a crash it rests, and its crashes are not forgotten.
     """
     if item.claim.taken_over:
-        return _rested(item, LONGEST_BACKOFF, failure)
+        return _postponed(item, LONGEST_BACKOFF, failure)
     if last is not None and last.type == CRASHED:
-        return _rested(item, LONGEST_BACKOFF, failure, item.crashes + 1)
+        return _postponed(item, LONGEST_BACKOFF, failure, item.crashes + 1)
     return errored(policy, item, failure)
 
 
-def _rested(item: Item, delay: float, failure: Failure, crashes: int | None = None) -> VisitOutcome:
-    """Not worked on, because its last holders died; its counts stay as they are, but for a crash just noticed."""
+def _postponed(item: Item, delay: float, failure: Failure, crashes: int | None = None) -> VisitOutcome:
+    """The outcome of a row that is not visited now, because its last workers died; only a new crash is counted."""
     count = item.crashes if crashes is None else crashes
     return _ended(item, VisitKind.CRASHED, {}, item.attempts, delay, failure, count)
 
@@ -238,7 +238,7 @@ def _ended(
 
 
 class After:
-    """A row as it will be: what is written over what was read."""
+    """The row with its new values, for functions of the user."""
 
     def __init__(self, row: Any, values: Mapping[str, Any]) -> None:
         self._row = row

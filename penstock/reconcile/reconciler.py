@@ -1,4 +1,4 @@
-"""A reconciler: a function, the rows it is for, and how they are treated."""
+"""A reconciler: a function, the rows it handles, and its options."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class Reconciler:
             )
         self.on_lost = on_lost
         self.around = _middleware(self.name, middleware)
-        """The middleware of its own, inside that of the app."""
+        """Its own middleware, inside that of the app."""
         self.around_all: Callable[[], tuple[Middleware, ...]] = tuple
         self.policy = Policy.of(options)
         self.is_async = is_async(function) or is_async(inspect.unwrap(function))
         self.executor = self._executor()
         self.enabled = True
-        """False: this process leaves its rows to others."""
+        """False: this process claims none of its rows."""
         self._check_names()
         if index:
             self._add_index()
@@ -116,7 +116,7 @@ class Reconciler:
         self.enabled = False
 
     def _condition(self, where: object) -> ColumnElement[bool] | None:
-        """Which rows: those of the model, if others are in its table too, of which the condition is true."""
+        """The condition of its rows; for a model that shares its table, only rows of that model."""
         only = self.target.only
         if where is None:
             return only
@@ -133,7 +133,7 @@ class Reconciler:
                     f"{self.name} locks related rows of its own table {self.target.name}; "
                     "only other tables can be locked"
                 )
-            check_tables(f"{self.name}: locks=[{lock.said}]", lock.on, [self.target.table, table])
+            check_tables(f"{self.name}: locks=[{lock.label}]", lock.on, [self.target.table, table])
 
     @cached_property
     def watched(self) -> frozenset[str]:
@@ -163,7 +163,7 @@ class Reconciler:
 
     @property
     def index_name(self) -> str:
-        """Readable, and one's own: names that end alike, or are too long for a database, differ in the digest."""
+        """The name of its index: readable, with a digest that keeps long or similar names apart."""
         short = re.sub(r"\W+", "_", self.name.rpartition(".")[2])
         digest = hashlib.sha256(f"{self.target.name} {self.name}".encode()).hexdigest()[:8]
         return f"ix_{self.target.table.name[:22]}_{short[:22]}_{digest}"
@@ -174,12 +174,12 @@ class Reconciler:
         return self.index_name, f"{self.index_name}2"
 
     def _add_index(self) -> None:
-        """Beside the table, so that `create_all` and migration tools find it there."""
+        """Add the index to the table, so that `create_all` and migration tools find it."""
         table = self.target.table
         if any(index.name in self.index_names for index in table.indexes):
             return
         due = table.c.next_process_at
-        only = self._lasting()
+        only = self._index_conditions()
         partial = Index(
             self.index_name,
             due,
@@ -191,7 +191,7 @@ class Reconciler:
         whole = Index(self.index_names[1], *leading, due)
         whole.ddl_if(dialect=("mysql", "mariadb"))  # type: ignore[arg-type]
 
-    def _lasting(self) -> list[ColumnElement[bool]]:
+    def _index_conditions(self) -> list[ColumnElement[bool]]:
         """The parts of the condition that a partial index takes: those over columns of the table and constants only."""
         conditions = [] if self.where is None else conjuncts(self.where)
         return [each for each in conditions if is_constant(each) and self._is_about_own(each)]
@@ -200,7 +200,7 @@ class Reconciler:
         return all(self._is_own(each) for each in visitors.iterate(condition) if isinstance(each, Column))
 
     def _leading_columns(self) -> list[Column[Any]]:
-        """For a database without partial indexes: columns by which most rows are left out."""
+        """The leading columns of the index, for a database without partial indexes."""
         found = [column for column in self.target.table.c if column.name in self.watched]
         return [column for column in sorted(found, key=lambda each: each.name) if _is_short(column)][:2]
 
@@ -234,7 +234,7 @@ def declaration(
 
 
 def _ended(value: Any) -> Any:
-    """Of a function that is not async, but returns something to await: what comes of that."""
+    """Await the result of a function that is not async but returns an awaitable."""
     return asyncio.run(waited_for(value)) if inspect.isawaitable(value) else value
 
 
@@ -260,7 +260,7 @@ def _check_function(function: object) -> None:
             f"{name} must take one argument, the item: def {name}(item) ({error})"
         ) from None
     except ValueError:
-        pass  # it has no signature that could be looked at
+        pass  # it has no signature to check
 
 
 def _if_written(lasting: list[ColumnElement[bool]], dialect: Dialect) -> ColumnElement[bool] | None:

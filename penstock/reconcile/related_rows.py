@@ -1,4 +1,4 @@
-"""Related rows: all of them together with the row that needs them, or none.
+"""Locks related rows: all that a row needs, or none.
 
 They carry the token of the row's own claim and its deadline, so they live and die with it. No claim ever waits for a
 lock here: a row that another transaction is writing at this moment counts as busy, so there is nothing to deadlock on.
@@ -41,7 +41,7 @@ def take(
     now: datetime,
     deadline: datetime,
 ) -> dict[Key, tuple[Held, ...]]:
-    """For each row that got everything it needs: what that is. The others have announced themselves."""
+    """Returns, for each row that got all its related rows, these rows. The others have announced themselves."""
     if not reconciler.locks:
         return {one.key: () for one in rows}
     wanted = {lock: _wanted(statements, reconciler, lock, rows) for lock in ordered(reconciler.locks)}
@@ -144,7 +144,8 @@ def _announce(
 
 
 def _may_announce(state: dict[str, Any], me: str, now: datetime, patience: float) -> bool:
-    """Not while it stands, and not before the others have had as much time as we took."""
+    """True if a row may announce itself: not while an announcement is valid, and not before others have had as much
+    time."""
     if state["lock_wanted_by"] != me or state["lock_wanted_until"] is None:
         return True
     until: datetime = state["lock_wanted_until"]

@@ -1,4 +1,4 @@
-"""`app.lock(Model, id)`: API code takes its turn at a row, like a reconciler.
+"""`app.lock(Model, id)`: lets API code lock a row that a reconciler works on.
 
 The block is one short transaction, under the database's own lock on the row, begun only when no worker holds the row's
 claim. A caller that has to wait announces itself on the row, so that the reconciler does not take it again first. At
@@ -25,7 +25,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import LockTimeout, RowNotFound
 from penstock.reconcile.columns import from_micros
 from penstock.reconcile.table import Target
-from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.reconcile.wakeup_subjects import awaited, table_changed
 from penstock.values.fork_safety import refuse_copy
 from penstock.values.ids import new_id, new_token
 
@@ -48,8 +48,8 @@ class RowLock:
         self._deadline = 0.0
         self._announced = False
         self._ends = 0.0
-        """When the announcement is over, whether or not it is taken back."""
-        self._nudged = threading.Event()
+        """When the announcement ends, even if it is not taken back."""
+        self._woken = threading.Event()
         self._given_up = False
         self._due: datetime | None = None
         self._shared: AbstractContextManager[tuple[Connection, Transaction]] | None = None
@@ -66,8 +66,8 @@ class RowLock:
             while not self._try():
                 if self._given_up or time.monotonic() >= deadline:
                     raise LockTimeout(f"{self.target.name} {self.key[0]}", self.timeout)
-                self._nudged.wait(min(pause, max(0.0, deadline - time.monotonic())))
-                self._nudged.clear()
+                self._woken.wait(min(pause, max(0.0, deadline - time.monotonic())))
+                self._woken.clear()
                 pause = min(pause * 1.5, POLL[1])
         except BaseException:
             self._withdraw()
@@ -79,12 +79,12 @@ class RowLock:
 
     def _hear(self, subject: str) -> None:
         if subject == awaited(WRITER):
-            self._nudged.set()
+            self._woken.set()
 
     def _give_up(self) -> None:
         """Stop waiting: the caller wants the row no more."""
         self._given_up = True
-        self._nudged.set()
+        self._woken.set()
 
     def _try(self) -> bool:
         """Begin the transaction; end it again, with an announcement, if a worker holds the row."""
@@ -126,7 +126,8 @@ class RowLock:
             return False
         self._due = state["next_process_at"]
         if state["lock_token"] is not None:
-            # Its holder is gone. Should it wake up, it must not overwrite us; its row still waits to be recovered.
+            # The holder's lease is over. If it is only frozen, it must not overwrite us; the row still waits to be
+            # recovered.
             connection.execute(self._change(lock_token=new_token()))
         return True
 
@@ -136,16 +137,16 @@ class RowLock:
         return connection.execute(locked).mappings().first()
 
     def _locked_in_time(self, connection: Connection) -> RowMapping | None:
-        """Another transaction has it, perhaps another writer's: in line for it, no longer than there is time."""
-        with self._hurried(connection, self._left()):
+        """Wait for the lock that another transaction has, no longer than the timeout."""
+        with self._with_lock_timeout(connection, self._left()):
             return self._locked(connection)
 
     def _left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
     @contextmanager
-    def _hurried(self, connection: Connection, seconds: float) -> Iterator[None]:
-        """Statements inside wait no longer than so for a lock."""
+    def _with_lock_timeout(self, connection: Connection, seconds: float) -> Iterator[None]:
+        """Set the lock timeout for statements inside the block."""
         database = self.host.database
         usual = database.settings.lock_timeout
         briefly, again = [database.dialect.lock_patience(each) for each in (min(usual, seconds), usual)]
@@ -156,7 +157,7 @@ class RowLock:
         try:
             yield
         finally:
-            # After an error PostgreSQL takes nothing more, and forgets it by itself.
+            # After an error PostgreSQL accepts no statement, and resets the timeout with the rollback.
             with suppress(DBAPIError):
                 connection.exec_driver_sql(again)
 
@@ -187,7 +188,7 @@ class RowLock:
             self._withdraw()
             raise
         self._announced = False
-        self.host.wakeups.notify(stirred(self.target.name))
+        self.host.wakeups.notify(table_changed(self.target.name))
 
     def _commit(
         self, shared: AbstractContextManager[tuple[Connection, Transaction]], connection: Connection
@@ -213,14 +214,17 @@ class RowLock:
     def _withdraw(self) -> None:
         """Take the announcement back, so that no worker waits for us. If that fails, it ends by itself."""
         if self._announced and os.getpid() == self._process:
-            with suppress(Exception):  # what has sent us here is what the caller is to hear of
+            with suppress(Exception):  # the caller gets the error that brought us here
                 self._announced = not self.host.database.with_retries(self._take_back)
 
     def _take_back(self) -> bool:
-        """False: there was no time left to say it in, because it has ended by itself."""
+        """Remove the announcement. False: no time is left, and it ends by itself."""
         left = max(0.0, self._ends - time.monotonic())
         try:
-            with self.host.database.sqlalchemy(left) as (connection, _), self._hurried(connection, left):
+            with (
+                self.host.database.sqlalchemy(left) as (connection, _),
+                self._with_lock_timeout(connection, left),
+            ):
                 mine = self.target["lock_wanted_by"] == self.me
                 connection.execute(self._change(lock_wanted_by=None, lock_wanted_until=None).where(mine))
         except Exception as error:

@@ -35,12 +35,12 @@ from sqlalchemy.sql.selectable import SelectBase
 
 from penstock.database.user.statements import among
 from penstock.reconcile.columns import HOLDING, Instant
-from penstock.reconcile.conditions import conjuncts, has_bytes, is_asked_anew, written_out
+from penstock.reconcile.conditions import conjuncts, has_bytes, has_callable_parameter, written_out
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.table import Key, Target
 
 KEYS, DUE, MOVED = "penstock_keys", "penstock_due", "penstock_moved"
-"""Parameters of writes. A column of the user's that was called the same would be written."""
+"""Names of parameters of writes; a user's column with the same name would be written by mistake."""
 MOST_HELD = 1000
 BARE = ("next_process_at", "process_attempts", "process_crashes", "lock_token")
 UNLOCKED: Mapping[str, None] = {"lock_expires_at": None, "lock_token": None, "lock_owner": None}
@@ -63,13 +63,13 @@ class Fetch:
         eligible = and_(self.ready, self.due, self.takeable)
         self.statement = self._select(eligible)
         self.bare = self._select(eligible, bare=True)
-        self.glance = self._glance(eligible, now, ours)
+        self.next_due = self._next_due(eligible, now, ours)
         self.stay = self._stay()
 
-    def _glance(
+    def _next_due(
         self, eligible: ColumnElement[bool], now: ColumnElement[Any], ours: ColumnElement[bool]
     ) -> Select[Any]:
-        """Whether anything is eligible; and when the next lease ends that was not renewed, if that is soon."""
+        """The statement that asks whether a row is eligible, and when the next lease ends, if that is soon."""
         target = self.target
         due, expires = target["next_process_at"], target["lock_expires_at"]
         soon = bindparam("soon", type_=Instant())
@@ -92,11 +92,11 @@ class Fetch:
         )
 
     def again(self, keys: Sequence[Key], bare: bool = False) -> Select[Any]:
-        """Rows that waited for related ones: looked at now, whatever their time."""
+        """Rows that waited for related rows: selected now, whatever their time."""
         return self._select(and_(self.target.among(keys), self.ready, self.takeable), bare)
 
     def _stay(self) -> Update:
-        """Of rows that are due now, those that are still for this reconciler: their interval applies."""
+        """Set the next visit of rows that are due now and still belong to this reconciler."""
         due_now = self.target["next_process_at"] == bindparam(MOVED, type_=Instant())
         changed = update(self.target.table).where(self.target.among_given(KEYS), due_now, self.ready)
         due = bindparam(DUE, type_=Instant())
@@ -124,7 +124,7 @@ def lock_rows(target: Target, names: tuple[str, ...]) -> Select[Any]:
 def change_rows(
     target: Target, keys: Sequence[Key], values: Mapping[str, Any]
 ) -> tuple[Update, dict[str, Any]]:
-    """The same values for many rows: a statement, made once for every shape, and what to execute it with."""
+    """The same values for many rows: a statement that is cached by its columns, and its parameters."""
     computed = {name: value for name, value in values.items() if isinstance(value, ClauseElement)}
     plain = {name: value for name, value in values.items() if not isinstance(value, ClauseElement)}
     if computed:
@@ -173,7 +173,7 @@ def tokens_of(target: Target, keys: Sequence[Key]) -> Select[Any]:
 def release(
     target: Target, keys: Sequence[Key] | None, tokens: Sequence[int], due: datetime | None = None
 ) -> Update:
-    """Unlock whatever still carries these tokens; among these rows, or wherever they are. `due`: visit them then."""
+    """Unlock rows that still carry these tokens; among these keys, or in the whole table. `due`: their next visit."""
     held = among(target["lock_token"], tokens)
     these = true() if keys is None else target.among(keys)
     visit = {} if due is None else {"next_process_at": due}
@@ -217,15 +217,15 @@ def _literally(where: ColumnElement[bool], engine: Engine) -> ColumnElement[bool
     """With its constants written out: a partial index is only used where the planner can see them.
 
     Not if something is looked up: what a subquery takes from the row it would take from the whole table, by itself.
-    Nor what is asked anew each time.
+    Nor if a parameter is computed at each execution.
     """
     looked_up = any(isinstance(each, SelectBase) for each in visitors.iterate(where))
-    if looked_up or has_bytes(where) or is_asked_anew(where):
+    if looked_up or has_bytes(where) or has_callable_parameter(where):
         return where
     text = written_out(where.self_group(against=operators.and_), engine.dialect)
     if text is None:
         return where
     if engine.dialect.identifier_preparer._double_percents:
         text = text.replace("%%", "%")
-    # Without a type: a boolean would be compared with 1 where there are none, and no index would be used for that.
+    # Without a type: on databases without booleans SQLAlchemy would compare with 1, which prevents the use of an index.
     return literal_column(f"({text})")

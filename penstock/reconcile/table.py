@@ -47,7 +47,7 @@ class Target:
     key_places: tuple[int, ...]
     """Where the key is among the columns."""
     only: ColumnElement[bool] | None
-    """Of a model that shares its table with others: the rows that are its own."""
+    """For a model that shares its table with others: the condition of its own rows."""
     changeable: tuple[str, ...]
     """Columns whose values a handler might change in place, such as JSON."""
     stamped: tuple[str, ...]
@@ -70,18 +70,19 @@ class Target:
             )
 
     def unstamped(self, names: Iterable[str]) -> dict[str, Column[Any]]:
-        """Columns to set to themselves in an update: if all columns are ours, it is no change of the user's row."""
+        """Columns with `onupdate` to set to themselves: an update of Penstock's own columns must not change the
+        user's row."""
         if not self.stamped or not columns.OURS.issuperset(names):
             return {}
         return {name: self.table.c[name] for name in self.stamped}
 
     def among(self, keys: Sequence[Key]) -> ColumnElement[bool]:
-        """The row is one of these."""
+        """Condition: the row has one of these keys."""
         listed = self.listed(keys)
         return among(self.key[0], listed) if len(self.key) == 1 else tuple_(*self.key).in_(listed)
 
     def among_given(self, name: str) -> ColumnElement[bool]:
-        """The row is one of those that the statement is given under this name, as `listed` makes them."""
+        """Condition: the row has one of the keys that are passed under this name, as `listed` makes them."""
         if len(self.key) == 1:
             return among(self.key[0], name)
         return tuple_(*self.key).in_(bindparam(name, expanding=True))
@@ -94,7 +95,7 @@ class Target:
         return self.among([key]) if self.only is None else and_(self.among([key]), self.only)
 
     def key_given(self, id: Any) -> Key:
-        """The key a user means: a value or, where it has several columns, a tuple or a dict of them."""
+        """Read the key that a user gives: a value or, for several columns, a tuple or a dict."""
         if isinstance(id, Mapping) and set(id) == set(self.key_names):
             id = [id[name] for name in self.key_names]
         key = tuple(id) if isinstance(id, tuple | list) else (id,)
@@ -105,7 +106,10 @@ class Target:
         return tuple(self._fitting(value, column) for value, column in zip(key, self.key, strict=True))
 
     def _fitting(self, value: Any, column: Column[Any]) -> Any:
-        """A UUID or a number may be given as its text. What is none, each database would take for another."""
+        """A UUID or a number may be given as text.
+
+        Other values are refused: databases would convert them differently.
+        """
         kind = column.type
         try:
             if isinstance(kind, Uuid) and kind.as_uuid:
@@ -126,7 +130,7 @@ class Target:
         return value
 
     def column(self, name: str) -> Column[Any]:
-        """The column a user means by this name."""
+        """The column that the user calls by this name."""
         if not isinstance(name, str):
             raise DefinitionError(f"{self.name}: columns are given by their names, not as {name!r}")
         found = self.columns.get(name)
@@ -153,18 +157,18 @@ class Target:
         return {name: value for name, value in vars(row).items() if name in self.columns}
 
     def read(self, row: Any) -> Mapping[str, Any]:
-        """The same for a row that `made` has made, at no cost; perhaps with more in it."""
+        """The same for a row that `made` returned, without a copy; it may have more entries."""
         return vars(row) if self.mapper is not None else row._mapping  # type: ignore[no-any-return]
 
     def kept(self, row: Any) -> Mapping[str, Any]:
-        """Copies of what could be changed in place: a list or a dict in the row is the handler's from now on."""
+        """Copies of values that a handler could change in place, such as lists and dicts."""
         if not self.changeable:
             return {}
         values = self.read(row)
         copies = {}
         for name in self.changeable:
             if values.get(name) is not None:
-                with suppress(Exception):  # of a user's own type, which cannot be copied
+                with suppress(Exception):  # a value of a user's type that cannot be copied
                     copies[name] = deepcopy(values[name])
         return copies
 
@@ -177,7 +181,7 @@ class Target:
         return [column.label(name) for name, column in self.columns.items()]
 
     def made(self, row: Row[Any]) -> Any:
-        """A row as the user gets it: a detached instance of the model, or the plain row."""
+        """The row for the handler: a detached instance of the model, or the plain row."""
         return row if self.mapper is None else self._instance(dict(zip(self.columns, row, strict=True)))
 
     def rebuilt(self, values: Mapping[str, Any]) -> Any:
@@ -194,7 +198,7 @@ class Target:
         if mapper is not self.mapper or mapper.polymorphic_on is not None:
             values = {name: value for name, value in values.items() if mapper.has_property(name)}
         instance = mapper.class_manager.new_instance()
-        # Straight into the instance, as loading does: nothing of it counts as changed.
+        # Set directly, as loading does: no attribute counts as changed.
         vars(instance).update(values)
         make_transient_to_detached(instance)
         return instance
@@ -292,9 +296,9 @@ def _is_changeable(column: Column[Any]) -> bool:
 
 
 def _is_stamped(column: Column[Any]) -> bool:
-    """MySQL's ON UPDATE is often said along with the default."""
-    said = str(getattr(column.server_default, "arg", "")).lower()
-    return column.onupdate is not None or column.server_onupdate is not None or "on update" in said
+    """MySQL's ON UPDATE is often declared along with the default."""
+    declared = str(getattr(column.server_default, "arg", "")).lower()
+    return column.onupdate is not None or column.server_onupdate is not None or "on update" in declared
 
 
 def _target(
@@ -309,7 +313,7 @@ def _target(
     return Target(entity, table, mapper, named, key, key_names, places, _only(mapper), changeable, stamped)
 
 
-# Keys of rows: the order of them, and a text of its own for each, where there is room for a text only.
+# Keys of rows: their order, and a unique text for each.
 
 DIGEST = 16
 
@@ -341,7 +345,7 @@ def _joined(key: Key) -> str:
 
 
 def _shortened(text: str, length: int) -> str:
-    """Texts that begin alike differ in the digest."""
+    """Shorten a text; a digest keeps texts with the same beginning apart."""
     if len(text) <= length:
         return text
     return f"{text[: length - DIGEST - 1]}~{sha256(text.encode()).hexdigest()[:DIGEST]}"

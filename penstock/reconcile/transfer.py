@@ -1,4 +1,4 @@
-"""Takes a row to a process of its own, and what the handler wants of it back: both as pickled plain values.
+"""Sends a row to a handler process, and its result and changes back, as pickled plain values.
 
 Tables and models do not travel. A model is named by where it is imported, a Core table by its name in the metadata
 of the reconciler's tables; each process has its own.
@@ -36,7 +36,7 @@ def pack_item(reconciler: Reconciler, item: Item) -> bytes:
 
 
 def unpack_item(reconciler: Reconciler, packed: bytes) -> Item:
-    """In the handler's process. The lease is the worker's business: it kills this process if that is lost."""
+    """In the handler process: make the item. The worker renews the lease, and kills this process if it is lost."""
     claim, values, related = pickle.loads(packed)
     held = tuple(_held(reconciler, *each) for each in related)
     target = reconciler.target
@@ -51,7 +51,7 @@ def _held(reconciler: Reconciler, number: int, key: Any, values: Mapping[str, An
 
 
 def pack_answer(reconciler: Reconciler, item: Item, value: object) -> bytes:
-    """In the handler's process: what it returned and what it collected on its item."""
+    """In the handler process: pack the returned value, and the changes on the item."""
     check_returned(item, value)
     if isinstance(value, Snooze):
         value = Snooze(float(value.seconds))
@@ -74,7 +74,7 @@ def pack_answer(reconciler: Reconciler, item: Item, value: object) -> bytes:
 
 
 def unpack_answer(reconciler: Reconciler, item: Item, packed: bytes) -> object:
-    """In the worker: the returned value; the changes are on the item, as if its handler had asked for them here."""
+    """In the worker: returns the handler's value; the changes are put on the item."""
     value, main, deletes_main, updates, inserts, deletes = pickle.loads(packed)
     item.changes = Changes(
         main,

@@ -5,18 +5,18 @@ from __future__ import annotations
 ROWS = "rows"
 
 
-def stirred(table: str) -> str:
-    """Something in this table is worth a look."""
+def table_changed(table: str) -> str:
+    """The subject for a table with rows to visit."""
     return f"{ROWS}\ttable\t{table}"
 
 
 def awaited(who: str) -> str:
-    """Rows are free for which this reconciler has announced itself."""
+    """The subject for a reconciler that waits for rows which are free now."""
     return f"{ROWS}\treconciler\t{who}"
 
 
 def concerns(subject: str, table: str, reconciler: str) -> bool:
-    """Whether this reconciler should look. What says nothing about rows may be about anything."""
+    """True if this reconciler should look. A subject that is not about rows may mean anything."""
     kind, _, rest = subject.partition("\t")
     if kind != ROWS:
         return False

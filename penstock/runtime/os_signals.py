@@ -1,7 +1,7 @@
-"""Signals of a process: what stops it, what hurries it, and what makes it show where it stands.
+"""OS signals of a process: stop, stop at once, and write all stacks.
 
-A handler only takes note and wakes the thread that waits. Stack dumps are made by the interpreter itself, so that
-they come also from a process whose main thread is stuck.
+A signal handler only sets a flag and wakes the thread that waits. Stack dumps are made by the interpreter itself, so
+that they come also from a process whose main thread is stuck.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HURRY = signal.SIGQUIT
 """From a supervisor to its children: stop at once. SIGTERM may reach a child twice without meaning that."""
 ECHO = 0.1
-"""A stop that comes again so soon is the same one, passed on by a process that was told to stop as well."""
+"""Seconds within which a second stop signal counts as the first one, sent on by another process."""
 NO_FILE = (io.UnsupportedOperation, AttributeError, ValueError, RuntimeError)
 """Errors that are raised where stderr is no file."""
 
@@ -38,7 +38,7 @@ def that_stop() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def handling(handlers: Mapping[signal.Signals, Handler | None]) -> Iterator[None]:
-    """Answer these signals for a while; None means to ignore one. From the main thread only."""
+    """Handle these signals inside the block; None ignores one. From the main thread only."""
     before = {number: signal.getsignal(number) for number in handlers}
     for number, handler in handlers.items():
         signal.signal(number, signal.SIG_IGN if handler is None else _called(handler))
@@ -51,7 +51,7 @@ def handling(handlers: Mapping[signal.Signals, Handler | None]) -> Iterator[None
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Let signals wait: between a fork and the child's own handlers none may get lost."""
+    """Block signals: between a fork and the child's own handlers none may get lost."""
     ours = {signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
     try:
@@ -79,7 +79,7 @@ def dumping_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def show_where_it_dies() -> None:
-    """A crash of the interpreter itself, in some library's C code, leaves the stacks of all threads on stderr."""
+    """Have a crash of the interpreter, such as in C code of a library, write the stacks of all threads to stderr."""
     with suppress(*NO_FILE):
         faulthandler.enable(file=sys.stderr)
 
@@ -104,7 +104,7 @@ def _dump_threads_first() -> bool:
 
 
 def _write_tasks() -> None:
-    """The main thread is here again: what its event loop has in hand."""
+    """Write the stacks of the tasks of the main thread's event loop."""
     try:
         tasks = asyncio.all_tasks(asyncio.get_running_loop())
     except RuntimeError:

@@ -1,6 +1,6 @@
-"""One small base for everything that loops. A subclass writes one turn; tests call that turn themselves.
+"""`Service`, the base of every loop in a thread. A subclass implements one turn; tests call it directly.
 
-A loop survives any error: it says so once, backs off, and says once more when it is over.
+A loop survives any error: it reports the first one, backs off, and reports when it works again.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class Service(ABC):
         self.thread: threading.Thread | None = None
         self._troubled_since: float | None = None
         self._backoff = 0.05
-        self._spared = False
-        """The last turn failed for a moment's reason, of which nothing was said."""
+        self._has_failed_once = False
+        """True if the last turn failed for a momentary reason, which was not reported."""
 
     @abstractmethod
     def turn(self) -> Turn:
-        """One round. Whatever it raises is survived."""
+        """Do one turn. The service survives any exception."""
 
     def pause(self) -> None:
-        """Wait until it is worth another look."""
+        """Wait before the next turn."""
         self.stopping.wait(0.1)
 
     def start(self) -> None:
@@ -72,13 +72,13 @@ class Service(ABC):
                 self.guarded_pause()
 
     def guarded_turn(self) -> Turn:
-        """A turn that does not raise: trouble is reported once and answered with patience."""
+        """A turn that does not raise: an error is reported once, and the service backs off."""
         try:
             turn = self.turn()
         except Exception as error:
             self._trouble(error)
             return Turn.CONTENDED
-        self._spared, self._backoff = False, 0.05
+        self._has_failed_once, self._backoff = False, 0.05
         if self._troubled_since is not None and not self.leaving:
             self.stream.emit(TroubleEnded(self.name, time.monotonic() - self._troubled_since))
             self._troubled_since = None
@@ -90,15 +90,15 @@ class Service(ABC):
         return self.stopping.is_set()
 
     def guarded_pause(self) -> None:
-        """A pause that does not raise: what is heard meanwhile may be anything."""
+        """A pause that does not raise."""
         try:
             self.pause()
         except Exception as error:
             self._trouble(error)
 
     def _trouble(self, error: Exception) -> None:
-        if self._troubled_since is None and is_momentary(error) and not self._spared:
-            self._spared = True  # it is tried again at once; if that does, there was no trouble
+        if self._troubled_since is None and is_momentary(error) and not self._has_failed_once:
+            self._has_failed_once = True  # it is tried again at once; if that succeeds, nothing is reported
         elif self._troubled_since is None:
             self._troubled_since = time.monotonic()
             self.stream.emit(TroubleBegan(self.name, f"{type(error).__name__}: {error}"))
@@ -106,13 +106,13 @@ class Service(ABC):
         self._backoff = min(self._backoff * 2, self.longest_backoff)
 
 
-# From any thread to the event loop's.
+# Calls from any thread to the thread of the event loop.
 
 T = TypeVar("T")
 
 
 def call_on_loop(loop: AbstractEventLoop, action: Callable[..., object], *args: Any) -> bool:
-    """Have the loop do this. False: it is closed, and never will."""
+    """Have the event loop call this. False: the loop is closed."""
     try:
         loop.call_soon_threadsafe(action, *args)
     except RuntimeError:

@@ -39,18 +39,18 @@ class Shutdown:
         self._lock = threading.Lock()
 
     async def go(self, limit: float) -> None:
-        """Let what runs finish in time, give back the rest, and leave. Cancelled: the same, at once."""
+        """Let running handlers finish in time, give back the rest, and end. If cancelled: the same, at once."""
         self.by = self.worker.loop.time() + limit
         thread = one_thread("leave")
         try:
-            await self._wind_up(limit)
+            await self._finish_work(limit)
         except (Exception, asyncio.CancelledError):
             await ended(self.begin(thread))
             raise
         await ended(self.begin(thread))
 
     def begin(self, thread: Executor) -> Future[None]:
-        """The end, once the thread has done what it was given before."""
+        """Begin the end in this thread, after the calls that it was given before."""
         with self._lock:
             if self.leaving is None:
                 try:
@@ -61,7 +61,7 @@ class Shutdown:
         return self.leaving
 
     def go_if_deserted(self) -> None:
-        """From the heartbeat's thread: the loop may have been closed under us, with all that was on it.
+        """Called in the heartbeat's thread: end the worker if its event loop was closed under it.
 
         Then no caller can stop this worker any more; and while it writes heartbeats, no other process takes its claims.
         """
@@ -74,7 +74,7 @@ class Shutdown:
             with suppress(RuntimeError):  # only callers on the closed loop waited for these events
                 over.set()
 
-    async def _wind_up(self, limit: float) -> None:
+    async def _finish_work(self, limit: float) -> None:
         try:
             await self._let_finish(limit)
         except asyncio.CancelledError:
@@ -87,7 +87,7 @@ class Shutdown:
         worker = self.worker
         worker.pump.claiming = False
         worker.waker.wake()
-        # Also what is still on its way here goes back when it arrives.
+        # Claims that arrive later are given back too.
         worker.dispatcher.give_back_waiting()
         worker.rows.give_back_waiting()
         await self._until(lambda: worker.busy == 0 or worker.hurried, limit)
@@ -98,7 +98,7 @@ class Shutdown:
         worker.rows.give_back_running()
         await self._until(lambda: worker.busy == 0, 2)
         worker.rows.give_up_running()
-        # While the database is away, what was done is not yet written down: it is worth the rest of the time.
+        # While the database is away, outcomes are not settled yet: use the rest of the time for them.
         await self._until(lambda: worker.at_rest, self._left(5))
 
     async def _until(self, done: Callable[[], bool], seconds: float) -> None:
@@ -116,7 +116,7 @@ class Shutdown:
                 self._take_back_deserted()
             self._end_threads()
         if not worker.identity.id:
-            return  # it never got as far as having a name
+            return  # the process was never registered
         try:
             self._deregister()
         finally:
@@ -148,7 +148,7 @@ class Shutdown:
         """Remove the process row, and give back the claims that could not be settled."""
         while True:
             try:
-                self.worker.app.database.in_transaction(self._vanish)
+                self.worker.app.database.in_transaction(self._remove_row)
                 return
             except DatabaseUnavailable as error:
                 if self._left(0) == 0 or self.worker.hurried:
@@ -158,13 +158,13 @@ class Shutdown:
                     return
             threading.Event().wait(min(LEAVE_AGAIN, self._left(0)))
 
-    def _vanish(self, tx: Transaction) -> None:
+    def _remove_row(self, tx: Transaction) -> None:
         if processes.leave(tx, [self.worker.identity.id]):
             self.worker.app.wakeups.notify_other_processes(tx, [READY])
 
 
 def _done_here(work: Callable[[], None]) -> Future[None]:
-    """As a thread would do it."""
+    """Do the work in this thread; returns a finished future."""
     future: Future[None] = Future()
     try:
         work()

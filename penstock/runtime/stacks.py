@@ -1,4 +1,4 @@
-"""Where a process stands, as text: the stacks of its threads and of the asyncio tasks of its event loop."""
+"""Stacks as text: of the threads of a process, and of the asyncio tasks of its event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker: everything that one process does, put together. It runs on an event loop, alone or in a program."""
+"""A worker: assembles everything that one process does. It runs on an event loop, alone or inside another program."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class WorkerOptions:
     reconcilers: Sequence[str] | None = None
     """The reconcilers to run, by name; None: all that the app has."""
     turned: Callable[[], None] = _nothing
-    """Called again and again on the event loop, as long as that turns."""
+    """Called regularly on the event loop, while that is not blocked."""
     listener: RelayedListener | None = None
-    """Hears what the supervisor passes on; None: the worker opens a connection of its own to listen."""
+    """Receives wake-ups from the supervisor; None: the worker opens a listening connection of its own."""
 
 
 WATCH_INTERVAL = 0.5
@@ -94,7 +94,7 @@ class Worker:
         self.role = options.role or app.settings.role
         self.stopping, self.stopped = asyncio.Event(), asyncio.Event()
         self.channel = self._find_channel()
-        """Where others can tell this worker of work, and no other."""
+        """The channel on which other processes wake this worker alone."""
         who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
@@ -299,7 +299,8 @@ class Worker:
             self.housekeeping.call()
 
     def _follow_controls(self, controls: QueueControls) -> None:
-        """Take from the queues that operators want, and say so in the process row; show stacks, if they are wanted."""
+        """Follow the controls: take from the assigned queues, write them to the process row, and answer a request for
+        stacks."""
         self._tell_unreadable(controls)
         lanes, queues = self.source.lanes, self._queues_by(controls)
         if (queues, controls.paused) != (lanes.queues, lanes.paused):
@@ -312,14 +313,17 @@ class Worker:
         self.controls = controls
 
     def _tell_unreadable(self, controls: QueueControls) -> None:
-        """Say which controls are ignored, each once."""
+        """Report ignored controls, each once."""
         for host, error in controls.unreadable.items():
             if (host, error) not in self._ignored:
                 self._ignored.add((host, error))
                 self.app.events.emit(ControlIgnored(host, error))
 
     def _show_stacks(self) -> None:
-        """Also if the event loop stands still: the housekeeping, which calls this, has a thread of its own."""
+        """Answer a request for stacks.
+
+        The housekeeping's thread calls this, so it works even if the event loop is blocked.
+        """
         database, id = self.app.database, self.identity.id
         if database.read(stack_dumps.is_wanted, id):
             database.in_transaction(stack_dumps.answer, id, all_stacks(self.loop))
@@ -334,7 +338,7 @@ class Worker:
         return {name: value for name, value in said.items() if name in known}
 
     def _holds(self) -> bool:
-        """There is something here that must not be taken for a dead process's, or is not yet written down."""
+        """True if this process holds claims, or outcomes that are not settled."""
         unwritten = self.pump.unsettled > 0 or self.pump.in_doubt
         return unwritten or self.source.holdings.count + self.dispatcher.busy > 0 or self.rows.holds
 
@@ -349,7 +353,7 @@ class Worker:
         self.housekeeping.apply_idle_report(seen)
 
     def _declared_dead(self) -> None:
-        """Nothing that we hold is ours any more."""
+        """Drop all claims: this process was declared dead."""
         self.source.holdings.clear()
         if not self.loop.is_closed():
             asyncio.run_coroutine_threadsafe(self._abandon(), self.loop).result(5)
@@ -358,7 +362,7 @@ class Worker:
         self.dispatcher.abandon_all()
 
     async def _watch_services(self) -> None:
-        """A thread that died is started again: nothing here may end silently, nor outlive the loop."""
+        """Start threads again that died, and end the worker with its loop."""
         try:
             while True:
                 self.options.turned()
@@ -376,7 +380,7 @@ class Worker:
         self._notice_new_tasks()
         if self._hindered - self._find_hindered():
             self.rest.wake_up()
-            self.waker.wake(READY)  # also for work that was left out meanwhile
+            self.waker.wake(READY)  # also for claims that were skipped meanwhile
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()
@@ -384,13 +388,14 @@ class Worker:
             self.rows.revive()
 
     def _loop_is_ending(self) -> bool:
-        """Or everything on it is being cancelled, which comes to the same: then so is the watch."""
+        """True if the event loop is closing, or everything on it is being cancelled: then the watch is cancelled
+        too."""
         return self._watch is not None and self._watch.cancelling() > 0
 
     def _notice_new_tasks(self) -> None:
         known, self._known_tasks = self._known_tasks, len(self.app.task_names)
         if known != self._known_tasks:
-            self.rest.wake_up()  # there may be work for the new tasks, and no wake-up will tell of it
+            self.rest.wake_up()  # there may be jobs of the new tasks, and no wake-up will come for them
 
     async def stop(self, timeout: float | None = None) -> None:
         """Stop claiming, give back what has not begun, let the rest finish in time, give that back too.
@@ -413,7 +418,7 @@ class Worker:
                 self.app.worker_loops.remove(self.loop)
 
     def dump_stacks(self) -> None:
-        """Have the processes of handlers show where they stand; this one is asked by its own signal."""
+        """Have the handler processes write their stacks; this process has a signal of its own."""
         if self.services:
             self.executors.processes.dump_stacks()
 
@@ -421,7 +426,7 @@ class Worker:
         """Stop at once: what still runs is given back without waiting for it."""
         self.hurried = True
 
-    # for its departure
+    # for its shutdown
 
     @property
     def busy(self) -> int:

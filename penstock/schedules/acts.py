@@ -21,13 +21,13 @@ from penstock.values.actor import actor
 from penstock.values.ids import id_to_make
 
 FORGET = 1000
-"""So many ticks go in one statement when their schedule is deleted."""
+"""How many ticks one statement deletes, when their schedule is deleted."""
 
 
 def write(
     tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool, may_redefine: bool
 ) -> None:
-    """Make a schedule, or give the one of that name another definition, if it may be given one."""
+    """Make a schedule, or redefine the one of that name, if that is allowed."""
     tx.stage("create_schedule")
     row = rows.named(tx, defined.name, locked=True)
     if row is None:
@@ -56,7 +56,7 @@ def locked(tx: Transaction, name: str) -> ScheduleRow:
 
 
 def pause(tx: Transaction, name: str, why: str | None) -> bool:
-    """Fire no more until resumed. False: it is paused already."""
+    """Pause a schedule: it fires no more until it is resumed. False: it is paused already."""
     tx.stage("pause_schedule")
     row = locked(tx, name)
     if row.paused_at is not None:
@@ -69,7 +69,7 @@ def pause(tx: Transaction, name: str, why: str | None) -> bool:
 
 
 def resume(tx: Transaction, name: str) -> bool:
-    """Go on; what passed meanwhile was skipped, and is written down. False: it is not paused."""
+    """Resume a schedule; ticks that passed meanwhile are recorded as skipped. False: it is not paused."""
     tx.stage("resume_schedule")
     row = locked(tx, name)
     if row.paused_at is None:
@@ -85,7 +85,10 @@ def resume(tx: Transaction, name: str) -> bool:
 def trigger(
     tx: Transaction, host: AppServices, name: str, id: str, made: list[str], headers: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Start one now, whatever the clock and the policies say: its kind and its id. `made`: of an earlier try."""
+    """Start a job or run now, whatever the clock and the policies say; returns its kind and id.
+
+    `made`: the id of an earlier try.
+    """
     tx.stage("trigger_schedule")
     row = locked(tx, name)
     if made and (known := _triggered(tx, row, made)):
@@ -111,7 +114,7 @@ def _triggered(tx: Transaction, row: ScheduleRow, made: list[str]) -> str | None
 def backfill(
     tx: Transaction, name: str, id: str, start: int, end: int, overlap: str, headers: Mapping[str, str]
 ) -> int:
-    """Have the ticks from start to end fired that have not; how many there are in all."""
+    """Have workers fire the ticks from start to end that have not fired; returns how many ticks there are in all."""
     tx.stage("backfill")
     row = locked(tx, name)
     spec = row.defined.spec(row.created_at)._replace(start=None)
@@ -132,7 +135,7 @@ def backfill(
 
 
 def update(tx: Transaction, host: AppServices, name: str, given: Mapping[str, object]) -> None:
-    """Say some of it anew."""
+    """Change some fields of a schedule."""
     tx.stage("update_schedule")
     row = locked(tx, name)
     known = row.defined
@@ -140,7 +143,7 @@ def update(tx: Transaction, host: AppServices, name: str, given: Mapping[str, ob
     defined = changed(known, target, given)
     if defined.revision == known.revision:
         return
-    # The code's revision stays what it is: only when the code says something else, that counts again.
+    # The revision of the code is kept: the code's declaration counts again only when it changes.
     revision, past = row.revision, row.superseded
     redefine(tx, host, row, defined, row.source)
     if row.source == rows.CODE:
@@ -152,7 +155,7 @@ KEEP_REVISION = "UPDATE {schedules} SET revision = :revision, superseded = :supe
 
 
 def delete(tx: Transaction, name: str) -> bool:
-    """Forget it and its ticks; what it has started goes on. False: there is none."""
+    """Delete a schedule and its ticks; its jobs and runs go on. False: there is none."""
     tx.stage("delete_schedule")
     row = rows.named(tx, name, locked=True)
     if row is None:
@@ -165,5 +168,5 @@ def delete(tx: Transaction, name: str) -> bool:
 
 
 def new_backfill() -> str:
-    """An id for a backfill, so that one that is asked for again after a lost answer is the same."""
+    """An id for a backfill, by which a request that is repeated after a lost answer is recognized."""
     return id_to_make()

@@ -1,4 +1,4 @@
-"""Backfills: ticks of the past, fired because an operator asks for it. A batch at a time, from where the row says.
+"""Backfills: fires ticks of the past that an operator asks for, a batch at a time; the row says how far it has come.
 
 How far one has come is written in the transaction of its jobs, so one that was broken off goes on from there. A tick
 that fired before does not fire again; one that was skipped fires now, and its row says so.
@@ -15,10 +15,10 @@ from penstock.schedules.times import SECOND, Spec, next_tick, ticks
 from penstock.values.typed_json.json_text import dumps
 
 if TYPE_CHECKING:
-    from penstock.schedules.fire import One
+    from penstock.schedules.fire import DueSchedule
 
 AGAIN = SECOND
-"""One that goes tick by tick looks so often whether the last has ended."""
+"""Microseconds between two checks whether the last tick has ended, in a backfill that goes tick by tick."""
 DONE = (TickOutcome.FIRED.value, TickOutcome.WAITING.value)
 
 
@@ -30,7 +30,7 @@ def pending(
     return {"id": id, "next": next_at, "end": end, "overlap": overlap, "last": None, **headed}
 
 
-def go_on(one: One) -> None:
+def go_on(one: DueSchedule) -> None:
     """The next batch of the first backfill of a schedule."""
     first, *others = one.row.pending
     one.backfills = [first, *others]
@@ -43,8 +43,8 @@ def go_on(one: One) -> None:
         one.look_at.append(look_at)
 
 
-def _batch(one: One, asked: dict[str, Any]) -> int | None:
-    """Fire some ticks, from where it stands; when to look at it again."""
+def _batch(one: DueSchedule, asked: dict[str, Any]) -> int | None:
+    """Fire the next ticks of a backfill; returns when to continue."""
     nominals = _some(one, asked)
     known = _known(one, nominals)
     for nominal in nominals:
@@ -62,7 +62,7 @@ def _batch(one: One, asked: dict[str, Any]) -> int | None:
     return one.now
 
 
-def _some(one: One, asked: dict[str, Any]) -> list[int]:
+def _some(one: DueSchedule, asked: dict[str, Any]) -> list[int]:
     found = []
     for nominal in ticks(_spec(one), asked["next"] - 1, asked["end"]):
         found.append(nominal)
@@ -71,25 +71,25 @@ def _some(one: One, asked: dict[str, Any]) -> list[int]:
     return found
 
 
-def _spec(one: One) -> Spec:
-    """Also what was before the schedule began may be asked for."""
+def _spec(one: DueSchedule) -> Spec:
+    """The ticks of the schedule, also before its start."""
     return one.spec._replace(start=None)
 
 
-def _known(one: One, nominals: list[int]) -> dict[int, str]:
-    """Ticks that have a row, and what became of them."""
+def _known(one: DueSchedule, nominals: list[int]) -> dict[int, str]:
+    """Ticks that have a row, with their outcomes."""
     if not nominals:
         return {}
     found = one.batch.tx.rows(rows.BETWEEN, id=one.row.id, low=nominals[0], high=nominals[-1])
     return {int(nominal): str(outcome) for nominal, outcome in found}
 
 
-def _is_busy(one: One, asked: dict[str, Any]) -> bool:
-    """The last of this backfill still runs. What it has started just now does."""
+def _is_busy(one: DueSchedule, asked: dict[str, Any]) -> bool:
+    """True if the last job or run of this backfill has not ended, or was started by this transaction."""
     return asked["overlap"] != Overlap.ALLOW and (asked.get("fresh") or one.batch.is_going(asked["last"]))
 
 
-def _despite(one: One, asked: dict[str, Any]) -> TickOutcome:
+def _despite(one: DueSchedule, asked: dict[str, Any]) -> TickOutcome:
     """The outcome of a tick while the one before it runs."""
     if asked["overlap"] != Overlap.CANCEL or asked.get("fresh"):
         return TickOutcome.SKIPPED_OVERLAP
@@ -97,7 +97,9 @@ def _despite(one: One, asked: dict[str, Any]) -> TickOutcome:
     return TickOutcome.FIRED
 
 
-def _decide(one: One, asked: dict[str, Any], nominal: int, outcome: TickOutcome, *, is_known: bool) -> None:
+def _decide(
+    one: DueSchedule, asked: dict[str, Any], nominal: int, outcome: TickOutcome, *, is_known: bool
+) -> None:
     def started(id: str) -> None:
         asked["last"] = id
 

@@ -55,11 +55,11 @@ class Cron(NamedTuple):
     minutes: frozenset[int]
     hours: frozenset[int]
     months: frozenset[int]
-    goes_by_the_hour: bool
-    """Its minutes or hours begin with a star: it follows real time, not the time on the wall."""
+    follows_real_time: bool
+    """True if its minutes or hours begin with a star: it follows real time, not local time."""
 
-    def walls(self, after: datetime) -> Iterator[datetime]:
-        """The times on the wall that match, later than this one; it ends if none comes in fifty years."""
+    def local_times(self, after: datetime) -> Iterator[datetime]:
+        """The local times that match, later than this one; ends if none comes in fifty years."""
         return _calendar(self.fields, after)
 
     def matches(self, day: date) -> bool:

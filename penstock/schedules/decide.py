@@ -13,11 +13,11 @@ from typing import NamedTuple
 from penstock.schedules.times import SECOND, Spec, count, latest, next_tick, ticks
 
 GRACE = 30 * SECOND
-"""A tick that is not later than this has not been missed."""
+"""Microseconds: a tick that is not later than this has not been missed."""
 BATCH = 100
-"""So many ticks of one schedule are fired in one transaction."""
+"""The most ticks of one schedule that one transaction fires."""
 ROWS = 100
-"""So many skipped ticks have a row each; those before them share one that counts them."""
+"""The most skipped ticks that get a row each; those before them share one row, which counts them."""
 
 
 class Missed(StrEnum):
@@ -75,7 +75,7 @@ class Decision(NamedTuple):
 
 
 def decide(spec: Spec, policy: TickPolicy, next_at: int, now: int) -> Decision:
-    """About all ticks from `next_at` on that are due."""
+    """Decide about all due ticks from `next_at` on."""
     if next_at > now:
         return Decision([], [], next_at)
     grace = GRACE if policy.missed is not Missed.SKIP or policy.window is None else policy.window

@@ -1,4 +1,4 @@
-"""Declaring: what the code says about schedules becomes rows, whenever a worker starts and now and then after that.
+"""Writes the schedules that the code declares to the database, when a worker starts and from time to time after that.
 
 The newer code wins, once. A worker that says something new takes the row over, and the revision before it is noted as
 superseded; a worker of the older code that says that one again is not heard as long as a worker declares the newer one.
@@ -27,7 +27,7 @@ from penstock.values.ids import new_id
 AGAIN = 60.0
 """Seconds between two declarations by one worker."""
 SILENT = 3 * 60 * SECOND
-"""A revision that no worker has declared for so long is not in use any more."""
+"""Microseconds: a revision that no worker has declared for this long is not in use any more."""
 STAMP = "UPDATE {schedules} SET declared_at = {now} WHERE id {among:ids:uuid}"
 STANDING = """
 SELECT name, id, revision, superseded, declared_at, orphaned_at, {now} FROM {schedules} WHERE name {among:names:text}
@@ -55,7 +55,7 @@ def declare_all(
 
 
 def _declare_apart(host: AppServices, defined: ScheduleDefinition, paused: bool) -> None:
-    """One that cannot be declared is told of, and keeps no worker from starting."""
+    """Declare one schedule; an error is reported, and the worker starts anyway."""
     try:
         host.database.in_transaction(declare, host, defined, paused)
     except Exception as error:
@@ -74,7 +74,7 @@ def _stamp(tx: Transaction, ids: list[str]) -> None:
 
 
 def declare(tx: Transaction, host: AppServices, defined: ScheduleDefinition, paused: bool = False) -> None:
-    """One schedule as the code has it, unless newer code has said otherwise meanwhile."""
+    """Write a schedule as the code declares it, unless newer code has declared it differently."""
     tx.stage("declare")
     row = rows.named(tx, defined.name, locked=True)
     if row is None:
@@ -91,7 +91,7 @@ def declare(tx: Transaction, host: AppServices, defined: ScheduleDefinition, pau
 
 
 def create(tx: Transaction, host: AppServices, defined: ScheduleDefinition, source: str, paused: bool) -> str:
-    """A row for a schedule that has none; its id. If there is one by now, that is left."""
+    """Insert a row for a schedule; returns its id. An existing row is left unchanged."""
     id, now = new_id(), rows.clock(tx)
     first = next_tick(defined.spec(now), now)
     row: dict[str, object] = {
@@ -116,7 +116,7 @@ def create(tx: Transaction, host: AppServices, defined: ScheduleDefinition, sour
 def redefine(
     tx: Transaction, host: AppServices, row: ScheduleRow, defined: ScheduleDefinition, source: str
 ) -> None:
-    """Another definition for a row that is locked. What is due by the old one is decided first."""
+    """Give a locked row another definition. Ticks that are due by the old one are decided first."""
     if row.due_at is not None and row.due_at <= row.now and row.orphaned_at is None:
         Firing(host).fire_rows(tx, [row])
         again = rows.named(tx, row.defined.name, locked=True)
@@ -136,7 +136,7 @@ def redefine(
 
 
 def account_paused(tx: Transaction, row: ScheduleRow) -> None:
-    """Ticks that passed while it was paused, and about which nothing is written yet."""
+    """Record ticks that passed while the schedule was paused."""
     if row.paused_at is None or row.next_at is None or row.next_at > row.now:
         return
     spec = row.defined.spec(row.created_at)
@@ -153,7 +153,7 @@ def due_at(row: ScheduleRow) -> int | None:
 
 
 def stored_definition(tx: Transaction, host: AppServices, defined: ScheduleDefinition) -> str | None:
-    """Of a pipeline: its definition is stored, so that also a worker that does not know it can start a run."""
+    """Store the definition of a pipeline, so that a worker that does not know the pipeline can start a run."""
     if defined.kind != PIPELINE:
         return None
     pipeline = host.find_pipeline(defined.target)

@@ -21,7 +21,7 @@ from penstock.values.typed_json.json_text import dumps, loads
 
 TASK, PIPELINE = "task", "pipeline"
 SHORTEST = 0.1
-"""Seconds: more often is what a loop in a handler is for."""
+"""The shortest interval in seconds; for shorter ones use a loop in a handler."""
 MOST_MISSED = 100_000
 TIMING = frozenset(
     {"cron", "every", "tz", "missed", "window", "limit", "overlap", "jitter", "start", "end", "paused"}
@@ -54,7 +54,7 @@ class ScheduleDefinition:
 
     @property
     def revision(self) -> str:
-        """The same for all who say the same, whenever they say it."""
+        """A hash of the definition: the same wherever and whenever it is declared."""
         return sha256(dumps(dataclasses.asdict(self)).encode()).hexdigest()[:32]
 
     @property
@@ -63,9 +63,9 @@ class ScheduleDefinition:
         return self.cron, self.every, self.zone, self.start, self.end
 
     def spec(self, created_at: int) -> Spec:
-        """Its ticks. An interval without a start counts from when the schedule was made.
+        """The ticks of the schedule. An interval without a start counts from when the schedule was made.
 
-        ValueError names a field that no caller can have given: a hand has changed the row.
+        ValueError names a field that no caller can have given: a person has changed the row.
         """
         if self.every is not None:
             _in_range("every", self.every, round(SHORTEST * SECOND))
@@ -112,7 +112,7 @@ def read_timing(target: str, given: Mapping[str, object]) -> dict[str, object]:
 
 
 def drafted(target: Any, given: Mapping[str, object], *, with_call: bool = True) -> tuple[str, str, str]:
-    """The kind of what is scheduled, its arguments, and what else every job or run of it is given."""
+    """The kind of the target, and the arguments and options of every job or run of the schedule."""
     options = {name: value for name, value in given.items() if name not in TIMING and name not in ARGUMENTS}
     options.pop("name", None)
     if options.get("at") is not None:
@@ -152,7 +152,7 @@ def with_headers(one: ScheduleDefinition, headers: Mapping[str, str]) -> Schedul
 
 
 def changed(known: ScheduleDefinition, target: Any, given: Mapping[str, object]) -> ScheduleDefinition:
-    """The definition with some of it said anew. `target`: None, if this app does not know it."""
+    """The definition with some fields changed. `target`: None, if this app does not know it."""
     for name in given:
         if name == "name":
             raise ConfigurationError(

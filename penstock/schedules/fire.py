@@ -1,8 +1,9 @@
-"""Firing: what is due becomes jobs and runs. Each tick once, over any number of workers.
+"""Fires due ticks: inserts their jobs and runs. Each tick fires once, with any number of workers.
 
 A worker locks some due rows, skipping those that another has. In that one transaction it inserts the jobs and runs,
 writes a row for every tick under (schedule, nominal time), and moves the schedules on. If it dies before the commit,
-nothing has happened; after it, the rows are not due any more. The key of the ticks refuses what would be a second time.
+nothing has happened; after it, the rows are not due any more. The key of the ticks refuses a second row for the same
+tick.
 
 Every schedule has a boundary of its own: one that cannot be read, or that the database refuses, is put off with its
 error in the row, and the others go on.
@@ -27,12 +28,12 @@ from penstock.schedules.times import SECOND, Spec
 from penstock.telemetry.events import ScheduleFailed, TicksDecided
 
 BATCH = 200
-"""So many schedules in one transaction."""
+"""The most schedules that one transaction fires."""
 LOOK_AGAIN = SECOND
-"""A tick that waits for the one before it looks so often whether that has ended."""
+"""Microseconds between two checks of a tick that waits for the one before it to end."""
 
 
-class Told(NamedTuple):
+class FiringReport(NamedTuple):
     """Events that a transaction has decided on, to be emitted once it is durable."""
 
     found: list[str]
@@ -51,7 +52,10 @@ class Firing:
         """How often each schedule has failed, so that it is tried at growing intervals."""
 
     def turn(self, *, waiting: bool = False) -> bool:
-        """Fire some of what is due; True if something was decided. `waiting`: look at what waits, due or not."""
+        """Fire some due ticks; True if something was decided.
+
+        `waiting`: also check ticks that wait for the one before them.
+        """
         template = rows.WAITING if waiting else rows.DUE
         try:
             told = self.host.database.in_transaction(self._fire, template, BATCH)
@@ -62,7 +66,7 @@ class Firing:
         return self._tell(told)
 
     def _one_by_one(self) -> bool:
-        """One of them cannot be written: each by itself, so that the others can."""
+        """Fire each schedule by itself, after one of them could not be written."""
         due = self.host.database.read(
             lambda tx: [rows.row_of(row) for row in tx.rows(_UNLOCKED, limit=BATCH)]
         )
@@ -77,7 +81,7 @@ class Firing:
             worked |= self._tell(told)
         return worked
 
-    def _tell(self, told: Told) -> bool:
+    def _tell(self, told: FiringReport) -> bool:
         for name in told.failed:
             self.boundary.count_failure(name)
         self.boundary.handled([name for name in told.found if name not in told.failed])
@@ -86,20 +90,20 @@ class Firing:
                 self.host.events.emit(event)
         return bool(told.decided)
 
-    def _fire(self, tx: Transaction, template: str, limit: int) -> Told:
+    def _fire(self, tx: Transaction, template: str, limit: int) -> FiringReport:
         tx.stage("fire")
         return self.fire_rows(tx, [rows.row_of(row) for row in tx.rows(template, limit=limit)])
 
-    def fire_one(self, tx: Transaction, id: str) -> Told:
+    def fire_one(self, tx: Transaction, id: str) -> FiringReport:
         """One schedule, if it is still due."""
         tx.stage("fire")
         found = [rows.row_of(row) for row in tx.rows(rows.ONE, id=id)]
         return self.fire_rows(tx, [row for row in found if row.due_at is not None and row.due_at <= row.now])
 
-    def fire_rows(self, tx: Transaction, found: Sequence[ScheduleRow]) -> Told:
-        """Decide about these, which are locked."""
+    def fire_rows(self, tx: Transaction, found: Sequence[ScheduleRow]) -> FiringReport:
+        """Decide about these locked schedules."""
         if not found:
-            return Told([], [], {})
+            return FiringReport([], [], {})
         batch = Batch(self.host, tx, found)
         failed: dict[str, ScheduleFailed | None] = {}
         for row in found:
@@ -110,14 +114,14 @@ class Firing:
                     raise
                 failed |= self._noted(tx, row, error)
         batch.write()
-        return Told([row.defined.name for row in found], batch.decided, failed)
+        return FiringReport([row.defined.name for row in found], batch.decided, failed)
 
-    def _put_off(self, tx: Transaction, row: ScheduleRow, error: Exception) -> Told:
+    def _put_off(self, tx: Transaction, row: ScheduleRow, error: Exception) -> FiringReport:
         tx.stage("put_off_schedule")
-        return Told([row.defined.name], [], self._noted(tx, row, error))
+        return FiringReport([row.defined.name], [], self._noted(tx, row, error))
 
     def _noted(self, tx: Transaction, row: ScheduleRow, error: Exception) -> dict[str, ScheduleFailed | None]:
-        """Leave it alone for a while, with its error; that is told when it is a new one."""
+        """Postpone a schedule, with its error in the row; returns the event if the error is a new one."""
         name, words = row.defined.name, f"{type(error).__name__}: {error}"[:1000].replace("\0", "")
         wait = int(self.boundary.next_pause(name) * SECOND)
         tx.run(rows.TROUBLE, id=row.id, trouble=words, wait=wait)
@@ -138,11 +142,11 @@ class Batch:
         self._ticks: list[dict[str, object]] = []
         self._made_up: list[dict[str, object]] = []
         self._moved: dict[tuple[int | None, int | None], list[str]] = defaultdict(list)
-        self._saved: list[One] = []
+        self._saved: list[DueSchedule] = []
         self._going = self._still_going(found)
 
     def _still_going(self, found: Sequence[ScheduleRow]) -> set[str]:
-        """Of what these schedules have started before, and have to know about, what has not ended."""
+        """The jobs and runs that these schedules started before and that have not ended."""
         asked: dict[bool, list[str]] = {True: [], False: []}
         for row in found:
             ids = [row.last_id] if row.defined.overlap != Overlap.ALLOW else []
@@ -152,9 +156,9 @@ class Batch:
         return rows.going(self.tx, asked[False], asked[True])
 
     def add(self, row: ScheduleRow) -> None:
-        """Decide about one. If that raises, nothing of it is written."""
+        """Decide about one schedule. If that raises, nothing of it is written."""
         spec = row.defined.spec(row.created_at)
-        one = One(self, row, spec)
+        one = DueSchedule(self, row, spec)
         if row.paused_at is None and not one.is_orphaned():
             one.fire_waiting()
             one.fire_due()
@@ -193,14 +197,14 @@ class Batch:
 
 
 class Launching(NamedTuple):
-    """A job or run that a tick is to start, and what is told its id."""
+    """A job or run that a tick is to start, and the function to call with its id."""
 
     nominal: int
     written: Callable[[str], None]
     sent: Mapping[str, str] | None = None
 
 
-class One:
+class DueSchedule:
     """One schedule in a batch: what is decided about it, before anything is written."""
 
     def __init__(self, batch: Batch, row: ScheduleRow, spec: Spec) -> None:
@@ -218,21 +222,21 @@ class One:
         self.cancelled: list[str] = []
         self.backfills = row.pending
         self.look_at: list[int] = []
-        """When it must be looked at again, apart from its next tick."""
+        """When the schedule must be looked at again, apart from its next tick."""
         self._fresh = False
-        """The last one was started by this very transaction."""
+        """True if the last job or run was started by this transaction."""
         self._counts: dict[TickOutcome, int] = defaultdict(int)
         self._late: list[int] = []
         self._orphaned = False
 
     @property
     def is_plain(self) -> bool:
-        """Nothing changes but when it is next."""
+        """True if only the time of the next tick changes."""
         tracks = self._fresh or self.before.backfills is not None
         return self.before.waiting_at == self.row.waiting_at and not tracks
 
     def is_orphaned(self) -> bool:
-        """No code declares it any more, for long enough."""
+        """True if no worker has declared it for `schedule_grace`."""
         grace = int(self.batch.host.settings.schedule_grace * SECOND)
         declared = self.row.declared_at
         self._orphaned = self.row.source == rows.CODE and (declared is None or declared < self.now - grace)
@@ -240,11 +244,11 @@ class One:
 
     @property
     def is_busy(self) -> bool:
-        """The one before still runs."""
+        """True if the job or run of the tick before has not ended."""
         return self._fresh or self.batch.is_going(self.row.last_id)
 
     def fire_waiting(self) -> None:
-        """A tick that waited for the one before it, if that has ended."""
+        """Fire a tick that waited for the one before it, if that has ended."""
         nominal = self.row.waiting_at
         if nominal is None:
             return
@@ -310,7 +314,10 @@ class One:
         late: bool,
         start: Callable[[str], object] | None = None,
     ) -> None:
-        """Another outcome for a tick that has its row. `start`: who is told of the job, if not this schedule."""
+        """Change the outcome of a tick that has a row.
+
+        `start`: called with the id of the job, instead of this schedule.
+        """
         lateness = max(0, self.now - nominal) if late else None
         tick: dict[str, object] = {
             "id": self.row.id,
@@ -338,7 +345,7 @@ class One:
         self.launches.append(Launching(nominal, note, self.sent))
 
     def record(self, nominal: int, outcome: TickOutcome, start: Callable[[str], object]) -> None:
-        """A tick of the past that had no row; its lateness says nothing."""
+        """Record a tick of the past that had no row, without a lateness."""
         (tick,) = rows.ticks_fired(self.row.id, [(nominal, outcome, None)], self.now, late=False)
         self.ticks.append(tick)
         self._counts[outcome] += 1
@@ -346,7 +353,7 @@ class One:
             self.launch(nominal, lambda id: tick.update(target_id=id), start)
 
     def settle(self) -> None:
-        """When it must be looked at next."""
+        """Compute when the schedule must be looked at next."""
         row, looks = self.row, list(self.look_at)
         if row.paused_at is None and not self._orphaned:
             looks += [row.next_at] if row.next_at is not None else []

@@ -1,4 +1,4 @@
-"""Jobs and runs that schedules ask for, collected for one transaction and written together."""
+"""Collects the jobs and runs of ticks, and writes them together in one transaction."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from penstock.values.parse import KEY_LENGTH
 from penstock.values.typed_json.json_text import dumps, loads
 
 CANCEL_GRACE = 10.0
-"""Seconds that a run has to end which is cancelled for the next one."""
+"""Seconds of grace for a run that is cancelled for the next one."""
 Written = Callable[[str], None]
-"""Told the id under which a job or run exists: another than its own, if its key was taken."""
+"""Called with the id under which a job or run exists, which differs from its own if its key was taken."""
 
 
 class Launch:
@@ -39,7 +39,7 @@ class Launch:
         self.host = host
         self.tx = tx
         self.is_callers = is_callers
-        """True if a caller starts one now, not the clock."""
+        """True if a caller starts the job or run, not the clock."""
         self.jobs: list[tuple[NewJob, Written]] = []
         self.runs: list[tuple[NewRun, Written]] = []
 
@@ -51,7 +51,7 @@ class Launch:
         sent: Mapping[str, str] | None = None,
         id: str | None = None,
     ) -> str:
-        """A job or run for a tick of this schedule; its id, which is a new one unless it is given.
+        """Add a job or run for a tick of this schedule; returns its id.
 
         `sent`: headers of the caller who asks for it.
         """
@@ -81,7 +81,7 @@ class Launch:
             raise
 
     def cancel(self, row: ScheduleRow, id: str) -> None:
-        """Have the one before it cancelled, if it has not ended meanwhile."""
+        """Cancel the job or run of the tick before, if it has not ended."""
         if row.defined.kind != PIPELINE:
             control.cancel(self.tx, [id], self.host.follow, events=self.host.events)
             return
@@ -92,7 +92,7 @@ class Launch:
         self.tx.leave_chores()
 
     def write(self) -> None:
-        """All of them."""
+        """Write all jobs and runs."""
         jobs = sorted(self.jobs, key=lambda each: (each[0].task, each[0].queue, each[0].options or ""))
         news = [job for job, _ in jobs]
         if news:
@@ -130,7 +130,8 @@ class Launch:
             ]
 
     def _run(self, row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | None) -> NewRun:
-        """By this app's definition of now; by the one that was stored with the schedule where there is none."""
+        """The run of a tick, with this app's definition, or with the one stored with the schedule if the app has
+        none."""
         pipeline = self.host.find_pipeline(row.defined.target)
         if pipeline is not None:
             definition = pipeline.runnable
@@ -165,7 +166,8 @@ def _job(row: ScheduleRow, options: Any, nominal: int, delay: float, key: str | 
 
 
 def _headers(row: ScheduleRow, options: Any, sent: Mapping[str, str] | None) -> dict[str, str]:
-    """Those of the caller who has made the schedule, its name, and those of the caller who asks for it now."""
+    """The headers: of the caller who made the schedule, the schedule's name, and of the caller who asks for this
+    one."""
     return {**(sent or {}), **options.get("headers", {}), SCHEDULE_HEADER: row.defined.name}
 
 

@@ -1,4 +1,4 @@
-"""The rows of schedules and their ticks: every statement that reads or writes them.
+"""The statements that read and write the rows of schedules and their ticks.
 
 `next_at` is the first tick that nothing is decided about. `due_at` is when a worker has to look at the row: NULL while
 there is nothing to do, because it is paused, has ended, or is not declared any more; so those cost nothing.
@@ -123,7 +123,7 @@ class ScheduleRow:
 
     @property
     def past(self) -> list[str]:
-        """Revisions that another has taken the place of."""
+        """Revisions that were superseded."""
         found = loads(self.superseded)
         assert isinstance(found, list)
         return [str(each) for each in found]
@@ -161,7 +161,7 @@ def named(tx: Transaction, name: str, *, locked: bool = False) -> ScheduleRow | 
 
 
 def listed(tx: Transaction, prefix: str, limit: int, after: str = "") -> list[ScheduleRow]:
-    """By name; those whose name begins so. Databases sort differently, so it is asked again here."""
+    """Schedules whose name begins so, by name. Databases sort differently, so the prefix is checked again here."""
     found: list[ScheduleRow] = []
     while len(found) < limit:
         rows = [row_of(row) for row in tx.rows(ALL, after=after, limit=max(limit, 100))]
@@ -187,7 +187,7 @@ def columns_of(defined: ScheduleDefinition) -> dict[str, object]:
 
 
 def define(tx: Transaction, row: ScheduleRow) -> None:
-    """Write its definition anew, and when it is to be looked at."""
+    """Write its new definition, and when a worker must look at it."""
     fields = columns_of(row.defined)
     fields.pop("name")
     state = {
@@ -197,7 +197,7 @@ def define(tx: Transaction, row: ScheduleRow) -> None:
 
 
 def save(tx: Transaction, row: ScheduleRow) -> None:
-    """Write what firing changes."""
+    """Write the columns that firing changes."""
     names = ("id", "next_at", "due_at", "waiting_at", "last_id", "backfills")
     tx.run(SAVE, **{name: getattr(row, name) for name in names})
 
@@ -247,12 +247,12 @@ def ticks_skipped(
 
 
 def write_ticks(tx: Transaction, rows: Sequence[Mapping[str, object]]) -> None:
-    """A second row for the same tick is refused by the key, and with it the whole transaction."""
+    """Write rows of ticks. A second row for the same tick violates the key, and the whole transaction fails."""
     tx.insert("schedule_ticks", rows, decided_at=":now")
 
 
 def ticks_of(tx: Transaction, id: str, before: int, limit: int) -> list[TickRow]:
-    """The latest first."""
+    """The ticks of a schedule, latest first."""
     return [TickRow(*row) for row in tx.rows(TICKS, id=id, before=before, limit=limit)]
 
 
@@ -264,7 +264,7 @@ def going(tx: Transaction, jobs: Sequence[str], runs: Sequence[str]) -> set[str]
 
 
 def forget_ticks(tx: Transaction, id: str, limit: int) -> bool:
-    """Some ticks of a schedule; whether there may be more."""
+    """Delete some ticks of a schedule; True if there may be more."""
     found = [int(row[0]) for row in tx.rows(OF_SCHEDULE, id=id, limit=limit)]
     if found:
         tx.run(FORGET_TICKS, id=id, nominals=sorted(set(found)))
@@ -276,5 +276,5 @@ def with_defined(row: ScheduleRow, defined: ScheduleDefinition) -> ScheduleRow:
 
 
 def remembered(past: Sequence[str], revision: str, most: int = 20) -> str:
-    """The revisions that were superseded, with one more."""
+    """The superseded revisions and one more."""
     return dumps([*[each for each in past if each != revision], revision][-most:])

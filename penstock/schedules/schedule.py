@@ -43,7 +43,7 @@ class Tick:
     """One tick of a schedule, with its outcome."""
 
     nominal: datetime
-    """When it was to be, in the schedule's zone."""
+    """Its nominal time, in the schedule's zone."""
     outcome: str
     """`fired`, `waiting`, `skipped_overlap`, `skipped_missed` or `skipped_paused`."""
     lateness: float | None
@@ -51,11 +51,11 @@ class Tick:
     job: Any = None
     run: Any = None
     count: int = 1
-    """More than one: so many ticks, from `first` to `nominal`, that were skipped together."""
+    """How many ticks this stands for; more than one: ticks from `first` to `nominal` that were skipped together."""
     first: datetime | None = None
     decided_at: datetime | None = None
     triggered: bool = False
-    """An operator's, not the clock's."""
+    """True if an operator triggered it, not the clock."""
 
     @property
     def scheduled_for(self) -> datetime:
@@ -63,7 +63,7 @@ class Tick:
 
 
 class Schedule:
-    """A schedule: what it is, what became of it, and what can be done to it."""
+    """A schedule: its definition, its ticks, and methods to change it."""
 
     def __init__(self, host: AppServices, name: str, row: ScheduleRow | None = None) -> None:
         self._host = host
@@ -141,7 +141,7 @@ class Schedule:
 
     @property
     def declared(self) -> bool | None:
-        """The code declares it; None: it was made at run time."""
+        """True if the code declares it; None: it was made at run time."""
         row = self._fresh
         return None if row.source != rows.CODE else row.orphaned_at is None
 
@@ -181,7 +181,7 @@ class Schedule:
         return None if micros is None else instant_of(micros, self._defined.zone)
 
     def described(self) -> dict[str, Any]:
-        """All of it, as it was read: for those who show it."""
+        """All fields as they were read, for tables and JSON."""
         row = self._known
         every, next_at = row.defined.every, row.next_at
         return {
@@ -254,7 +254,7 @@ class Schedule:
     # what is done to it
 
     def pause(self, why: str | None = None) -> bool:
-        """Fire no more until resumed, also over deploys. False: it is paused already."""
+        """Pause: fire no more until resumed, also over deploys. False: it is paused already."""
         parse.words(why=why)
         return self._act(acts.pause, self.name, why)
 
@@ -262,14 +262,14 @@ class Schedule:
         return await self._host.bridge.run(self.pause, why)
 
     def resume(self) -> bool:
-        """Go on with the next tick; those that passed meanwhile are noted as skipped. False: it is not paused."""
+        """Resume with the next tick; those that passed meanwhile are recorded as skipped. False: it is not paused."""
         return self._act(acts.resume, self.name)
 
     async def resume_async(self) -> bool:
         return await self._host.bridge.run(self.resume)
 
     def trigger(self) -> Any:
-        """Start one now, beside its ticks: the job, or the run."""
+        """Start a job or run now, beside its ticks; returns it."""
         with self._publishing() as publication:
             kind, id = self._act(acts.trigger, self._host, self.name, id_to_make(), [], publication.headers)
             publication.ids = [id]
@@ -299,7 +299,7 @@ class Schedule:
         return await self._host.bridge.run(self.backfill, start, end, overlap)
 
     def update(self, **given: Unpack[ScheduleChanges]) -> Schedule:
-        """Say some of it anew: `s.update(cron="0 4 * * *")`. It holds from the next tick on."""
+        """Change some fields: `s.update(cron="0 4 * * *")`. It holds from the next tick on."""
         self._act(acts.update, self._host, self.name, given)
         return self
 
@@ -307,7 +307,7 @@ class Schedule:
         return await self._host.bridge.run(self.update, **given)
 
     def delete(self) -> bool:
-        """Forget it and its ticks; what it has started goes on. False: there is none.
+        """Delete it and its ticks; its jobs and runs go on. False: there is none.
 
         One that the code declares comes back with the next worker that starts: take it out of the code, or pause it.
         """
@@ -319,7 +319,7 @@ class Schedule:
         return await self._host.bridge.run(self.delete)
 
     def _publishing(self) -> AbstractContextManager[Publication]:
-        """Start one inside the block: the middlewares around enqueues have had their say before it."""
+        """Run the enqueue middlewares around the block that starts a job or run."""
         around = self._host.enqueue_middlewares
         if not around:
             return nullcontext(Publication("job", self.name, 1))
@@ -327,7 +327,7 @@ class Schedule:
         return publishing(around, Publication(kind, self._defined.target, 1))
 
     def _act(self, work: Callable[Concatenate[Transaction, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Of one that is declared and has no row yet, that is made first."""
+        """Do an act on the schedule; a declared schedule without a row gets its row first."""
         self._host.prepare()
         known = self._host.declared.get(self.name)
 
@@ -354,7 +354,7 @@ def when(one: ScheduleDefinition) -> str:
 
 
 def state(row: ScheduleRow) -> str:
-    """How it stands, in a few words."""
+    """The state of a schedule, in a few words."""
     if row.source == rows.CODE and row.orphaned_at is not None:
         return "not declared any more"
     if row.paused_at is not None:
@@ -365,7 +365,7 @@ def state(row: ScheduleRow) -> str:
 
 
 def _passed(row: ScheduleRow) -> list[TickRow]:
-    """Ticks that have passed while it is paused: they are written down when it is resumed."""
+    """Ticks that have passed while it is paused; they are recorded when it is resumed."""
     if row.paused_at is None or row.next_at is None or row.next_at > row.now:
         return []
     found = skipped(row.defined.spec(row.created_at), row.next_at, row.now)
@@ -439,7 +439,7 @@ class Schedules:
         return Schedule(self._host, one.name)
 
     def _within(
-        self, theirs: connections.Foreign, one: ScheduleDefinition, paused: bool, may_redefine: bool
+        self, theirs: connections.CallerConnection, one: ScheduleDefinition, paused: bool, may_redefine: bool
     ) -> None:
         tx = self._host.within(theirs)
         with theirs.kept_together():

@@ -22,15 +22,15 @@ SECOND = 1_000_000
 DAY = 86_400 * SECOND
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_FOLD = timedelta(hours=3)
-"""No clock is put back by more than that."""
+"""No clock is set back by more than this."""
 NEAR = timedelta(hours=12)
-"""No clock is changed there and back within that."""
+"""No clock is changed forth and back within this time."""
 NEVER = 253_370_764_800 * SECOND
 """The calendar ends with the year 9999; this is the last day that may have a tick."""
 
 
 class Spec(NamedTuple):
-    """When: an expression in a zone, or an interval from an anchor."""
+    """The times of a schedule: a cron expression in a zone, or an interval from an anchor."""
 
     cron: Cron | None
     zone: str = "UTC"
@@ -80,7 +80,7 @@ def next_tick(spec: Spec, after: int) -> int | None:
 
 
 def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
-    """All ticks later than `after`, up to and including `until`; ValueError if they do not go forward."""
+    """All ticks later than `after`, up to and including `until`; ValueError if they do not increase."""
     before, found = after, next_tick(spec, after)
     while found is not None and found <= until:
         if found <= before:
@@ -90,7 +90,7 @@ def ticks(spec: Spec, after: int, until: int) -> Iterator[int]:
 
 
 def latest(spec: Spec, after: int, until: int, most: int = 1) -> list[int]:
-    """The last ticks, at most so many, later than `after` and not later than `until`; in their order."""
+    """The last ticks, at most `most`, later than `after` and not later than `until`; in their order."""
     if most < 1:
         raise ValueError(f"the number of ticks must be at least 1, not {most}")
     reach = (60 * SECOND if spec.cron is not None else _interval(spec)) * most
@@ -129,30 +129,34 @@ def _interval(spec: Spec) -> int:
 
 @lru_cache(4096)
 def _next_cron(cron: Cron, name: str, after: int) -> int | None:
-    """Many schedules share an expression and a time: it is computed once."""
+    """The next tick of a cron expression; cached, because many schedules share an expression."""
     if after > NEVER:
         return None
     if name == "UTC":
-        wall = next(cron.walls(instant_of(after).replace(tzinfo=None)), None)
+        wall = next(cron.local_times(instant_of(after).replace(tzinfo=None)), None)
         return None if wall is None else micros_of(wall.replace(tzinfo=UTC))
     zone = zone_of(name)
     begin = instant_of(after)
-    found = _by_real_time(cron, zone, begin) if cron.goes_by_the_hour else _by_the_wall(cron, zone, begin)
+    found = (
+        _next_by_real_time(cron, zone, begin)
+        if cron.follows_real_time
+        else _next_by_local_time(cron, zone, begin)
+    )
     return None if found is None else micros_of(found)
 
 
-def _by_the_wall(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
-    """Later times on the wall come first later, so only those after this one's need be looked at."""
-    for wall in cron.walls(_wall(after, zone)):
+def _next_by_local_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """The next tick by local time: only local times after the present one need be tried."""
+    for wall in cron.local_times(_local_time(after, zone)):
         found = _first(wall, zone)
         if found > after:
             return found
     return None
 
 
-def _by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
-    begin = _wall(after, zone)
-    wall = next(cron.walls(begin), None)
+def _next_by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | None:
+    begin = _local_time(after, zone)
+    wall = next(cron.local_times(begin), None)
     if wall is None:
         return None
     near = after + (wall - begin.replace(fold=0))
@@ -162,10 +166,10 @@ def _by_real_time(cron: Cron, zone: ZoneInfo, after: datetime) -> datetime | Non
 
 
 def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> datetime | None:
-    """The clock may be changed on the way: times shortly before may come again, and others not at all."""
+    """The first tick among local times around a clock change: some come twice, and others not at all."""
     best: datetime | None = None
-    for wall in cron.walls(begin.replace(fold=0) - LONGEST_FOLD):
-        if best is not None and wall > _wall(best, zone) + LONGEST_FOLD:
+    for wall in cron.local_times(begin.replace(fold=0) - LONGEST_FOLD):
+        if best is not None and wall > _local_time(best, zone) + LONGEST_FOLD:
             break
         for found in _occurrences(wall, zone):
             if found > after and (best is None or found < best):
@@ -173,18 +177,18 @@ def _among_all(cron: Cron, zone: ZoneInfo, after: datetime, begin: datetime) -> 
     return best
 
 
-def _wall(instant: datetime, zone: ZoneInfo) -> datetime:
+def _local_time(instant: datetime, zone: ZoneInfo) -> datetime:
     return instant.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def _occurrences(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When the wall shows this: once, twice, or never."""
+    """The instants at which the local time is this: one, two, or none."""
     both = {wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
-    return sorted(instant for instant in both if _wall(instant, zone) == wall)
+    return sorted(instant for instant in both if _local_time(instant, zone) == wall)
 
 
 def _first(wall: datetime, zone: ZoneInfo) -> datetime:
-    """When the wall shows this for the first time, or something later."""
+    """The first instant at which the local time is this or later."""
     found = _occurrences(wall, zone)
     if found:
         return found[0]
@@ -200,11 +204,11 @@ def _first(wall: datetime, zone: ZoneInfo) -> datetime:
 
 
 def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
-    """Days on which no clock is changed have as many ticks as the expression has times; the others are walked."""
+    """Count ticks: days without a clock change by the number of times in the expression, other days one by one."""
     zone = zone_of(spec.zone)
     a_day = len(cron.minutes) * len(cron.hours)
     number, at = 1, first
-    day = _wall(instant_of(first), zone).date()
+    day = _local_time(instant_of(first), zone).date()
     end = _midnight(day + timedelta(days=1), zone)
     while True:
         day += timedelta(days=1)
@@ -220,19 +224,19 @@ def _count_cron(spec: Spec, cron: Cron, first: int, until: int) -> int:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> int:
-    """When the day begins there."""
+    """The instant at which the day begins in the zone."""
     return micros_of(_first(datetime.combine(day, time()), zone))
 
 
 def _is_plain(begin: int, end: int, zone: ZoneInfo) -> bool:
-    """The clock is the same shortly before the day, on it, and shortly after it."""
+    """True if no clock change is near this day."""
     near = LONGEST_FOLD // timedelta(microseconds=1)
     looked_at = (begin - near, begin, end, end + near)
     return len({instant_of(at).astimezone(zone).utcoffset() for at in looked_at}) == 1
 
 
 def first_ticks(spec: Spec, after: int, most: int) -> list[int]:
-    """The next ticks, at most so many."""
+    """The next ticks, at most `most`."""
     return list(islice(ticks(spec, after, NEVER), most))
 
 

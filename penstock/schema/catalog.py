@@ -1,4 +1,4 @@
-"""The tables and the types of their columns, for those who only read and write them.
+"""The tables and the types of their columns, without SQLAlchemy.
 
 What is more to know of them, indexes and how each database keeps its rows, is in `tables`, for which SQLAlchemy is
 needed. A test compares the two.
@@ -93,6 +93,6 @@ COLUMN_TYPES = _read(COLUMNS)
 
 
 def describe(database: Database) -> None:
-    """Teach a database the names of its tables and the types of their columns."""
+    """Give a database the names of its tables and the types of their columns."""
     database.tables = list(COLUMN_TYPES)
     database.column_types = COLUMN_TYPES

@@ -1,4 +1,4 @@
-"""Bring the schema up to date: safely when many processes start at once, and as plain SQL for those who ask.
+"""Applies migrations, safely when many processes start at once; also prints them as SQL.
 
 The version lives in a table of its own. Where DDL is transactional, the whole upgrade is one transaction under a
 transaction-level lock; MySQL commits every DDL statement by itself, so there each step can be repeated.
@@ -50,7 +50,7 @@ else:
     migration, verbs = Lazy("alembic.migration"), Lazy("alembic.operations")
 
 
-# Alembic, brought in when there is something to migrate: with all it needs, it is an eighth of a worker's memory.
+# Alembic is imported only when there is something to migrate: it takes an eighth of a worker's memory.
 
 LOGGERS = ("alembic.runtime.migration", "alembic.runtime.plugins")
 
@@ -63,7 +63,7 @@ def operations(**context: Any) -> verbs.Operations:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Which dialect and which plugins it has found is no news in the application's log."""
+    """Keep Alembic's messages about its dialect and plugins out of the application's log."""
     thread = threading.get_ident()
 
     def of_others(record: logging.LogRecord) -> bool:
@@ -103,7 +103,7 @@ MADE_ALREADY = ((1050,), (1060,), (1061,), (1062,))
 MADE_ALREADY_STATES = frozenset({"42P06", "42P07", "42701", "42710", "23505"})
 """PostgreSQL's protocol, without its advisory locks: the same, and a schema."""
 MOST_MADE = 200
-"""How often that can happen to one who upgrades: more than there are tables, columns, indexes and versions."""
+"""How often one upgrade tries again after that: more than there are tables, columns, indexes and versions."""
 
 
 def version_table(database: Database) -> Table:
@@ -123,7 +123,7 @@ def installed(connection: Connection, versions: Table) -> int:
 
 
 def look(database: Database) -> int:
-    """The same, where a plain question was not answered."""
+    """The same by SQLAlchemy, after the plain query has failed."""
     try:
         with _connected(database) as connection:
             return installed(connection, version_table(database))
@@ -148,7 +148,7 @@ def _connected(database: Database) -> Connection:
 
 
 def upgrade(database: Database) -> int:
-    """Apply what is missing. The number of migrations applied."""
+    """Apply the missing migrations; returns how many."""
     versions = version_table(database)
     for again in reversed(range(MOST_MADE)):
         try:
@@ -205,7 +205,7 @@ def alone(database: Database, connection: Connection) -> Iterator[None]:
 
 
 def _take(database: Database, connection: Connection, name: str) -> None:
-    """Wait for the lock. A wait that the server cuts short is no error: it answers, and the lock is not ours."""
+    """Wait for the lock. If the server ends the wait early, it answers without an error, and the lock is not ours."""
     settings = database.settings
     ask, asked = text("SELECT GET_LOCK(:name, :seconds)"), {"name": name, "seconds": settings.lock_timeout}
     enough = time.monotonic() + settings.statement_timeout * 3
@@ -220,7 +220,7 @@ def _take(database: Database, connection: Connection, name: str) -> None:
 
 
 def _give_back(connection: Connection, name: str) -> None:
-    """A connection that cannot say so is not kept: with it the lock ends as well."""
+    """Release the lock; if that fails, the connection is closed, which ends the lock too."""
     try:
         connection.rollback()
         connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
@@ -249,7 +249,7 @@ def as_sql(database: Database, since: int = 0) -> str:
     versions = version_table(database)
     dialect = database.engine.dialect
     if database.dialect.name == "mysql":
-        # Whether it is MySQL or MariaDB, only the server can say; their collations differ.
+        # Only the server knows whether it is MySQL or MariaDB; their collations differ.
         with suppress(DBAPIError), database.engine.connect():
             pass
     out = io.StringIO()

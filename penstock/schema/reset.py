@@ -6,7 +6,7 @@ from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 
 DECLARED = frozenset({"definitions", "limits"})
-"""An app remembers that these are there, and they say nothing of what was done."""
+"""Tables whose rows stay: an app caches them, and they are no record of work."""
 
 
 def delete_everything(tx: Transaction) -> None:
@@ -16,7 +16,7 @@ def delete_everything(tx: Transaction) -> None:
 
 
 def as_migrated(database: Database) -> None:
-    """Remove all rows but those that only declare something: a database as it is right after its migration."""
+    """Remove all rows except declarations: the database is then as right after its migration."""
     database.in_transaction(_delete, DECLARED)
 
 

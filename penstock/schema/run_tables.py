@@ -1,4 +1,4 @@
-"""Tables of runs: what stands beside the jobs when they are steps of something larger.
+"""Tables of runs, beside those of their jobs.
 
 A run's row changes when a step of it fails, when it is steered, and when it ends; never for a step that simply
 succeeds. A sequential run has no rows here beside its own.

@@ -1,4 +1,4 @@
-"""Tables of schedules: when something is to be done again and again, and what became of each time."""
+"""Tables of schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def define(metadata: MetaData, prefix: str) -> None:
         f"{prefix}schedules",
         metadata,
         Column("id", identifier(), primary_key=True),
-        *_said(),
-        *_standing(),
+        *_definition_columns(),
+        *_state_columns(),
         info={"storage": {"fillfactor": "70"}},
     )
     Index(f"{prefix}schedules_name", schedules.c.name, unique=True)
@@ -41,7 +41,7 @@ def _ticks(metadata: MetaData, prefix: str) -> None:
     Index(f"{prefix}schedule_ticks_decided", ticks.c.decided_at)
 
 
-def _said() -> list[Column[Any]]:
+def _definition_columns() -> list[Column[Any]]:
     """The columns that define a schedule."""
     return [
         Column("name", name(), nullable=False),
@@ -63,7 +63,7 @@ def _said() -> list[Column[Any]]:
     ]
 
 
-def _standing() -> list[Column[Any]]:
+def _state_columns() -> list[Column[Any]]:
     """The columns for the state of a schedule."""
     return [
         Column("next_at", micros()),

@@ -28,7 +28,7 @@ from penstock.schema import run_tables, schedule_tables
 from penstock.schema.types import identifier, micros, name, path, sequence, stored, text, word
 from penstock.values.parse import KEY_LENGTH
 
-# Tables of limits: what there is a limit on, who counts against it, and who waits for it.
+# Tables of limits: the keys, the slots in use, and the jobs that wait.
 #
 # All three are empty where no task has limits, and shrink to nothing when such tasks rest.
 
@@ -70,7 +70,7 @@ def define_limits(metadata: MetaData, prefix: str, storage: dict[str, str]) -> N
     Index(f"{prefix}parked_job", parked.c.job_id)
 
 
-# The table of what people did.
+# The table of the audit trail.
 
 
 def define_audit(metadata: MetaData, prefix: str) -> None:
@@ -93,7 +93,7 @@ def define_audit(metadata: MetaData, prefix: str) -> None:
     Index(f"{prefix}audits_run", audits.c.run_id)
 
 
-# Tables beside the user's own rows: why rows fail, and what each process has done with them.
+# Tables of reconcilers: errors of rows, and counts per process.
 
 
 def define_reconcilers(metadata: MetaData, prefix: str) -> None:
@@ -264,7 +264,7 @@ def _job_states(metadata: MetaData, prefix: str) -> None:
 def _ready(metadata: MetaData, prefix: str, dialect: str) -> None:
     one_index = dialect == "postgresql"
     identity = [Identity()] if one_index else []
-    # In a key of several columns one that counts by itself would come first, and lanes would not be found by it.
+    # MySQL needs an auto-increment column first in a key; then lanes could not be found by that key.
     counts: Literal["auto", True] = "auto" if one_index else True
     availabilities = Table(
         f"{prefix}availabilities",

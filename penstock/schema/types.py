@@ -38,7 +38,7 @@ def name(length: int = NAME_LENGTH) -> TypeEngine[Any]:
 
 
 def path() -> TypeEngine[Any]:
-    """A place in nested expands. Its order as bytes is the order of the elements, whatever the database's language."""
+    """A path in nested expands. Its order as bytes is the order of the elements, whatever the collation."""
     exact = Exact(PATH_LENGTH)
     return (
         String(PATH_LENGTH)
@@ -69,7 +69,7 @@ def sequence() -> TypeEngine[Any]:
 
 
 def stored(table: Table) -> str:
-    """The SQL that tells PostgreSQL how to keep the rows of a table; before 2.1 SQLAlchemy cannot say it."""
+    """The storage parameters of a table on PostgreSQL as SQL; SQLAlchemy before 2.1 cannot write them."""
     name = f'"{table.schema}"."{table.name}"' if table.schema else f'"{table.name}"'
     options = ", ".join(f"{option} = {value}" for option, value in table.info["storage"].items())
     return f"ALTER TABLE {name} SET ({options})"

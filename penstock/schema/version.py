@@ -1,4 +1,4 @@
-"""Which version the schema has, and whether that will do: all that most processes ever ask of it."""
+"""Checks the version of the schema, without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def ensure(database: Database, *, upgrade: bool) -> int:
 
 
 def _found(database: Database) -> int:
-    """By one plain statement, which succeeds wherever there is a schema: every process asks when it starts."""
+    """Read the version by one plain statement, which succeeds if there is a schema: every process runs it at its
+    start."""
     try:
         with database.reading() as tx:
             return _newest(database, tx)
@@ -48,7 +49,7 @@ def _is_outdated(found: int, upgrade: bool) -> bool:
 
 
 def ensure_within(database: Database, tx: Transaction, *, upgrade: bool) -> None:
-    """On SQLite, where a caller who writes keeps everybody else from writing: make the schema in the caller's own
+    """On SQLite, where only one transaction can write at a time: make the schema in the caller's own
     transaction. It is there if that commits."""
     name = database.qualified("schema_versions")
     there = tx.row("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name", name=name)

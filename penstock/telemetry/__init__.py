@@ -1,1 +1,1 @@
-"""One stream of typed events; logs, metrics, test signals and kill points hang from it."""
+"""One stream of typed events, to which logs, metrics and tests listen; and the fault points of tests."""

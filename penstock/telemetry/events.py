@@ -60,7 +60,7 @@ class AttemptSettled(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClaimLost(Event):
-    """CommitFailed: a result came too late and was dropped; the job's newer claim stands."""
+    """CommitFailed: a result came too late and was dropped; another claim of the job is current."""
 
     job_id: str
     task: str
@@ -145,7 +145,7 @@ class ProcessReaped(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProcessDeclaredDead(Event):
-    """We were taken for dead: our claims are gone, and we go on under a new name."""
+    """This process was declared dead: its claims are gone, and it goes on under a new id."""
 
     process: str
 
@@ -195,7 +195,7 @@ class ChildKilled(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """A stop signal. `at_once`: the second one, which waits for nothing."""
+    """A stop signal. `at_once`: the second one, which stops the process without waiting."""
 
     signal: str
     at_once: bool
@@ -210,7 +210,7 @@ class WorkReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class HandlerOverdue(Event):
-    """A handler went on after its time was up: it cannot be ended, only waited for."""
+    """A handler went on after its timeout: it cannot be stopped, only waited for."""
 
     job_id: str
     task: str
@@ -219,7 +219,7 @@ class HandlerOverdue(Event):
 
 @dataclass(frozen=True, slots=True)
 class PlaceFreed(Event):
-    """A place of a worker was taken by nothing: no handler was at work there. It is free again."""
+    """A place of a worker was occupied without a running handler; it is free again."""
 
     job_id: str
     task: str
@@ -227,7 +227,7 @@ class PlaceFreed(Event):
 
 @dataclass(frozen=True, slots=True)
 class ClockStepped(Event):
-    """The database's clock was set: it went on by so many seconds more, or fewer, than have passed."""
+    """The database's clock was set. `seconds`: how far it moved beyond the time that has passed."""
 
     seconds: float
 
@@ -244,7 +244,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunRepaired(Event):
-    """A run was active with nothing that could move it; it was mended."""
+    """A run was active and nothing could advance it; it was repaired."""
 
     run_id: str
     repair: str
@@ -308,7 +308,7 @@ class ControlIgnored(Event):
 
 @dataclass(frozen=True, slots=True)
 class TroubleBegan(Event):
-    """A loop cannot do its work; it goes on trying, and says so once."""
+    """A loop fails and goes on trying; this is reported once."""
 
     loop: str
     error: str
@@ -333,7 +333,7 @@ class Stream:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """In a forked child the lock may be held, in a thread that is the parent's. Who listens there listens here."""
+        """In a forked child: replace the lock, which a thread of the parent may hold. The listeners stay."""
         self._lock = threading.Lock()
 
     def on(self, kind: type[E], listener: Callable[[E], None]) -> Callable[[], None]:
@@ -356,5 +356,21 @@ class Stream:
             if isinstance(event, kind):
                 try:
                     listener(event)
-                except Exception:
-                    log.exception("a listener of %s raised", type(event).__name__)
+                except BaseException as error:
+                    if _is_interrupt(error):
+                        raise
+                    _report(event)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """True if Ctrl-C ends the program. Whatever else a listener raises must not end the thread that tells it."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and issubclass(type(error), KeyboardInterrupt)
+
+
+def _report(event: Event) -> None:
+    try:
+        log.exception("a listener of %s raised", type(event).__name__)
+    except BaseException as error:  # filters and handlers of the log are the user's code too
+        if _is_interrupt(error):
+            raise

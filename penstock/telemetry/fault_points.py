@@ -18,7 +18,7 @@ from penstock.errors import ConfigurationError
 
 Watcher = Callable[[str], None]
 
-# In the order of the alphabet, one line for each: a test compares them with what the code says.
+# In alphabetical order, one per line: a test compares them with the code.
 STAGES = frozenset(
     {
         "admit",
@@ -140,7 +140,7 @@ _unwatched = threading.local()
 
 
 class SimulatedCrash(BaseException):
-    """The process is to be thought of as dead from here on: nothing may catch this and go on."""
+    """Simulates the death of the process at this point: no code may catch it and go on."""
 
     def __init__(self, point: str) -> None:
         super().__init__(f"simulated crash at {point}")
@@ -190,7 +190,7 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def watch(wanted: str | None) -> None:
-    """Obey the setting `crash_at`, `point[:visit][:kill|stop|exit|raise]`, for as long as the process lives."""
+    """Follow the setting `crash_at`, `point[:visit][:kill|stop|exit|raise]`, as long as the process lives."""
     if wanted:
         global watched, _watchers  # noqa: PLW0603 - as above
         _watchers = (*_watchers, crasher(wanted))
@@ -211,7 +211,7 @@ def crasher(wanted: str) -> Watcher:
         nonlocal left
         if reached != point:
             return
-        # Held until the end: another thread must not get past this point while we are about to die at it.
+        # The lock is held until the process ends, so that no other thread passes this point meanwhile.
         with lock:
             left -= 1
             if left == 0:
@@ -225,7 +225,7 @@ def _act(action: str, point: str) -> None:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            # To this thread first: it goes no further.
+            # The signal goes to this thread first, which stops here.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "exit":
             os._exit(1)

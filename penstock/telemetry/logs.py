@@ -69,12 +69,14 @@ def attach(stream: Stream, logger: logging.Logger = log, tracebacks: str = "warn
 def configure(level: str, form: str, context: Context = dict, out: TextIO | None = None) -> None:
     """Send everything logged in this process to stderr, unless the application has set up logging itself."""
     log.setLevel(level.upper())
-    # Of every connection that is lost it warns by itself; our loops say the same once.
+    # psycopg logs a warning for every lost connection; our loops report it once.
     logging.getLogger("psycopg").setLevel(logging.ERROR)
     root = logging.getLogger()
     if root.handlers:
         return
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # operators need not know how it makes our tables
+    logging.getLogger("alembic").setLevel(
+        logging.WARNING
+    )  # operators need no lines about how Alembic makes our tables
     handler = logging.StreamHandler(out or sys.stderr)
     handler.setFormatter(JsonFormatter(context) if form == "json" else TextFormatter(context))
     root.addHandler(handler)
@@ -124,7 +126,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _indented(traceback: str | None) -> str | None:
-    """No line of an error's text looks like a line of the log, or steers a terminal."""
+    """Indent and escape a traceback, so that none of its lines looks like a log line or controls a terminal."""
     if not traceback:
         return None
     return "\n".join([f"  {in_line(line)}" for line in traceback.rstrip("\n").split("\n")])

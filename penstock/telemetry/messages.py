@@ -19,14 +19,14 @@ Words = Callable[[Any], str]
 
 
 def word(kind: type[E], level: int | Callable[[E], int], words: Callable[[E], str]) -> None:
-    """Give another type of event its words. Those that log are told: they may have begun before."""
+    """Register the message of another type of event. Listeners that log are told, since they may have begun before."""
     WORDING[kind] = (level, words)
     for tell in added:
         tell(kind)
 
 
 added: list[Callable[[type[Event]], None]] = []
-"""Called with each type of event that is given its words later, such as those of reconcilers."""
+"""Called with each type of event that is registered later, such as those of reconcilers."""
 
 
 def _settled_level(event: events.AttemptSettled) -> int:
@@ -58,7 +58,8 @@ def _announced(event: events.WorkerAnnounced) -> str:
     told += f", {event.reconcilers} reconcilers" if event.reconcilers else ""
     if not (event.tasks or event.reconcilers):
         told += ": it will do nothing. Import the modules that declare them where the app is made"
-    shape = f"{event.processes or 1} processes of {event.concurrency} jobs at a time"
+    count = event.processes or 1
+    shape = f"{count} {'process' if count == 1 else 'processes'} of {event.concurrency} jobs at a time"
     return f"worker on {event.database}, queues: {event.queues}, {shape}; {told}"
 
 
@@ -98,7 +99,7 @@ WORDING: dict[type[Event], tuple[Level, Words]] = {
     events.RunEnded: (lambda e: ERROR if e.status in ("failed", "halted") else DEBUG, _run_ended),
     events.RunRepaired: (
         WARNING,
-        lambda e: f"run {e.run_id} could not have gone on and was mended: {e.repair}",
+        lambda e: f"run {e.run_id} could not have gone on and was repaired: {e.repair}",
     ),
     events.TicksDecided: (lambda e: INFO if e.outcome == "skipped_missed" else DEBUG, _ticks),
     events.ScheduleFailed: (

@@ -99,7 +99,7 @@ class SharedNumbers:
         return found
 
     def clear(self) -> None:
-        """Begin anew, for the next process that writes here."""
+        """Remove all numbers, for the next process that writes here."""
         USED.pack_into(self._memory, 0, 0)
         self._places, self._values, self.is_full = {}, {}, False
 

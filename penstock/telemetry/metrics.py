@@ -38,7 +38,7 @@ class Metrics:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """In a forked child the lock may be held, in a thread that is the parent's."""
+        """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     def text(self) -> str:
@@ -51,12 +51,12 @@ class Metrics:
             return self.numbers.read()
 
     def put(self, key: str, value: float) -> None:
-        """Set a number that is no count."""
+        """Set a gauge."""
         with self._lock:
             self.numbers.put(key, value)
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         for stop in self._stops:
             stop()
 

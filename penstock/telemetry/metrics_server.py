@@ -92,7 +92,7 @@ class MetricsServer:
 
 class _Http(HTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone away is no news."""
+        """Log a client that has gone away as debug only."""
         log.debug("a request for metrics was broken off", exc_info=True)
 
 
@@ -125,4 +125,4 @@ class _Handler(BaseHTTPRequestHandler):
             return ProbeAnswer(503, f"{type(error).__name__}\n")
 
     def log_message(self, *_: Any) -> None:
-        """Requests of a collector are no news."""
+        """Log no requests."""

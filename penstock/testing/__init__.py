@@ -1,4 +1,4 @@
-"""For the tests of applications: run the work in the test itself, move its clock, kill it where it hurts.
+"""The test kit for applications: run jobs inside the test, move the clock, crash a worker at a named point.
 
 `drain(app)` runs everything due in the caller; `inline(app)` runs each job where it is enqueued;
 `travel(app, 60)` moves the database's clock for one app; `assert_enqueued(app, task, ...)` looks at what was

@@ -1,4 +1,4 @@
-"""Moving the clock: what one app takes for the database's time. Delays, retries and leases all follow it."""
+"""Moves the database's clock as one app sees it. Delays, retries and leases follow it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 class Travel:
-    """A journey in time. It ends with `.back()` or with its `with` block."""
+    """A shift of the clock. It ends with `.back()` or with its `with` block."""
 
     def __init__(self, app: Penstock, seconds: float) -> None:
         self.app = app
@@ -28,7 +28,7 @@ class Travel:
         return self
 
     def back(self) -> None:
-        """Return to where it began; a second time does nothing."""
+        """Set the clock back; a second call does nothing."""
         if self._away:
             self._away = False
             self.app.database.move_clock(-self.micros)
@@ -41,9 +41,9 @@ class Travel:
 
 
 def travel(app: Penstock, seconds: float | timedelta) -> Travel:
-    """Move the database clock that this app sees by so many seconds: at once, and until `.back()`.
+    """Move the database's clock that this app sees by this many seconds, until `.back()`.
 
-    As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Journeys add up. Other
+    As a context manager it goes back by itself: `with travel(app, 3600): drain(app)`. Shifts add up. Other
     apps and other processes on the same database keep their time.
     """
     given = checked("seconds", seconds, lambda value: parse.seconds(value, -LONGEST), "travel(app, ...)")

@@ -1,4 +1,4 @@
-"""Killing at a named point: what a test needs to believe that nothing is lost and nothing done twice."""
+"""Crashes a worker at a named point, for tests that nothing is lost and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.telemetry.fault_points import SimulatedCrash
 
 
 class Crash:
-    """A death that waits at a point. It is over with its `with` block, whether it struck or not."""
+    """A crash at a point. It ends with its `with` block, whether the point was reached or not."""
 
     def __init__(self, point: str, visit: int) -> None:
         self.point = point

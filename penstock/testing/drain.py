@@ -1,6 +1,6 @@
 """Draining: a whole worker in the caller's own thread, one job at a time, until nothing is due.
 
-The pump, the source, the housekeeping and the call are the worker's own; the caller takes the crew's place.
+The pump, the source, the housekeeping and the call are the worker's own; the caller takes the dispatcher's place.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Queues = str | Iterable[str | QueueLimit] | None
 
 _dead: WeakKeyDictionary[Penstock, set[str]] = WeakKeyDictionary()
-"""Drains that were killed: their death is proven, so the next drain takes back what they held."""
+"""Process ids of drains that were crashed: the next drain takes back their jobs."""
 
 
 def drain(app: Penstock, *, queues: Queues = None, limit: int | None = None, raises: bool = False) -> int:
@@ -112,7 +112,7 @@ def _left(limit: int | None, hand: ManualWorker, rounds: ReconcilerRounds) -> in
 
 
 class ManualWorker:
-    """A worker without threads: it takes one job, is told how that ended, and takes the next."""
+    """A worker without threads: it takes one job, gets its outcome, and takes the next."""
 
     def __init__(self, app: Penstock, queues: Queues, raises: bool = False) -> None:
         self.app = app
@@ -173,7 +173,7 @@ class ManualWorker:
             )
         self.app.prepare()
         self.app.declare_schedules()
-        self._bury()
+        self._reap_dead_drains()
         self.around.process = self.identity.register()
         return self
 
@@ -190,13 +190,13 @@ class ManualWorker:
             if error is not None:
                 _dead.setdefault(self.app, set()).add(self.identity.id)
                 self.pump.link.close()
-            self.pump.link.put_aside()
+            self.pump.link.keep_idle()
             self.waker.close()
 
     def take(self) -> Claim | None:
         """Settle what is finished and claim the next job that is due; None when there is none."""
         while True:
-            # What is due goes by its priority, like everything else that is there.
+            # Promote first: due jobs are taken by priority, like all others.
             worked = self.housekeeping.promote_due()
             self.source.lanes.force_sweep()
             worked |= self._turn()
@@ -206,7 +206,7 @@ class ManualWorker:
                 return None
 
     def begin(self, claim: Claim) -> JobWork | None:
-        """The work that it is. None: none can be made of it, and that is what came of it, as with any worker."""
+        """The work for a claim. None: it cannot be made, which is the outcome of the attempt, as in any worker."""
         task = self.app.find_task(claim.task)
         try:
             return JobWork.of(claim, task)
@@ -229,7 +229,7 @@ class ManualWorker:
             self.app.events.emit(ClaimLost(work.claim.job_id, work.claim.task, work.claim.generation))
             return
         if work.timeout is not None and time.monotonic() - work.began > work.timeout:
-            # Nothing here can end a call; but its time was up, and a worker would have said so.
+            # Nothing here can stop a call; but a worker would have timed it out, so this is a timeout.
             event = TimedOut(work.timeout)
         if self.hear is not None and isinstance(event, Raised | TimedOut | Rejected):
             self.hear(_without_exception(work.claim.task, event))
@@ -240,7 +240,7 @@ class ManualWorker:
             self.error = error
 
     def _turn(self) -> bool:
-        """True if something was settled or claimed, even if it was nothing to run."""
+        """Do a turn of the pump; True if something was settled or claimed, even if there was nothing to run."""
         worked = self.app.database.with_retries(self.pump.turn) is Turn.WORKED
         while self.pump.unsettled:
             self.app.database.with_retries(self.pump.turn)
@@ -256,7 +256,7 @@ class ManualWorker:
             worked |= chore()
         return worked
 
-    def _bury(self) -> None:
+    def _reap_dead_drains(self) -> None:
         for process in _dead.pop(self.app, ()):
             self.app.database.in_transaction(reclaim.remove_process, process)
         while self.housekeeping.reaper.reclaim():

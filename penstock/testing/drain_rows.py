@@ -1,4 +1,4 @@
-"""Reconcilers in tests: everything due is worked on here and now, one row after the other, without threads."""
+"""Reconcilers in tests: visits all due rows in the caller, one after the other, without threads."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from penstock.app import Penstock
 
 Hear = Callable[[BaseException], None] | None
-"""Told of what a handler raises."""
+"""Called with the exception that a handler raises."""
 
 MOST_TRIES = 20
 MOST_VISITS = 100
-"""Of one row in one drain: a row that is due again at once, whatever is done to it, must not keep it going for ever."""
+"""The most visits of one row in one drain: a row that is always due again must not keep it going for ever."""
 
 
 def reconcile(app: Penstock, *reconcilers: Reconciler, limit: int = 1000) -> int:
@@ -71,7 +71,7 @@ class ReconcilerRounds:
                 stack.callback(hand.close)
 
     def go(self, limit: int | None) -> int:
-        """One round, of at most so many visits; how many there were."""
+        """One round of at most `limit` visits; returns how many there were."""
         before = self.visits
         for hand in self._hands:
             self._note(hand, items := hand.take_again(self._room(before, limit)))
@@ -103,14 +103,14 @@ class ReconcilerRounds:
 
 
 class ManualReconciler:
-    """One process's share in a reconciler, moved by hand: take rows, end them, renew them, or just vanish."""
+    """A reconciler in one process, driven by hand: take rows, end them, renew them, or drop them."""
 
     def __init__(self, app: Penstock, reconciler: Reconciler, hear: Hear = None) -> None:
         app.prepare()
         self._hear = hear
         self.app = app
         self.reconciler = reconciler
-        self.regretted: list[tuple[Item, VisitOutcome | None]] = []
+        self.refused_visits: list[tuple[Item, VisitOutcome | None]] = []
         self.source = RowSource(app.database, reconciler, app.wakeups, app.events, refused=self._refused)
         self.waker = Waker(NoListener())
         self._room = 0
@@ -191,14 +191,14 @@ class ManualReconciler:
         return failed(self.reconciler.policy, item, raised(item, error), kind, 0.0)
 
     def end(self, item: Item, value: object = None) -> VisitOutcome:
-        """As if the handler had returned this."""
+        """End a visit as if the handler had returned this."""
         return returned(self.reconciler.policy, item, value)
 
     def give_back(self, *items: Item) -> None:
         self.finish(*[released(item) for item in items])
 
     def finish(self, *ends: VisitOutcome) -> None:
-        """Apply; what the database refuses is that row's own error."""
+        """Apply the outcomes; a row whose writes the database refuses gets that as its error."""
         for end in ends:
             self.pump.finished(end)
         for tries_left in reversed(range(MOST_TRIES)):
@@ -211,7 +211,7 @@ class ManualReconciler:
                     raise
 
     def renew(self, *items: Item) -> list[Item]:
-        """Move the deadlines of these; those that turn out to be lost."""
+        """Renew the leases of these items; returns those that are lost."""
         lost = self.app.database.in_transaction(
             lambda tx: leases.renew_all(
                 Statements(self.app.database, tx), items, self.reconciler.policy.lease_seconds
@@ -223,19 +223,19 @@ class ManualReconciler:
         return lost
 
     def undo(self) -> None:
-        """Call `on_lost` for what was refused, as a worker does."""
-        if self.reconciler.on_lost is not None and self.regretted:
+        """Call `on_lost` for refused visits, as a worker does."""
+        if self.reconciler.on_lost is not None and self.refused_visits:
             asyncio.run(self.undo_async())
 
     async def undo_async(self) -> None:
-        regretted, self.regretted = self.regretted, []
+        refused_visits, self.refused_visits = self.refused_visits, []
         hook = self.reconciler.on_lost
         if hook is not None:
-            for item, end in regretted:
+            for item, end in refused_visits:
                 await undo(hook, item, None if end is None else dict(end.values))
 
     def _refused(self, end: VisitOutcome) -> None:
-        self.regretted.append((end.item, end))
+        self.refused_visits.append((end.item, end))
 
     def close(self) -> None:
         self.pump.link.close()

@@ -1,4 +1,4 @@
-"""Looking at what was enqueued."""
+"""`assert_enqueued`: checks which jobs were enqueued and which runs were triggered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Known = Task[Any, Any] | Pipeline
 NOT_GIVEN = object()
 SHOWN = 20
-"""So many of the jobs that do not match are listed."""
+"""How many jobs that do not match are listed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def inline(app: Penstock, *, raises: bool = False) -> Iterator[None]:
 
 
 def _outside_any_loop(app: Penstock, raises: bool) -> None:
-    """A synchronous enqueue blocks the caller's loop in any case; the work needs a loop of its own."""
+    """Run the jobs on an event loop of their own: a synchronous enqueue blocks the caller's loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

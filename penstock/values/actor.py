@@ -1,8 +1,8 @@
-"""The actor of an act and its reason: known to all code called from here, in this thread or task and its tasks.
+"""The actor of an act and its reason, held in a context variable: all code called from the block sees them.
 
-Without a name, the actor inside a handler is the job, and anywhere else the user of this process and its host. What
-was said outside a handler does not reach into it, also where a test runs the handler on the spot: the job acts, not
-its caller.
+Without a name, the actor inside a handler is the job, and anywhere else the user of this process and its host. An
+actor that was named outside a handler does not count inside it, even if a test runs the handler in the same context:
+the job acts, not its caller.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Actor(NamedTuple):
 
 
 at_work: ContextVar[Working | None] = ContextVar("penstock_at_work", default=None)
-_said: ContextVar[Actor | None] = ContextVar("penstock_acting", default=None)
+_named: ContextVar[Actor | None] = ContextVar("penstock_acting", default=None)
 
 
 class Acting:
@@ -51,14 +51,14 @@ class Acting:
         self._tokens: list[Token[Actor | None]] = []
 
     def __enter__(self) -> Acting:
-        outer = said() or Actor(None, "")
+        outer = named_actor() or Actor(None, "")
         by = outer.by if self._by is None else self._by
         why = outer.why if self._why is None else self._why
-        self._tokens.append(_said.set(Actor(by, why, at_work.get())))
+        self._tokens.append(_named.set(Actor(by, why, at_work.get())))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _said.reset(self._tokens.pop())
+        _named.reset(self._tokens.pop())
 
     async def __aenter__(self) -> Acting:
         return self.__enter__()
@@ -67,17 +67,17 @@ class Acting:
         self.__exit__()
 
 
-def said() -> Actor | None:
+def named_actor() -> Actor | None:
     """The actor that the caller has named, if any."""
-    found = _said.get()
+    found = _named.get()
     return found if found is not None and found.within is at_work.get() else None
 
 
 def actor() -> tuple[str, str]:
     """The name of the actor, and the reason."""
-    found = said()
+    found = named_actor()
     by, why = (found.by, found.why) if found is not None else (None, "")
-    return by or _nobody_said(), why
+    return by or _unnamed(), why
 
 
 @cache
@@ -90,7 +90,7 @@ def this_process() -> str:
     return f"{user}@{socket.gethostname()}"[:LONGEST_BY]
 
 
-def _nobody_said() -> str:
+def _unnamed() -> str:
     job = at_work.get()
     return this_process() if job is None else f"job {job.id} of {job.task}"[:LONGEST_BY]
 

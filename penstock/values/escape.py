@@ -22,5 +22,5 @@ def in_line(text: str) -> str:
 
 
 def in_json(text: str) -> str:
-    """The other controls are escaped wherever JSON is made."""
+    """Escape marks of text direction; JSON itself escapes the other control characters."""
     return text.translate(_IN_JSON)

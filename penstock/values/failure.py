@@ -1,4 +1,4 @@
-"""The failure of an attempt, as texts that every database can store.
+"""Captures the failure of an attempt as texts that every database can store.
 
 An exception is captured once, where it was caught, and travels from there as plain strings: it survives a
 process boundary, and a retry policy can still match it by the names of its classes.
@@ -39,15 +39,15 @@ class Failure:
     def of(cls, error: BaseException) -> Failure:
         """Capture an exception; never raises, whatever the methods of the error and of its class do."""
         return cls(
-            type=clean(_said(_kind, error), 200),
-            message=clean(_said(str, error), LONGEST_MESSAGE),
-            traceback=clean(_said(_traceback, error), LONGEST_TRACEBACK),
+            type=clean(_text_of(_kind, error), 200),
+            message=clean(_text_of(str, error), LONGEST_MESSAGE),
+            traceback=clean(_text_of(_traceback, error), LONGEST_TRACEBACK),
             lineage=_lineage(error),
         )
 
     @classmethod
     def note(cls, kind: str, message: str, traceback: str = "") -> Failure:
-        """A failure that no exception stands for."""
+        """A failure without an exception."""
         return cls(kind, clean(message, LONGEST_MESSAGE), clean(traceback, LONGEST_TRACEBACK))
 
     def __str__(self) -> str:
@@ -67,8 +67,8 @@ def clean(text: str, longest: int) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _said(say: Callable[[BaseException], str], error: BaseException) -> str:
-    """A text about an error, or why it cannot be put into words."""
+def _text_of(say: Callable[[BaseException], str], error: BaseException) -> str:
+    """A text about an error; if making it raises, a text that says so."""
     try:
         return str.__str__(say(error))
     except BaseException as broken:
@@ -83,7 +83,7 @@ def _kind(error: BaseException) -> str:
 
 
 def _kind_safely(error: BaseException) -> str:
-    """Once more, of an error that was raised by an error: this one may have no name, either."""
+    """The class name of an error that was raised while another was described; never raises."""
     try:
         return str.__str__(_kind(error))
     except BaseException:
@@ -102,14 +102,14 @@ def _traceback(error: BaseException) -> str:
 
 
 def _users_part(frames: TracebackType | None) -> TracebackType | None:
-    # The frames that led into the handler are ours and the same for everybody: they tell the user nothing.
+    # The frames that led into the handler are Penstock's and always the same: they tell the user nothing.
     rest = frames
     while rest is not None and str(rest.tb_frame.f_globals.get("__name__", "")).startswith(_OWN_FRAMES):
         rest = rest.tb_next
     return rest if rest is not None else frames
 
 
-# Failures of one kind: the same task, the same exception, at the same place of the user's code.
+# Groups of failures: the same task, the same exception, at the same place of the user's code.
 
 FRAME = re.compile(r'^[ |+]*File "(.+)", line \d+, in (.+)$', re.MULTILINE)
 FOREIGN = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python3[.\d]*|penstock)[/\\]|^<")

@@ -1,4 +1,5 @@
-"""After a fork the child has the parent's objects, but neither its threads nor the right to its connections.
+"""Resets objects in a forked child, which has the parent's objects but neither its threads nor the right to its
+connections.
 
 A web server that loads the application and then forks its workers is the usual case.
 """
@@ -26,52 +27,52 @@ FORKED = (
 
 class ResetsAfterFork(Protocol):
     def forget(self) -> None:
-        """In a forked child: begin anew, and leave alone what is the parent's."""
+        """Called in a forked child: reset the object, without closing what belongs to the parent."""
 
 
 class PreparesForFork(Protocol):
     def wait_for_writers(self) -> None:
-        """This process is about to be forked, by the thread that calls this."""
+        """Called before a fork, by the thread that forks."""
 
     def go_on(self) -> None:
         """Called in the parent after the fork."""
 
 
 _alive: WeakSet[ResetsAfterFork] = WeakSet()
-_careful: WeakSet[PreparesForFork] = WeakSet()
-_making_way: list[PreparesForFork] = []
+_preparing: WeakSet[PreparesForFork] = WeakSet()
+_prepared: list[PreparesForFork] = []
 
 
 def forget_after_fork(owner: ResetsAfterFork) -> None:
-    """Have it forget, in every child forked from now on, for as long as it lives."""
+    """Call `forget` of this object in every child that is forked from now on."""
     _alive.add(owner)
 
 
-def make_way_for_forks(owner: PreparesForFork) -> None:
-    """Have it prepare for every fork of this process, for as long as it lives."""
-    _careful.add(owner)
+def prepare_for_forks(owner: PreparesForFork) -> None:
+    """Call `wait_for_writers` and `go_on` of this object around every fork from now on."""
+    _preparing.add(owner)
 
 
 def refuse_copy(process: int) -> None:
-    """Refuse to go on with what the parent process began before this one was forked."""
+    """Raise in a forked child that uses a transaction which its parent began."""
     if os.getpid() != process:
         raise DatabaseError(FORKED)
 
 
-def _make_way() -> None:
-    _making_way[:] = _careful
-    for owner in _making_way:
+def _prepare() -> None:
+    _prepared[:] = _preparing
+    for owner in _prepared:
         _each(owner, owner.wait_for_writers)
 
 
 def _go_on() -> None:
-    for owner in _making_way:
+    for owner in _prepared:
         _each(owner, owner.go_on)
-    _making_way.clear()
+    _prepared.clear()
 
 
 def _forget() -> None:
-    _making_way.clear()
+    _prepared.clear()
     for owner in list(_alive):
         _each(owner, owner.forget)
 
@@ -80,12 +81,12 @@ def _each(owner: object, step: Callable[[], None]) -> None:
     try:
         step()
     except Exception:
-        # The others must not be left out because of it, and only the log can hear of it.
-        log.exception("%s was hindered by a fork of this process", type(owner).__name__)
+        # An error of one object must not keep the others from being called; there is no caller to raise it to.
+        log.exception("%s raised an error at a fork of this process", type(owner).__name__)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_make_way, after_in_parent=_go_on, after_in_child=_forget)
+    os.register_at_fork(before=_prepare, after_in_parent=_go_on, after_in_child=_forget)
 
 
 # Properties that are worked out once, at their first use.

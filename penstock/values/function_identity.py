@@ -32,7 +32,8 @@ def _module(function: Callable[..., Any]) -> str:
 
 # Whether a function is one that was declared before: a module is loaded twice, a cell of a notebook is run again.
 #
-# By its name it is. What one definition has made for two objects or with two values has one name too, and is not.
+# Two functions are the same if their module and qualified name match, unless one definition made both for two objects
+# or values.
 
 LAMBDA = "<lambda>"
 """The name of all functions without a name."""
@@ -41,12 +42,12 @@ Function = Callable[..., Any]
 
 
 def same(old: Function, new: Function) -> bool:
-    """They have one name, in one module."""
+    """True if both have the same name in the same module."""
     return _origin(old) == _origin(new)
 
 
 def bound_apart(old: Function, new: Function) -> bool:
-    """Methods of two objects, or functions that one definition has made with two values."""
+    """True for methods of two objects, or functions that one definition made with two values."""
     if _code(old) is not _code(new):
         return False
     if getattr(old, "__self__", None) is not getattr(new, "__self__", None):
@@ -56,7 +57,7 @@ def bound_apart(old: Function, new: Function) -> bool:
 
 
 def both_written(old: Function, new: Function) -> bool:
-    """Two definitions of one name in one file, as it is now: the second has not come in the place of the first.
+    """True if one file contains two definitions of this name: the second does not replace the first.
 
     What was executed again, from a file that was changed meanwhile, may stand in another line too; but then the first
     is not where it was.
@@ -93,12 +94,12 @@ def _origin(function: Function) -> tuple[object, ...]:
 
 
 def _code(function: Function) -> object:
-    """A definition that is executed again has another."""
+    """The code object of a function; a definition that is executed again makes a new one."""
     return getattr(inspect.unwrap(function), "__code__", function)
 
 
 def _plain_values(function: Function) -> dict[object, object]:
-    """The values of its closure and its defaults, as far as a look tells one from another."""
+    """The values of its closure and its defaults that can be compared."""
     inner: Any = inspect.unwrap(function)
     if not hasattr(inner, "__code__"):
         return {}

@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 
 FIRST_ID = "00000000-0000-0000-0000-000000000000"
 LAST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
-"""Before and behind all ids that there are: where a walk along a key begins."""
+"""Smaller and larger than every id: where a walk along a key begins."""
 
 _COUNTER_BITS = 48
 _COUNTER_END = 1 << _COUNTER_BITS
@@ -92,7 +92,7 @@ def new_ids(count: int) -> list[str]:
 
 
 def checked_id(id: object) -> str:
-    """An id as a person wrote it down, in canonical form."""
+    """An id that a person typed, in canonical form."""
     try:
         return str(UUID(str(id)))
     except ValueError:
@@ -140,7 +140,7 @@ def new_token() -> int:
 
 
 def _restart() -> None:
-    # The child must not go on with its parent's counter, nor inherit a lock that some thread held.
+    # The child must not continue the parent's counter, nor inherit a lock that a thread of the parent held.
     global _sequence  # noqa: PLW0603 - one sequence per process is the point
     _sequence = _Sequence()
 

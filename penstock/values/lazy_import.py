@@ -1,4 +1,4 @@
-"""Modules that are brought in when they are first used.
+"""Imports modules at their first use.
 
 A worker that has no reconcilers never needs SQLAlchemy, and one on PostgreSQL no driver for MySQL: that is a third of
 its memory, and half of the time it takes to start.
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Lazy:
-    """Stands for a module until something of it is wanted."""
+    """Stands for a module until one of its names is used."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -87,7 +87,8 @@ Limit = Concurrency | Rate
 
 
 class Demand(NamedTuple):
-    """The slot that one job needs: of this key, of which there are so many, for so long (0: while it is held)."""
+    """The slot that one job needs: its key, how many slots the key has, and how long the slot counts (0: while the
+    job is held)."""
 
     key: str
     most: int
@@ -130,7 +131,7 @@ class TaskLimits:
         )
 
     def allows(self, key: str) -> int | None:
-        """How many this key allows, if it is one of these limits'; None: it is of another, or of none any more."""
+        """How many slots this key has by these limits; None: the key belongs to none of them."""
         for limit in self.limits:
             stem = self._stem(limit)
             own = key == fitting(stem) if limit.key is None else key.startswith(stem[: LONGEST_KEY - 33])
@@ -144,7 +145,7 @@ class TaskLimits:
             return fitting(stem)
         try:
             value = self._value(limit.key, payload, call)
-        except BaseException as error:  # it is the user's code, in a thread that all jobs need
+        except BaseException as error:  # the key function is the user's code, and runs in the pump's thread
             raise DefinitionError(
                 f"{self.task}: the key of {_spelled(limit)} cannot be told: {Failure.of(error)}"
             ) from error

@@ -92,12 +92,12 @@ class Released:
 
 
 HINDERED_FOR = 1.0
-"""How long a job waits that found no database."""
+"""Seconds that a job waits after its handler could not reach the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Something of ours was not there when the handler needed it: no fault of the job's, so it is given back.
+    """The worker could not serve the handler, through no fault of the job: the job is given back.
 
     The database was away, or the system had no thread or process for it.
     """
@@ -170,12 +170,12 @@ def interpret(value: object, encode: Callable[[object], str]) -> Event:
     except PayloadTooLarge as error:
         return Raised(Failure.of(error), Reason.PAYLOAD_TOO_LARGE)
     except BaseException as error:
-        # Also what user code raises on the way (serializers, properties): the step's error, never a crash.
+        # User code (serializers, properties) may raise here too: that is the step's error, not a crash.
         return Raised(Failure.of(error), Reason.RESULT_NOT_SERIALIZABLE)
 
 
 def _asked(value: Snooze | Cancel | StopRun) -> Event:
-    """Made anew of plain values: a subclass may have a mind of its own, and need not get through a pipe."""
+    """Copy a request as a plain `Snooze` or `Cancel`: a subclass may override methods, and may not be picklable."""
     if isinstance(value, Snooze):
         return Snooze(float(value.seconds))
     if isinstance(value, Cancel):
@@ -187,7 +187,7 @@ def raised(error: BaseException, *, reading_arguments: bool = False) -> Raised:
     """The event for an exception from a handler, or from reading its stored arguments. Never raises itself."""
     try:
         return _raised(error, reading_arguments)
-    except BaseException as broken:  # even the question of what it is an instance of runs its own code
+    except BaseException as broken:  # even `isinstance` may run code of the error's class
         return Raised(Failure.of(broken))
 
 

@@ -1,4 +1,4 @@
-"""Reads plain values that callers give: numbers, durations, instants, names. Checked before anything is done with them.
+"""Reads and checks plain values that callers give: numbers, durations, instants, names.
 
 The one home of readers, for arguments, options and settings. A reader raises ValueError with what it expects, as "give
 ..."; `checked` says whose, and which argument: "shop.pack: delay=-1: give seconds ...".
@@ -20,14 +20,14 @@ from penstock.errors import ConfigurationError, PenstockError
 R = TypeVar("R")
 V = TypeVar("V")
 LONGEST = 100 * 366 * 86_400.0
-"""Seconds. Whatever is longer does not fit the clock of every database."""
+"""The longest duration, in seconds. A longer one would not fit the clock of every database."""
 MOST = 2**30
 LARGEST = sys.float_info.max
 MICROS = 1_000_000
 LONGEST_WORD = 1000
-"""No name, key or label is as long."""
+"""The longest text that a search accepts; no name, key or label is as long."""
 MOST_LABELS = 50
-"""So many labels may a job or a run have."""
+"""The most labels that a job or a run may have."""
 
 
 def checked(
@@ -37,7 +37,7 @@ def checked(
     where: str = "",
     error: type[PenstockError] = ConfigurationError,
 ) -> R:
-    """An argument as its reader has it; what is wrong with it is told under its name, and where it was given."""
+    """Read an argument; an error names the argument, and where it was given."""
     try:
         return read(value)
     except (TypeError, ValueError) as wrong:
@@ -87,7 +87,7 @@ def texts(given: object, longest: int, example: str, without: str = "\0") -> tup
 
 
 def is_storable(value: str) -> bool:
-    """Every character is a whole one."""
+    """True if the text has no lone surrogates."""
     return value.isascii() or value.encode("utf-8", "replace").decode() == value
 
 
@@ -124,8 +124,8 @@ def one_of(value: object, allowed: Iterable[str]) -> str:
     return str(value)
 
 
-def patience(value: object) -> float | None:
-    """For how long a caller waits. For ever is allowed, and so is what is left of a time that is over."""
+def waiting_time(value: object) -> float | None:
+    """Read how long a caller waits. None waits without limit; a negative number does not wait."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if value is None or value == math.inf:
@@ -144,7 +144,7 @@ def instant(value: object) -> int:
     return int(value.timestamp() * MICROS)
 
 
-# How people write quantities: "30s", "14d", "1 MiB", "mail:10,default".
+# Quantities as people write them: "30s", "14d", "1 MiB", "mail:10,default".
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _BYTES = {"": 1, "b": 1, "k": 1024, "kb": 1000, "kib": 1024, "m": 1024**2, "mb": 1000**2, "mib": 1024**2}

@@ -1,4 +1,4 @@
-"""Turns what the package knows into plain values for JSON: mappings, lists, texts, and instants in ISO 8601, UTC."""
+"""Turns records into plain values for JSON: mappings, lists, texts, and instants in ISO 8601, UTC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def plain(value: object, name: str = "") -> object:
 
 
 def instant(micros: int) -> str:
-    """As programs read it; a number that is no instant, as it is."""
+    """An instant in ISO 8601; a number out of range is returned unchanged."""
     try:
         return moment(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

@@ -52,7 +52,7 @@ def read(secrets: Sequence[str], place: str, token: object) -> Ticket:
 
 
 def fingerprint(token: str) -> str:
-    """By which a token is known without being usable."""
+    """A digest that identifies a token and cannot be used as one."""
     return hashlib.sha256(token.encode()).hexdigest()[:12]
 
 

@@ -1,6 +1,6 @@
-"""Database URLs as they may be shown: no secret in them, in whatever form they are written.
+"""Hides the secrets of database URLs, in whatever form they are written.
 
-Nothing is shown that is not known to be harmless: what stands between the first colon and the last @ is not, and behind
+Only parts that are known to be safe are shown: never the text between the first colon and the last @, and behind
 the question mark only a few options have values that are shown. A URL that is wrong is treated in the same way.
 """
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus
 HIDDEN = "***"
 SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/+")
 OPTION = re.compile(r"([?&;])([^=&;]*)=([^&;]*)")
-HARMLESS = frozenset(
+SHOWN_OPTIONS = frozenset(
     {
         "application_name",
         "charset",
@@ -58,7 +58,7 @@ def hidden(text: str, *urls: str | None) -> str:
 
 def _option(match: re.Match[str]) -> str:
     mark, name, value = match[1], match[2], match[3]
-    return f"{mark}{name}={value if _is_harmless(name) else HIDDEN}"
+    return f"{mark}{name}={value if _is_shown(name) else HIDDEN}"
 
 
 def _login(url: str) -> tuple[str | None, str, str]:
@@ -73,14 +73,14 @@ def _login(url: str) -> tuple[str | None, str, str]:
 
 
 def _secrets(url: str) -> set[str]:
-    """All that `without_secrets` hides, as it is written and as it is meant."""
+    """Everything that `without_secrets` hides, encoded as in the URL and decoded."""
     _, password, rest = _login(url)
-    found = {password, *[m[3] for m in OPTION.finditer(rest) if not _is_harmless(m[2])]}
+    found = {password, *[m[3] for m in OPTION.finditer(rest) if not _is_shown(m[2])]}
     plain = {unquote(one) for one in found} | {unquote_plus(one) for one in found}
-    # A driver may part a URL at another place than the one who wrote it.
+    # A driver may split a URL at another place than its author meant.
     parts = {part for one in found | plain for part in re.split(r"[@/:#%?&=;]", one) if len(part) > 3}
     return {one for one in found | plain | parts if len(one) > 1}
 
 
-def _is_harmless(option: str) -> bool:
-    return unquote_plus(option).strip().lower() in HARMLESS
+def _is_shown(option: str) -> bool:
+    return unquote_plus(option).strip().lower() in SHOWN_OPTIONS

@@ -7,11 +7,14 @@ from typing import Self
 
 
 class Vocabulary(StrEnum):
-    """Words that are stored. A row may hold one that this version does not know: a later one wrote it, or a hand."""
+    """Words that are stored.
+
+    A row may hold a word that this version does not know: a later version wrote it, or a person did.
+    """
 
     @classmethod
     def stored(cls, text: object) -> Self:
-        """The member for a stored word; of a word that is not known, one that shows it as it is."""
+        """The member for a stored word; for an unknown word, a member that shows it unchanged."""
         try:
             return cls(str(text))
         except ValueError:

@@ -9,6 +9,7 @@ myst_heading_anchors = 4
 html_theme = "furo"
 html_title = "Penstock"
 html_copy_source = False
+html_show_copyright = False
 html_show_sphinx = False
 copybutton_prompt_text = r"\$ "
 copybutton_prompt_is_regexp = True

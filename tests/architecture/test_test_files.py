@@ -28,6 +28,23 @@ def test_every_file_begins_with_a_sentence() -> None:
     assert not silent, "\n".join(silent)
 
 
+@pytest.mark.parametrize("folder", ["pure", "conformance", "process", "django", "integrations"])
+def test_the_first_line_names_the_modules(folder: str) -> None:
+    """Of tests of the package itself; the others are about all of it, or about something beside it."""
+    files = [path for path in FILES if path.is_relative_to(ROOT / "tests" / folder)]
+    assert files
+    assert [str(path.relative_to(ROOT)) for path in files if not finder.about(path)] == []
+
+
+def test_a_first_line_without_modules_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "test_sample.py"
+    path.write_text('"""queue/settle, queue/nothing: settles."""')
+    assert finder.about(path) == {"penstock.queue.settle"}
+    other = tmp_path / "test_other.py"
+    other.write_text('"""Settles: what becomes of attempts."""')
+    assert finder.about(other) == set()
+
+
 def test_a_folder_can_be_looked_through() -> None:
     files = Counter(str(path.parent.relative_to(ROOT)) for path in FILES)
     assert not {folder: count for folder, count in files.items() if count > MOST_IN_A_FOLDER}
@@ -53,7 +70,7 @@ def test_the_tests_of_a_module_are_found(module: str, wanted: str) -> None:
 
 
 def test_every_module_has_tests_that_are_found() -> None:
-    """Without a list in each file of the modules that it is about: imports are true by themselves."""
+    """By first lines and by imports, where tests go through the public interface."""
     assert [module.name for module in modules() if not finder.tests_of(module.name)] == []
 
 

@@ -115,7 +115,7 @@ def shop(
     kind = "postgres" if "postgres" in kinds else kinds[0]
     with ExitStack() as stack:
         folder = tmp_path_factory.mktemp("shop")
-        url = had(lambda: stack.enter_context(databases.migrated(kind, folder)))
+        url = had(lambda: stack.enter_context(databases.migrated(kind)))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setitem(os.environ, "PENSTOCK_DATABASE_URL", url)
         sys.modules.pop(SHOP, None)  # it holds an app on the database of its import

@@ -1,4 +1,4 @@
-"""Several workers at once, and somebody who counts how many handlers run at a time."""
+"""Runs several workers at once, and counts how many handlers run at a time."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,6 @@
-"""A Django project under gunicorn and uvicorn, with a worker: its server is restarted, its worker is killed."""
+"""django/connections: a Django project under gunicorn and uvicorn, with a worker: its server is restarted, its
+worker is killed.
+"""
 
 import os
 from collections.abc import Callable

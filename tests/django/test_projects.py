@@ -1,4 +1,6 @@
-"""Django projects with test suites of their own: the example, and the contract of `django.tasks`."""
+"""django/application: Django projects with test suites of their own: the example, and the contract of
+`django.tasks`.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -47,7 +49,7 @@ def test_the_contract_of_django_tasks(empty_database_url: str, tmp_path: Path) -
         "tests.django.contract.settings",
     ]
     said = succeeded(arguments, tmp_path, ROOT, empty_database_url)
-    assert "Ran 34 tests" in said, said
+    assert "Ran 37 tests" in said, said
 
 
 @needs_django_tasks

@@ -12,11 +12,21 @@ from hypothesis import strategies as st
 from penstock.cli.main import build
 from penstock.settings import Settings
 
-LEFT_OUT = {("demo",): "it works through its orders for half a minute"}
+ENDLESS: dict[tuple[str, ...], str] = {
+    ("demo",): "",
+    ("run",): "hostile_app:pipe",
+    ("worker",): "hostile_app:app",
+    ("dashboard",): "hostile_app:app",
+    ("mcp",): "hostile_app:app",
+}
+"""They go on until they are told to stop, `run` with --wait: what they are about, if that is there."""
+FEW = ["-1", "0", "1", "2", "x", ""]
+"""Numbers of processes that a machine can start."""
+LEFT_OUT = {("demo",): "it works through its orders for half a minute: see `endless_lines`"}
 SERVING = {"worker", "dashboard", "mcp"}
-"""They serve until they are told to stop: only with an app that cannot be had."""
+"""They serve until they are told to stop: here only with an app that cannot be had."""
 UNUSED_FLAGS = {"--wait", "--autoreload", "--help", "--version"}
-"""They wait for a worker, start processes, or do nothing."""
+"""They wait for a worker, start processes, or do nothing: see `endless_lines`."""
 UNUSED_SETTINGS = {"database_url", "crash_at"}
 MODULES = [
     "nope",
@@ -121,6 +131,28 @@ def lines(known: list[str], database_url: str) -> st.SearchStrategy[Line]:
             Line, st.composite(_arguments)(command, value, database_url), _environments(value)
         )
     )
+
+
+def endless_lines(known: list[str]) -> st.SearchStrategy[list[str]]:
+    """Command lines of commands that do not end by themselves; most of them about an app that is there."""
+    parameters = {words: command.params for words, command in _walk(typer.main.get_command(build()))}
+    value = st.sampled_from(known + MODULES + IDS + VALUES + NUMBERS)
+
+    def line(draw: Any, words: tuple[str, ...]) -> list[str]:
+        options, positional = [*words], []
+        for parameter in parameters[words]:
+            name = parameter.opts[0]
+            often = 1 if name in ("--wait", "--autoreload") else 3
+            if name == "target":
+                positional.append(draw(st.sampled_from([ENDLESS[words]] * 3 + MODULES[:1])))
+            elif not name.startswith("-"):
+                positional += draw(st.lists(value, max_size=2))
+            elif name not in ("--help", "--database") and draw(st.integers(0, often)) == 0:
+                given = draw(st.sampled_from(FEW) if name == "--processes" else value)
+                options.append(name if parameter.is_flag else f"{name}={given}")
+        return [*options, "--", *positional] if positional else options
+
+    return st.sampled_from(sorted(ENDLESS)).flatmap(st.composite(line))
 
 
 def _arguments(draw: Any, command: Command, value: st.SearchStrategy[str], database_url: str) -> list[str]:

@@ -175,6 +175,12 @@ def act(case: str) -> object:
     return _value(what)
 
 
+def thing(case: str) -> Any:
+    """What a hostile handler would raise or return, to be used in another place."""
+    verb, what = json.loads(case)
+    return _error(what) if verb == "raise" else _value(what)
+
+
 def _members(hostile: dict[str, str]) -> dict[str, Any]:
     return {
         name: property(BEHAVIOUR[how]) if name in PROPERTIES else BEHAVIOUR[how]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from penstock import Concurrency, Penstock, Reconcilable, Retry
-from tests.fuzz.hostile import act
+from penstock import Concurrency, Penstock, Reconcilable, Retry, current
+from penstock.middleware import HandlerCall
+from tests.fuzz.hostile import act, thing
+
+PLACES = ("handler", "handler", "before", "after", "result", "progress", "message", "once", "name")
+"""Where a case is met: in the handler, in a middleware around it, or in what the handler says of itself."""
 
 app = Penstock(
     os.environ["PENSTOCK_TEST_SHOP_URL"],
@@ -33,19 +39,68 @@ class Row(Base, Reconcilable):
     done: Mapped[int] = mapped_column(default=0)
 
 
-@app.task(retries=0, max_crashes=0)
-def in_thread(case: str) -> Any:
-    return act(case)
+@app.middleware
+def around(call: HandlerCall) -> Iterator[None]:
+    where, case = call.arguments.get("where"), call.arguments.get("case", "")
+    if where == "before":
+        act(case)
+    yield
+    if where == "after":
+        act(case)
+    elif where == "result":
+        call.result = thing(case)
+
+
+def meet(case: str, where: str) -> Any:
+    job = current()
+    match where:
+        case "handler":
+            return act(case)
+        case "progress":
+            job.progress(thing(case))
+        case "message":
+            job.progress(0.5, thing(case))
+        case "once":
+            return job.once("it", act, case)
+        case "name":
+            return job.once(thing(case), lambda: 1)
+    return None
 
 
 @app.task(retries=0, max_crashes=0)
-async def on_loop(case: str) -> Any:
-    return act(case)
+def in_thread(case: str, where: str = "handler") -> Any:
+    return meet(case, where)
+
+
+@app.task(retries=0, max_crashes=0)
+async def on_loop(case: str, where: str = "handler") -> Any:
+    return meet(case, where)
 
 
 @app.task(retries=0, max_crashes=0, executor="process")
-def in_process(case: str) -> Any:
+def in_process(case: str, where: str = "handler") -> Any:
+    return meet(case, where)
+
+
+@app.task(retries=0, max_crashes=0)
+def telling(case: str) -> Any:
+    current().context["it"] = thing(case)
     return act(case)
+
+
+@app.task(retries=0)
+def hearing(value: Any) -> Any:
+    return value
+
+
+@app.task(retries=0)
+def calling(run_id: str, status: str) -> Any:
+    return act(json.dumps(["return", ["circle"]]))
+
+
+@app.pipeline(on_success=calling, on_complete=calling)
+def told(case: str) -> Any:
+    return hearing(telling(case))
 
 
 @app.task(retries=0, max_crashes=0, executor="process")

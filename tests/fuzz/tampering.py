@@ -89,7 +89,8 @@ def values_of(column: Column[Any]) -> st.SearchStrategy[object]:
     elif isinstance(kind, Float):
         some = st.sampled_from([0.0, -1.0, 1e300])
     elif isinstance(kind, BigInteger):
-        # MariaDB counts on from the greatest that it has seen, and then there is no number left for any row.
+        # MariaDB and SQLite count on from the greatest that they have seen, and then there is no number left for any
+        # row until it is repaired: tests/conformance/operate/test_used_up_numbers.py.
         some = st.sampled_from(WHOLE if column.autoincrement is not True else WHOLE[:6])
     elif isinstance(kind, Integer):
         some = st.sampled_from([value for value in WHOLE if abs(value) < 2**31])

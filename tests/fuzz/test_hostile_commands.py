@@ -155,10 +155,21 @@ def test_nothing_that_was_stored_steers_a_terminal(
     monkeypatch.setattr(exit_codes.out, "_force_terminal", terminal)
     commands = [["show", id] for id in runs]
     commands += [["show", id, "--json"] for id in runs]
-    commands += [["jobs"], ["runs"], ["audit"], ["dead-letters"], ["status"], ["doctor"], ["pipelines"]]
+    commands += [
+        ["diff", runs[1]],
+        ["jobs"],
+        ["runs"],
+        ["audit"],
+        ["dead-letters"],
+        ["status"],
+        ["doctor"],
+        ["pipelines"],
+    ]
     for command in commands:
         result = call(command[0], "--database", database_url, *command[1:])
         ended_well(result, command)
         text = COLOURS.sub("", result.output)
         raw = {char for char in text if (ord(char) < 32 and char not in "\n\t") or 0x7F <= ord(char) < 0xA0}
         assert not raw, (command, raw)
+        told, _, _ = text.partition("Traceback (most recent call last)")
+        assert not [line for line in told.splitlines() if line.startswith("FAKE")], (command, told)

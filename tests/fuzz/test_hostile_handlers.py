@@ -11,6 +11,7 @@ from itertools import cycle
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 from sqlalchemy import insert, select
 
 from penstock.runtime.worker import Worker
@@ -23,7 +24,9 @@ from tests.waiting import eventually
 MODULE = "tests.fuzz.hostile_shop"
 FRESH = 12
 """Cases a batch."""
-ENDS = ("succeeded", "failed", "cancelled")
+RUNS = 3
+"""Of a batch, so many are also steps of runs, whose context and callbacks meet them."""
+ENDS = ("succeeded", "failed", "cancelled", "halted")
 EXECUTORS = ("in_thread", "on_loop", "in_process")
 
 
@@ -48,9 +51,13 @@ class Trial:
         self.worker = worker
         self.rows = 0
 
-    def hold(self, batch: list[tuple[str, Case]]) -> None:
-        jobs = [(how, case, getattr(self.shop, how).enqueue(json.dumps(case))) for how, case in batch]
-        for number, (_, case) in enumerate(batch):
+    def hold(self, batch: list[tuple[str, Case, str]]) -> None:
+        jobs = [
+            (f"{how}, {where}", case, getattr(self.shop, how).enqueue(json.dumps(case), where))
+            for how, case, where in batch
+        ]
+        jobs += [("a run", case, self.shop.told.trigger(json.dumps(case))) for _, case, _ in batch[:RUNS]]
+        for number, (_, case, _) in enumerate(batch):
             self._row(("loop", "thread", "process")[number % 3], json.dumps(case))
         self.innocents()
         self._check_ends(jobs)
@@ -67,7 +74,8 @@ class Trial:
             return [
                 (how, case, job.status)
                 for how, case, job in jobs
-                if job.status not in ENDS and not (job.status == "scheduled" and job.attempts())
+                if job.status not in ENDS
+                and not (how != "a run" and job.status == "scheduled" and job.attempts())
             ]
 
         try:
@@ -124,8 +132,11 @@ def test_no_outcome_of_a_handler_takes_its_place_for_good(
     died: list[threading.ExceptHookArgs] = []
     caplog.set_level(logging.CRITICAL)
 
+    places = st.sampled_from(shop.PLACES)
+    known = [(case, "handler") for case in KNOWN]
     batches = [
-        list(zip(cycle(EXECUTORS), each)) for each in (KNOWN, *(drawn(cases(), FRESH) for _ in range(2)))
+        [(how, case, where) for how, (case, where) in zip(cycle(EXECUTORS), each)]
+        for each in (known, *(drawn(st.tuples(cases(), places), FRESH) for _ in range(2)))
     ]
 
     def work(worker: Worker) -> None:

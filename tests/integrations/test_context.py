@@ -1,4 +1,6 @@
-"""structlog's context, and values that are carried from the enqueue to the handler."""
+"""integrations/structlog_context, integrations/carried_values: structlog's context, and values that are carried from
+the enqueue to the handler.
+"""
 
 import os
 import subprocess
@@ -116,11 +118,11 @@ def test_importing_penstock_imports_no_extra() -> None:
     assert {name.partition(".")[0] for name in done.stdout.split()} & EXTRAS == set()
 
 
-@pytest.mark.parametrize("module", ["opentelemetry", "sentry", "structlog_context"])
+@pytest.mark.parametrize("module", ["opentelemetry", "sentry", "structlog_context", "flask", "prometheus"])
 def test_without_its_library_an_integration_says_what_to_install(module: str) -> None:
     program = f"""
 import sys
-for name in ("opentelemetry", "sentry_sdk", "structlog", "structlog.contextvars"):
+for name in ("opentelemetry", "sentry_sdk", "structlog", "structlog.contextvars", "flask", "prometheus_client"):
     sys.modules[name] = None
 try:
     import penstock.integrations.{module}

@@ -1,4 +1,6 @@
-"""OpenTelemetry by its own SDK: spans over processes, links and trees, metrics, and nothing where there is nothing."""
+"""integrations/opentelemetry: OpenTelemetry by its own SDK: spans over processes, links and trees, metrics, and
+nothing where there is nothing.
+"""
 
 import asyncio
 import json

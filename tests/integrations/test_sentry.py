@@ -1,7 +1,7 @@
-"""Sentry by its own SDK, with a transport that keeps what would be sent."""
+"""integrations/sentry: Sentry by its own SDK, with a transport that keeps what would be sent."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ pytest.importorskip("sentry_sdk", reason="sentry-sdk is not installed")
 import sentry_sdk
 from sentry_sdk.transport import Transport
 
-from penstock import Penstock, Retry
+from penstock import Penstock, Retry, current
 from penstock.integrations.sentry import monitor_config, report_to_sentry, slug_of
 from penstock.runtime.worker import Worker
 from penstock.schedules.definition import ScheduleDefinition
@@ -151,6 +151,8 @@ def test_a_check_in_ends_once_when_its_retries_are_over(app: Penstock, sent: Kep
         app.schedules.create(whole, "0 * * * *", name=f"run-{name}", args=(name,))
     with travel(app, 3600):
         drain(app)
+    for schedule in app.schedules():
+        schedule.pause()  # the minute that follows may be the first of an hour
     with travel(app, 3660):
         drain(app)
     assert check_ins(sent) == {
@@ -187,6 +189,40 @@ def test_a_timeout_is_an_error_and_ends_its_check_in_as_one(app: Penstock, sent:
 
     beside_a_worker(app, main)
     assert check_ins(sent) == {"yearly": ["in_progress", "error"]}
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_the_first_check_in_of_a_schedule_that_was_made_elsewhere_describes_it(
+    make_app: Callable[..., Penstock], sent: Kept, kind: str
+) -> None:
+    """Sentry drops a check-in of a monitor that it does not know, and that does not describe it."""
+    app, elsewhere = make_app(), make_app()
+    report_to_sentry(app)
+
+    def in_thread() -> None: ...
+
+    async def on_loop() -> None: ...
+
+    for each in (app, elsewhere):
+        each.task(name="work")(in_thread if kind == "thread" else on_loop)
+    elsewhere.schedules.create(elsewhere.tasks["work"], "0 0 1 1 *", name="yearly").trigger()
+    drain(app)
+    assert check_ins(sent) == {"yearly": ["in_progress", "ok"]}
+    described = [each["monitor_config"]["schedule"] for each in sent.of("check_in")]
+    assert described == [{"type": "crontab", "value": "0 0 1 1 *"}] * 2
+
+
+def test_the_end_in_the_jobs_own_transaction_ends_its_check_in(app: Penstock, sent: Kept) -> None:
+    report_to_sentry(app)
+
+    @app.task(name="work")
+    def work() -> None:
+        with current().transaction():
+            current().complete()
+
+    app.schedules.create(work, "0 0 1 1 *", name="yearly").trigger()
+    drain(app)
+    assert check_ins(sent) == {"yearly": ["in_progress", "ok"]}
 
 
 def test_a_crash_is_an_error_and_ends_the_check_in_when_there_are_no_more(app: Penstock, sent: Kept) -> None:

@@ -1,4 +1,6 @@
-"""FastAPI, Starlette and Litestar under uvicorn, Flask with its command: the examples, stopped and reloaded."""
+"""integrations/asgi, integrations/flask: FastAPI, Starlette and Litestar under uvicorn, Flask with its command: the
+examples, stopped and reloaded.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The suite can be collected where no extra is installed: each module that needs one skips itself."""
+"""integrations: the suite can be collected where no extra is installed: each module that needs one skips itself."""
 
 import subprocess
 import sys

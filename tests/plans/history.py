@@ -18,13 +18,22 @@ STATES = ("empty", "full", "ended")
 COPIED = {"runs": "id", "jobs": "id", "job_states": "job_id", "executions": "job_id"}
 """Of each table, the column that has to differ."""
 OTHERS = {"run_id": "r"}
+DIGITS = f"({' UNION ALL '.join(f'SELECT {digit} AS d' for digit in range(10))})"
+NUMBERS = f"""
+SELECT 1 + a.d + 10 * b.d + 100 * c.d + 1000 * d.d + 10000 * e.d AS n
+FROM {DIGITS} AS a, {DIGITS} AS b, {DIGITS} AS c, {DIGITS} AS d, {DIGITS} AS e HAVING n <= {ROWS}
+"""
+"""MySQL has no series of numbers, unlike MariaDB."""
 SERIES = {
     "postgresql": f"generate_series(1, {ROWS}) AS n",
-    "mysql": f"(SELECT seq AS n FROM seq_1_to_{ROWS}) AS numbers",
+    "mysql": f"({NUMBERS}) AS numbers",
 }
 UUID = {
     "postgresql": "CAST(md5('{mark}' || n) AS uuid)",
-    "mysql": "INSERT(INSERT(INSERT(INSERT(md5(CONCAT('{mark}', n)), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), 24, 0, '-')",
+    "mysql": (
+        "INSERT(INSERT(INSERT(INSERT(LEFT(SHA2(CONCAT('{mark}', n), 256), 32), 9, 0, '-'), 14, 0, '-'), 19, 0, '-'), "
+        "24, 0, '-')"
+    ),
 }
 QUEUED = "INSERT INTO {availabilities} (queue, tier, job_id, task) SELECT 'history', 0, %s, 'element' FROM %s"
 COLUMNS = "SELECT column_name FROM information_schema.columns WHERE table_name = :table AND table_schema = "

@@ -119,7 +119,7 @@ def come_back(app: Penstock) -> Play:
         dead = Batches(app).__enter__()
         assert len(dead.claim(size)) == size
         app.database.in_transaction(reclaim.remove_process, dead.identity.id)
-        dead.pump.link.put_aside()
+        dead.pump.link.keep_idle()
         dead.waker.close()
         with Batches(app) as heir:  # takes back what no process holds
             assert heir.work_off(size) == size

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 pytest.importorskip("jinja2", reason="Jinja2 is not installed")
 
 from penstock import Penstock
-from penstock.dashboard import Request, Viewer
+from penstock.dashboard import Request, Viewer, troubles
 from penstock.database.cursor_dialect import ByCursor
+from penstock.queue import tallies
 from tests.pages import addresses
 from tests.plans.measuring import counting, measuring
 from tests.plans.page_history import History, add_history, make_history
@@ -29,6 +31,7 @@ MORE = 1.3
 """So many times as many rows may a statement touch when there is twice as much history."""
 FEW = 15_000
 """Fewer are not all of anything: a walk looks at some thousands of jobs at a time, by one plan or another."""
+QUEUES, READY = 8, 400
 FILTERED = [
     "/jobs?status=failed",
     "/jobs?status=failed&task=nothing",
@@ -91,12 +94,41 @@ def test_postgres_touches_no_history(postgres_url: str, app_on: Callable[..., Pe
         assert not slow, "\n\n".join(slow)
 
 
+EAGER = (
+    "parallel_setup_cost",
+    "parallel_tuple_cost",
+    "min_parallel_table_scan_size",
+    "min_parallel_index_scan_size",
+)
+
+
+def test_postgres_starts_no_parallel_workers(
+    postgres_url: str, app_on: Callable[..., Penstock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To start two processes for fifty rows costs more than the page, and takes it from a drain beside it.
+
+    The doctor, which examines in a thread of its own every half minute, is not asked here.
+    """
+    monkeypatch.setattr(troubles, "QUICK", ())
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for name in EAGER:
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {name} = 0".encode())
+    app = app_on(postgres_url)
+    history = make_history(app, 500)
+    app.database.in_transaction(lambda tx: tx.run("ANALYZE"))
+    with measuring() as measured:
+        visit(app, history)
+    found = {sql: plan for sql, (_, plan) in measured.most().items() if "Gather" in str(plan)}
+    assert not found, "\n\n".join(f"{sql}\n{shown(plan)}" for sql, plan in found.items())
+
+
 def _touched(app: Penstock, history: History) -> dict[str, tuple[int, Any]]:
     with measuring() as measured:
         visit(app, history)
     return measured.most()
 
 
+@pytest.mark.own_database
 def test_mariadb_reads_no_history(mariadb_url: str, app_on: Callable[..., Penstock]) -> None:
     app = app_on(mariadb_url)
     history = make_history(app, ROWS)
@@ -111,6 +143,24 @@ def test_mariadb_reads_no_history(mariadb_url: str, app_on: Callable[..., Pensto
         if rows > max(FEW, MORE * before.get(sql, 0))
     ]
     assert not slow, "\n\n".join(slow)
+
+
+def test_mariadb_finds_queues_by_probes(mariadb_url: str, app_on: Callable[..., Penstock]) -> None:
+    """Which queues there are is read from the index, queue by queue: not from the jobs that are ready in them."""
+    app = app_on(mariadb_url)
+    for number in range(QUEUES):
+        task = app.task(name=f"task-{number}", queue=f"queue-{number}")(_nothing)
+        task.enqueue_many([(one,) for one in range(READY)])
+    with counting() as read:
+        found = app.database.read(tallies.queue_lengths, 10)
+    assert {queue: length for queue, (length, _) in found.items()} == {
+        f"queue-{number}": 10 for number in range(QUEUES)
+    }
+    slow = {sql: rows for sql, rows in read.items() if rows > QUEUES * 50}
+    assert not slow, slow
+
+
+def _nothing(number: int) -> None: ...
 
 
 def test_sqlite_scans_nothing_that_grows(sqlite_url: str, app_on: Callable[..., Penstock]) -> None:

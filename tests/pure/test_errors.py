@@ -1,4 +1,4 @@
-"""Every error says what to do, survives pickling, and stands where the drawn tree says."""
+"""errors: every error says what to do, survives pickling, and stands where the drawn tree says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: three sources, one check, and a hint for every mistake."""
+"""settings: Settings: three sources, one check, and a hint for every mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: nothing is left out, ids, times and statuses stay in one piece."""
+"""cli/table: Tables on terminals of any width: nothing is left out, ids, times and statuses stay in one piece."""
 
 import pytest
 from hypothesis import given

@@ -6,6 +6,8 @@
     binaries.py, debian.py    where the programs come from
     versions.py               PostgreSQL of a certain version
     admin.py                  create and drop databases on any server, by its URL
+    restore.py                empty one for the next test
+    pristine.py               the data of a new server, made once and copied
     shared.py, keeper.py      one server of each kind for a whole session, also with several pytest workers
 
 TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead,

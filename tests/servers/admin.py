@@ -5,7 +5,7 @@ the session keeps its connection.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -15,6 +15,13 @@ from pymysql.cursors import Cursor
 from pymysql.err import OperationalError
 from sqlalchemy.engine import URL, make_url
 
+from tests.servers.restore import (
+    Made,
+    made_on_mariadb,
+    made_on_postgres,
+    restored_on_mariadb,
+    restored_on_postgres,
+)
 from tests.waiting import eventually
 
 CONNECT_SECONDS = 5
@@ -49,6 +56,14 @@ class Admin(ABC):
     def drop_database(self, name: str) -> None: ...
 
     @abstractmethod
+    def made(self, name: str) -> Made | None:
+        """What a fresh copy holds, to compare with later; None where that cannot be told."""
+
+    @abstractmethod
+    def restored(self, name: str, made: Made) -> bool:
+        """Empty a copy for the next test; False if more than rows was changed, or if connections to it are left."""
+
+    @abstractmethod
     def kill_connections(self) -> int: ...
 
     @abstractmethod
@@ -70,6 +85,10 @@ class Admin(ABC):
 
 
 class PostgresAdmin(Admin):
+    def __init__(self, server: str, *, keep: bool = False) -> None:
+        super().__init__(server, keep=keep)
+        self._insiders: dict[str, psycopg.Connection] = {}
+
     def answers(self) -> bool:
         with suppress(psycopg.OperationalError), self._connection():
             return True
@@ -82,9 +101,30 @@ class PostgresAdmin(Admin):
             connection.execute(f"create database {name} template {template or 'template0'} {how}".encode())
 
     def drop_database(self, name: str) -> None:
+        self._leave(name)
         with self._connection() as connection:
             _see_off(connection, name)
             connection.execute(f"drop database if exists {name} with (force)".encode())
+
+    def made(self, name: str) -> Made | None:
+        return made_on_postgres(self._inside(name))
+
+    def restored(self, name: str, made: Made) -> bool:
+        with self._connection() as connection:
+            if not _see_off(connection, name, self._inside(name).info.backend_pid):
+                return False
+        return restored_on_postgres(self._inside(name), made)
+
+    def _inside(self, name: str) -> psycopg.Connection:
+        """A connection to that database, kept with it: to come in costs more than to look and to empty it."""
+        if (kept := self._insiders.get(name)) is None or kept.closed or not _answers(kept):
+            self._leave(name)
+            self._insiders[name] = self._connect_to(name)
+        return self._insiders[name]
+
+    def _leave(self, name: str) -> None:
+        if kept := self._insiders.pop(name, None):
+            kept.close()
 
     def kill_connections(self) -> int:
         clients = "from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
@@ -92,17 +132,34 @@ class PostgresAdmin(Admin):
             return len(connection.execute(f"select pg_terminate_backend(pid) {clients}".encode()).fetchall())
 
     def _connect(self) -> psycopg.Connection:
-        plain = self.server.set(drivername="postgresql", database=self.server.database or "postgres")
+        return self._connect_to(self.server.database or "postgres")
+
+    def _connect_to(self, name: str) -> psycopg.Connection:
+        plain = self.server.set(drivername="postgresql", database=name)
         return psycopg.connect(
             plain.render_as_string(hide_password=False), autocommit=True, connect_timeout=CONNECT_SECONDS
         )
 
 
-def _see_off(connection: psycopg.Connection, name: str) -> None:
+def _see_off(connection: psycopg.Connection, name: str, insider: int = 0) -> bool:
     """Give those who are closing a moment: a drop that meets anybody sleeps for a tenth of a second."""
-    others = "select count(*) from pg_stat_activity where datname = %s"
+    others = "select count(*) from pg_stat_activity where datname = %s and pid <> %s"
+    return _soon(lambda: connection.execute(others, [name, insider]).fetchone() == (0,))
+
+
+def _answers(connection: psycopg.Connection) -> bool:
+    """False if a test has ended all connections to its database."""
+    with suppress(psycopg.OperationalError):
+        connection.execute("select 1")
+        return True
+    return False
+
+
+def _soon(true: Callable[[], bool]) -> bool:
     with suppress(AssertionError):
-        eventually(lambda: connection.execute(others, [name]).fetchone() == (0,), timeout=0.1, pause=0.002)
+        eventually(true, timeout=0.1, pause=0.002)
+        return True
+    return False
 
 
 class MariadbAdmin(Admin):
@@ -120,6 +177,15 @@ class MariadbAdmin(Admin):
     def drop_database(self, name: str) -> None:
         with self._cursor() as cursor:
             cursor.execute(f"drop database if exists {name}")
+
+    def made(self, name: str) -> Made | None:
+        with self._cursor() as cursor:
+            cursor.execute("select version() like '%mariadb%'")
+            return made_on_mariadb(cursor, name) if cursor.fetchone() == (1,) else None
+
+    def restored(self, name: str, made: Made) -> bool:
+        with self._cursor() as cursor:
+            return _soon(lambda: not _clients(cursor, name)) and restored_on_mariadb(cursor, name, made)
 
     def kill_connections(self) -> int:
         others = "where id <> connection_id() and user <> 'system user'"
@@ -147,6 +213,11 @@ class MariadbAdmin(Admin):
             connect_timeout=CONNECT_SECONDS,
             init_command="set session lock_wait_timeout = 10",
         )
+
+
+def _clients(cursor: Cursor, name: str) -> int:
+    """How many are connected to that database."""
+    return int(cursor.execute("select id from information_schema.processlist where db = %s", [name]))
 
 
 def _copy_tables(cursor: Cursor, template: str, target: str) -> None:

@@ -4,6 +4,7 @@ TEST_POSTGRES_BIN names a folder of PostgreSQL programs to use instead, to test 
 """
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.servers.debian import library_folders, unpacked_mariadb
+from tests.servers.debian import library_folders, loader, unpacked, unpacked_mariadb
 from tests.servers.errors import Unavailable
 
 SYSTEM_FOLDERS = ["/usr/sbin", "/usr/libexec", "/usr/local/sbin", "/opt/homebrew/bin"]
@@ -60,6 +61,8 @@ class MariadbPrograms:
     """Where the SQL is that makes the system tables."""
     options: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    loader: tuple[str, ...] = ()
+    """What has to start the server, where it needs another C library than the system's."""
 
     def script(self, name: str) -> Path:
         """From MariaDB 11 the files begin with `mariadb_`."""
@@ -72,6 +75,32 @@ def mariadb_programs() -> MariadbPrograms:
     if server := shutil.which("mariadbd", path=path) or shutil.which("mysqld", path=path):
         return _system_mariadb(Path(server).resolve())
     return _unpacked(unpacked_mariadb())
+
+
+def mysql_programs() -> MariadbPrograms:
+    """MySQL itself: the system's, or Debian's, which only its unstable suite has."""
+    path = os.pathsep.join([os.environ.get("PATH", ""), *SYSTEM_FOLDERS])
+    if server := shutil.which("mysqld", path=path):
+        found = _system_mariadb(Path(server).resolve())
+        if not found.is_mariadb:
+            return found
+    if platform.machine() != "x86_64":
+        raise Unavailable("MySQL is not on this system, and is fetched for x86_64 alone")
+    tree = unpacked("mysql", ["mysql-server-core"], ["usr/sbin/mysqld"], "Install MySQL.", "unstable")
+    share = tree / "usr/share/mysql"
+    folders = (
+        f"--basedir={tree / 'usr'}",
+        f"--lc-messages-dir={share}",
+        f"--character-sets-dir={share / 'charsets'}",
+    )
+    plugins = f"--plugin-dir={tree / 'usr/lib/mysql/plugin'}"
+    return MariadbPrograms(
+        tree / "usr/sbin/mysqld",
+        is_mariadb=False,
+        options=(*folders, plugins),
+        environment={"LD_LIBRARY_PATH": ""},
+        loader=tuple(loader(tree)),
+    )
 
 
 def _system_mariadb(server: Path) -> MariadbPrograms:

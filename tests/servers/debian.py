@@ -22,6 +22,7 @@ LIBRARY_FOLDERS = [
     "usr/lib/*-linux-*/pulseaudio",
     "usr/lib/*-linux-*/nss",
 ]
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 HINT = "Install MariaDB, or set TEST_MARIADB_URL to a server whose user can create databases."
 
 
@@ -30,9 +31,19 @@ def unpacked_mariadb() -> Path:
     return _made_once("mariadb", lambda apt: [apt.server_package()], ["usr/sbin/mariadbd"], HINT)
 
 
-def unpacked(name: str, packages: Sequence[str], programs: Sequence[str], hint: str) -> Path:
-    """A folder with these packages, and with the libraries that these of their programs need."""
-    return _made_once(name, lambda _: packages, programs, hint)
+def unpacked(name: str, packages: Sequence[str], programs: Sequence[str], hint: str, suite: str = "") -> Path:
+    """A folder with these packages, and with the libraries that these of their programs need.
+
+    `suite`: from this one of Debian's, instead of the system's own. Then all libraries come from there, the C library
+    too, and a program has to be started by `loader`.
+    """
+    return _made_once(name, lambda _: packages, programs, hint, suite)
+
+
+def loader(tree: Path) -> list[str]:
+    """What starts a program of a tree with the C library of that tree."""
+    (program,) = tree.glob("usr/lib64/ld-linux-*.so.*")
+    return [str(program), "--library-path", ":".join(library_folders(tree))]
 
 
 def library_folders(tree: Path) -> list[str]:
@@ -41,30 +52,34 @@ def library_folders(tree: Path) -> list[str]:
 
 
 def _made_once(
-    name: str, packages: Callable[["Apt"], Sequence[str]], programs: Sequence[str], hint: str
+    name: str,
+    packages: Callable[["Apt"], Sequence[str]],
+    programs: Sequence[str],
+    hint: str,
+    suite: str = "",
 ) -> Path:
     tree = CACHE / name
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         if not tree.exists():
-            _fetch_and_unpack(tree, packages, programs, hint)
+            _fetch_and_unpack(tree, packages, programs, hint, suite)
     return tree
 
 
 def _fetch_and_unpack(
-    tree: Path, wanted: Callable[["Apt"], Sequence[str]], programs: Sequence[str], hint: str
+    tree: Path, wanted: Callable[["Apt"], Sequence[str]], programs: Sequence[str], hint: str, suite: str
 ) -> None:
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise Unavailable(f"no {tree.name} on this system, and no apt-get to fetch it with. {hint}")
     with TemporaryDirectory(dir=CACHE) as folder:
-        apt = Apt(Path(folder), hint)
+        apt = Apt(Path(folder), hint, suite)
         packages = apt.download(wanted(apt))
         unpacked = Path(folder) / "tree"
         _unpack(packages, unpacked)
         fetched: set[str] = set()
-        while any(_lacks_libraries(unpacked, program) for program in programs):
-            libraries = {name for package in packages for name in _libraries_of(package)} - fetched
+        while any(_lacks_libraries(unpacked, program, suite) for program in programs):
+            libraries = {name for package in packages for name in _libraries_of(package, suite)} - fetched
             if not libraries:
                 raise Unavailable(f"the packages of {tree.name} lack a library. {hint}")
             packages = apt.download(sorted(libraries))
@@ -74,14 +89,16 @@ def _fetch_and_unpack(
 
 
 class Apt:
-    """apt-get with the system's package lists, or with lists of its own when the system has none."""
+    """apt-get with the system's package lists; or with its own: of another suite, or if the system has none."""
 
-    def __init__(self, folder: Path, hint: str) -> None:
+    def __init__(self, folder: Path, hint: str, suite: str = "") -> None:
         self.folder = folder
         self.hint = hint
         self.options: list[str] = []
-        if not self._search():
-            self._use_own_lists()
+        if suite:
+            self._use_suite(suite)
+        elif not self._search():
+            self._use_own_lists("apt")
 
     def server_package(self) -> str:
         """Older distributions put the version into the name."""
@@ -99,11 +116,25 @@ class Apt:
         found = self._run("apt-cache", "search", "--names-only", "^mariadb-server-core(-[0-9.]+)?$")
         return sorted(line.split(" ")[0] for line in found.splitlines())
 
-    def _use_own_lists(self) -> None:
-        lists = CACHE / "apt"
+    def _use_suite(self, suite: str) -> None:
+        sources = self.folder / "sources.list"
+        sources.write_text(f"deb [signed-by={KEYS}] {self._mirror()} {suite} main\n")
+        self.options = ["-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null"]
+        self._use_own_lists(f"apt-{suite}")
+
+    def _mirror(self) -> str:
+        """Where the system has its own packages of Debian from."""
+        told = self._run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+        found = [line for line in told.splitlines() if line.rstrip("/").endswith("/debian")]
+        if not found:
+            raise Unavailable(f"apt-get knows no mirror of Debian. {self.hint}")
+        return found[0]
+
+    def _use_own_lists(self, name: str) -> None:
+        lists = CACHE / name
         (lists / "lists/partial").mkdir(parents=True, exist_ok=True)
         (lists / "archives/partial").mkdir(parents=True, exist_ok=True)
-        self.options = ["-o", f"Dir::State::lists={lists / 'lists'}", "-o", f"Dir::Cache={lists}"]
+        self.options += ["-o", f"Dir::State::lists={lists / 'lists'}", "-o", f"Dir::Cache={lists}"]
         self._run("apt-get", "update")
 
     def _run(self, program: str, *arguments: str) -> str:
@@ -122,14 +153,20 @@ def _unpack(packages: Sequence[Path], tree: Path) -> None:
         subprocess.run(["dpkg-deb", "-x", package, tree], check=True)
 
 
-def _lacks_libraries(tree: Path, program: str) -> bool:
+def _lacks_libraries(tree: Path, program: str, suite: str) -> bool:
+    if suite:
+        if not list(tree.glob("usr/lib64/ld-linux-*")):
+            return True
+        told = subprocess.run([*loader(tree), "--list", tree / program], capture_output=True, text=True)
+        return told.returncode != 0 or "not found" in told.stdout
     environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(library_folders(tree))}
     told = subprocess.run(["ldd", tree / program], capture_output=True, text=True, env=environment)
     return "not found" in told.stdout
 
 
-def _libraries_of(package: Path) -> list[str]:
+def _libraries_of(package: Path, suite: str) -> list[str]:
     command = ["dpkg-deb", "-f", str(package), "Depends"]
     needs = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     first_choices = [re.split(r"[ (|:]", need.strip())[0] for need in needs.split(",")]
-    return [name for name in first_choices if name.startswith("lib") and name not in ALWAYS_THERE]
+    there = set() if suite else ALWAYS_THERE
+    return [name for name in first_choices if name.startswith(("lib", "zlib")) and name not in there]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
+from tests.servers import pristine
 from tests.servers.errors import Unavailable
 from tests.servers.mariadb import Mariadb
 from tests.servers.postgres import Postgres
@@ -27,6 +28,7 @@ OPTIONS: dict[str, dict[str, str]] = {"postgres": {}, "mariadb": {"ssl_disabled"
 
 def main() -> None:
     kind, session = sys.argv[1], Path(sys.argv[2])
+    pristine.FOLDER = session
     with (session / f"{kind}.alive").open("w") as alive:
         fcntl.lockf(alive, fcntl.LOCK_EX)
         try:

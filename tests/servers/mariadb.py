@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.servers.admin import MariadbAdmin
 from tests.servers.binaries import MariadbPrograms, mariadb_programs
+from tests.servers.pristine import made_once
 from tests.servers.server import Server, make_folder
 
 EVERYTHING = '{"access":18446744073709551615}'
@@ -18,9 +19,9 @@ class Mariadb(Server):
     graceful = signal.SIGTERM
     abrupt = signal.SIGKILL
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: MariadbPrograms | None = None) -> None:
         super().__init__(folder)
-        self.programs: MariadbPrograms = mariadb_programs()
+        self.programs = programs or mariadb_programs()
 
     @property
     def admin(self) -> MariadbAdmin:
@@ -28,11 +29,14 @@ class Mariadb(Server):
 
     def _create_data(self) -> None:
         make_folder(self._temporary)
-        if not self.programs.is_mariadb:
+        if not self.programs.is_mariadb:  # and its data has the name of one server in it
             return self._run([*self._basics(), "--initialize-insecure"])
+        return made_once(self.data, str(self.programs.server), self._bootstrap)
+
+    def _bootstrap(self) -> None:
         make_folder(self.data)
         bootstrap = ["--bootstrap", "--enforce-storage-engine=", "--max-allowed-packet=8M"]
-        return self._run([*self._basics(), *bootstrap], script=self._system_tables())
+        self._run([*self._basics(), *bootstrap], script=self._system_tables())
 
     def _system_tables(self) -> bytes:
         """What `mariadb-install-db` feeds to the server; the script does not work from an unpacked tree."""
@@ -60,11 +64,11 @@ class Mariadb(Server):
         small = (
             ["--innodb-log-file-size=8M", "--skip-name-resolve"]
             if programs.is_mariadb
-            else ["--secure-file-priv="]
+            else ["--secure-file-priv=", "--user=root" if os.geteuid() == 0 else "--mysqlx=OFF"]
         )
         # A server that starts removes what it finds in the folder for temporary tables: also another server's.
         own = [f"--datadir={self.data}", f"--tmpdir={self._temporary}"]
-        return [programs.server, "--no-defaults", *own, *programs.options, *small]
+        return [*programs.loader, programs.server, "--no-defaults", *own, *programs.options, *small]
 
     @property
     def _temporary(self) -> Path:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.servers.admin import PostgresAdmin
 from tests.servers.binaries import postgres_folder
+from tests.servers.pristine import made_once
 from tests.servers.server import Server
 
 # Durability is bought from the disk, and no test takes the disk away: without fsync a crash of the server
@@ -41,7 +42,8 @@ class Postgres(Server):
 
     def _create_data(self) -> None:
         how = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        self._run([self.programs / "initdb", f"--pgdata={self.data}", *how])
+        command: list[str | Path] = [self.programs / "initdb", f"--pgdata={self.data}", *how]
+        made_once(self.data, str(self.programs), lambda: self._run(command))
 
     def _command(self) -> Sequence[str | Path]:
         settings = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]

@@ -48,6 +48,8 @@ def problems(model: Model, job_id: str, old: State, new: State, execution: tuple
         yield "but the claim is not this host's [3]"
     if process != old.process and model.hosts.get(process) != model.host:
         yield "in the name of somebody else [3]"
+    if outcome == "errored" and job_id in model.refused:
+        return  # what its handler did could not be written
     yield from _true(model, job_id, old, outcome)
     if outcome in ("errored", "timed_out") and (new.status == "failed") != (old.retries >= MOST_RETRIES):
         yield f"and goes to {new.status} with {old.retries} retries spent [11]"

@@ -16,7 +16,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.queue import processes
 from penstock.queue.claim import claim, discover
-from penstock.runtime.reconcilers.row_services import RowEar
+from penstock.runtime.reconcilers.row_services import RowListener
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.values.ids import new_token
 from tests.simulation.fibers import Asked, Owner
@@ -119,7 +119,7 @@ class WorkerHost(Host):
         if self.worker is not None:
             self.worker.waker.wake("written")
             for service in self.worker.rows.shared:
-                if isinstance(service, RowEar):
+                if isinstance(service, RowListener):
                     service.waker.wake("written")
 
     def claim_late(self) -> None:

@@ -76,6 +76,9 @@ class Model:
     """When everybody was last stopped at once, and for how long."""
     delayed_by: int = 0
 
+    refused: set[str] = field(default_factory=set)
+    """Jobs of which the database refused outcomes for a while: one of them may have failed for that."""
+
     frozen_at: dict[str, int] = field(default_factory=dict)
     """When each host was last stopped: its silence since then is its own."""
 
@@ -121,6 +124,8 @@ class Model:
             case "delayed":
                 self.delayed_at = self.at
                 self.delayed_by = facts[0]
+            case "refused":
+                self.refused.add(facts[0])
             case "froze":
                 self.frozen_at[facts[0]] = self.at
 
@@ -131,7 +136,11 @@ class Model:
         """
         held = {job_id: state for job_id, state in self.states.items() if state.status == "running"}
         for job_id, state in held.items():
-            if self.hosts.get(state.process or "") in hosts and not state.cancel:
+            if (
+                self.hosts.get(state.process or "") in hosts
+                and not state.cancel
+                and job_id not in self.refused
+            ):
                 self.say(f"{job_id} is still held by a process that has stopped in order [10]")
 
     # what was committed

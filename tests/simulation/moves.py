@@ -112,6 +112,8 @@ def _end(model: Model, job_id: str, old: State, new: State) -> None:
         return  # it starts a run and waits for that
     execution = model.executions.get((job_id, old.generation))
     if execution is None or execution[0] != model.tx:
+        if job_id in model.refused:
+            return  # its outcome was refused in every form that leaves one
         met = model.jobs[job_id].run_id is not None and new.status in ("skipped", "cancelled")
         unwanted = new.status == "cancelled" and (old.cancel or new.reason == "expired")
         given_back = met or new.status == "available" or unwanted

@@ -58,11 +58,26 @@ KINDS = (
     "schedule",
     "schedule",
     "control",
+    "outcome",
+    "outcome",
 )
 REFUSE = f"""
 CREATE TRIGGER sim_unclaimable BEFORE UPDATE ON penstock_job_states
 WHEN OLD.job_id LIKE '{GHOST}%' AND NEW.status = 'running' BEGIN SELECT RAISE(ABORT, 'it cannot be claimed'); END
 """
+REFUSED = "CREATE TABLE sim_refused (job_id TEXT PRIMARY KEY, until INTEGER)"
+REFUSE_OUTCOME = """
+CREATE TRIGGER sim_refused_outcome BEFORE UPDATE ON penstock_job_states
+WHEN OLD.status = 'running' AND NEW.status <> 'running'
+  AND EXISTS (SELECT 1 FROM sim_refused WHERE job_id = NEW.job_id AND until > sim_now())
+BEGIN SELECT RAISE(ABORT, 'this outcome cannot be written'); END
+"""
+RUNNING = f"""
+SELECT id FROM penstock_jobs JOIN penstock_job_states ON job_id = id
+WHERE status = 'running' AND run_id IS NULL AND id NOT LIKE '{GHOST}%' ORDER BY id
+"""
+SECONDS = (1.0, 4.0, 12.0)
+"""For so long an outcome is refused, in every form."""
 SCHEDULES: list[dict[str, object]] = [
     {"every": 0},
     {"every": -1},
@@ -72,8 +87,9 @@ SCHEDULES: list[dict[str, object]] = [
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """Have the database refuse the claim of a ghost."""
-    connection.execute(REFUSE)
+    """Have the database refuse the claim of a ghost, and outcomes that are named in a table."""
+    for statement in (REFUSE, REFUSED, REFUSE_OUTCOME):
+        connection.execute(statement)
 
 
 def is_ghost(facts: tuple[object, ...]) -> bool:
@@ -111,6 +127,11 @@ def poison(rng: random.Random, connection: sqlite3.Connection, now: int, hosts: 
             _damaged_schedule(connection, one, now, rng.choice(SCHEDULES))
         case "control":
             _insert(connection, "queue_controls", "workers", one, "mail:x", LATEST, now, one, "")
+        case "outcome":
+            for (id,) in connection.execute(RUNNING).fetchall():
+                until = now + int(rng.choice(SECONDS) * 1_000_000)
+                connection.execute("INSERT OR REPLACE INTO sim_refused VALUES (?, ?)", (id, until))
+                hosts[0].world.record("refused", id)
         case "lease":
             name = rng.choice(["retention", "runs"])
             lease = (name, one, LATEST)

@@ -8,10 +8,11 @@ import typer
 
 from penstock.cli.exit_codes import BAD, UsageError, as_typed, out
 from penstock.cli.load_app import find_app, load_app, names_app
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acting_on, opened
 from penstock.cli.output import COLOURS, progress, show_json, wrapped
 from penstock.schema import version
 from penstock.values import parse
+from penstock.values.escape import in_line
 from penstock.values.lazy_import import Lazy
 from penstock.values.plain import counted
 
@@ -57,7 +58,7 @@ def check(
         show_json({"tasks": sorted(found.tasks), "pipelines": sorted(found.pipelines), "problems": problems})
     else:
         for problem in problems:
-            out.print(f"{problem.subject}: {problem.message}", markup=False, style="red")
+            out.print(f"{in_line(problem.subject)}: {in_line(problem.message)}", markup=False, style="red")
         words = counted(len(problems), "problem") if problems else "no problems"
         out.print(f"{examining.declared_by(found)}, {words}", markup=False)
     if problems:
@@ -66,7 +67,7 @@ def check(
 
 def doctor(
     mend: Annotated[
-        bool, typer.Option("--repair", help="first mend rows that were damaged, as far as that can be done")
+        bool, typer.Option("--repair", help="first repair damaged rows, as far as that can be done")
     ] = False,
     by: By = None,
     why: Why = None,
@@ -82,7 +83,7 @@ def doctor(
         show_json(findings)
     else:
         for one, done in mended:
-            out.print(f"{'mended' if done else 'left':<8}{one.message}", markup=False)
+            out.print(f"{'mended' if done else 'left':<8}{in_line(one.message)}", markup=False)
         for finding in findings:
             _show(finding)
     if any(finding.level is not examining.Level.OK for finding in findings):
@@ -102,7 +103,7 @@ def prune(
         age = parse.duration(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than {older_than!r}: {error}") from None
-    with steered(app, database, by, why) as found, progress("pruned") as advance:
+    with acting_on(app, database, by, why) as found, progress("pruned") as advance:
         removed = found.prune(age, told=advance)
     if as_json:
         show_json({"pruned": removed})
@@ -111,7 +112,7 @@ def prune(
 
 
 def _show(finding: examining.Finding) -> None:
-    first, *rest = wrapped(f"{finding.check}: {finding.message}", LABEL)
+    first, *rest = wrapped(f"{finding.check}: {in_line(finding.message)}", LABEL)
     out.print(f"{finding.level.value:<{LABEL}}", style=COLOURS[finding.level], end="")
     for line in (first, *[" " * LABEL + line for line in rest]):
         out.print(line, markup=False)

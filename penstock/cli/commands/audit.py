@@ -29,7 +29,7 @@ def audit(
     since: Annotated[
         str | None, typer.Option(metavar="AGE|INSTANT", help='such as "2d", or ISO 8601 with a time zone')
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,

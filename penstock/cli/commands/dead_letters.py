@@ -10,7 +10,7 @@ import typer
 
 from penstock.app import Penstock
 from penstock.cli.exit_codes import BAD, UsageError, out
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, acting_on, opened
 from penstock.cli.output import progress, show_json, show_table, when
 from penstock.operate import actions
 from penstock.operate import dead_letters as operate_letters
@@ -37,7 +37,7 @@ def default(
     task: OfTask = None,
     queue: OfQueue = None,
     reason: OfReason = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -52,7 +52,7 @@ def list_letters(
     task: OfTask = None,
     queue: OfQueue = None,
     reason: OfReason = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -87,7 +87,7 @@ def retry_letters(
     as_json: AsJson = False,
 ) -> None:
     """Run dead letters again, with fresh budgets: by id, by filter, or --all."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         _act(found, chosen, actions.retry, "retried", as_json)
 
@@ -107,7 +107,7 @@ def discard_letters(
     as_json: AsJson = False,
 ) -> None:
     """Take dead letters off the list; their history stays until it is pruned."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         chosen = _choose(found, ids, task, queue, reason, everything)
         if len(chosen) > 1 and not yes and not as_json and out.is_terminal:
             typer.confirm(f"discard {counted(len(chosen), 'dead letter')}?", abort=True)

@@ -1,4 +1,4 @@
-"""Commands that set what an app says now against a run of before: compare, move, run again."""
+"""Commands about definitions: compare a run with the app's definition, migrate it, run it again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from penstock.app import Penstock
 from penstock.cli.commands.runs import RunId, find_pipeline, new_arguments, the_run
 from penstock.cli.exit_codes import BAD, UsageError
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import show_json, show_table, tell
 from penstock.errors import PenstockError
 from penstock.operate.runs import Entry, find_definition, stored
@@ -52,7 +52,7 @@ def migrate_run(
     as_json: AsJson = False,
 ) -> None:
     """Move a run to the app's definition. The run is under way, and all it already has must be the same there."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         moved = the_run(found, run)
         done = moved.migrate()
     word = "goes on with the app's definition" if done else "has the app's definition already"
@@ -71,7 +71,7 @@ def rerun(
     as_json: AsJson = False,
 ) -> None:
     """Repeat a run that has ended. A new run, from the beginning, with the app's definition."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         old = the_run(found, run)
         new = old.rerun(new_arguments(arguments))
     told = f"{old.id} is run again as {new.id}"
@@ -106,7 +106,7 @@ def pipelines(app: App = None, database: DatabaseUrl = None, as_json: AsJson = F
 
 
 def _entry(app: Penstock, name: str, known: Entry | None) -> Entry:
-    """As the app has it now; else as it was stored last."""
+    """The pipeline as the app declares it; if it does not, as it was stored last."""
     entry = known or Entry(name)
     pipeline = app.pipelines.get(name)
     definition = None if pipeline is None else _definition(pipeline)

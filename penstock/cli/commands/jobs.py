@@ -1,4 +1,4 @@
-"""Commands that look: status, jobs, show, processes."""
+"""Commands that read: status, jobs, show, explain, processes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from penstock.operate.overview import Overview, QueueCounts, gauges
 from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
 from penstock.pipelines.model.expressions import path_of
+from penstock.values.escape import in_line
 from penstock.values.parse import nearest
 from penstock.values.plain import counted, instant
 from penstock.values.status import JobStatus, Reason
@@ -65,7 +66,7 @@ def jobs(
     task: Annotated[str | None, typer.Option(help="only this task")] = None,
     label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
     key: Annotated[str | None, typer.Option(help="only the one that has this key")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     before: Annotated[str | None, typer.Option(metavar="JOB", help="go on below this job")] = None,
     app: App = None,
     database: DatabaseUrl = None,
@@ -214,7 +215,7 @@ def _obstacle(app: Penstock, told: Story | None) -> str | None:
 
 def _tell(told: Story, obstacle: str | None) -> None:
     for name, value in _lines(told, obstacle):
-        out.print(f"{name:<12}{value}", markup=False)
+        out.print(f"{name:<12}{in_line(value)}", markup=False)
     rows = [
         (
             number,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.exit_codes import UsageError
-from penstock.cli.load_app import find_app
+from penstock.cli.load_app import find_app, names_app
 from penstock.cli.options import DatabaseUrl
 from penstock.values.lazy_import import Lazy
 
@@ -32,7 +32,7 @@ def mcp(
         app = find_app(target, database)
     try:
         try:
-            server = assistant.assistant_server(app, acts=allow_acts)
+            server = assistant.assistant_server(app, acts=allow_acts, of_app=names_app(target, database))
         except ModuleNotFoundError as error:
             raise UsageError(f"{error}. Install what it needs: pip install 'penstock[mcp]'") from error
         server.run("stdio")

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.commands.jobs import pause_words
 from penstock.cli.exit_codes import UsageError, out
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import show_json, show_table, span, tell
 from penstock.operate.overview import QueueCounts
 
@@ -54,7 +54,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Have no worker claim from a queue, until it is resumed."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         changed = found.pause_queue(queue)
     words = f"queue {queue} is paused" if changed else f"queue {queue} was paused already"
     tell(words, {"queue": queue, "paused": True, "changed": changed}, as_json=as_json)
@@ -70,7 +70,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Have workers claim from a queue again."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         changed = found.resume_queue(queue)
     words = f"queue {queue} is resumed" if changed else f"queue {queue} was not paused"
     tell(words, {"queue": queue, "paused": False, "changed": changed}, as_json=as_json)
@@ -92,7 +92,7 @@ def set_queues(
     """Have running workers take from other queues than they were started with."""
     if (wanted is None) is not reset:
         raise UsageError("name the queues, or give --reset")
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         changed = found.set_queues(wanted, host)
     who = f"workers of {host}" if host else "all workers"
     words = f"{who} take from {wanted or 'the queues they were started with'}"

@@ -18,7 +18,7 @@ else:
 
 
 def reconcilers(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many failing rows")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many failing rows")] = 20,
     tracebacks: Annotated[
         bool, typer.Option("--tracebacks", help="where each failing row has failed")
     ] = False,

@@ -14,7 +14,7 @@ from penstock.cli.commands.show_run import failures
 from penstock.cli.commands.watch import watch_run
 from penstock.cli.exit_codes import BAD, UsageError, err, out
 from penstock.cli.load_app import find_attribute, load_module
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acting_on, opened
 from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.errors import CancelConflict, DatabaseUnavailable
 from penstock.operate import actions
@@ -93,7 +93,7 @@ def runs(
     status: Annotated[str | None, typer.Option(help="only this status, such as halted")] = None,
     key: Annotated[str | None, typer.Option(help="only this key")] = None,
     label: Annotated[str | None, typer.Option(help="only those with this label")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -119,8 +119,8 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Pause a run. No further step starts until it is resumed; what runs goes on."""
-    with steered(app, database, by, why) as found:
-        _steer(found, run, as_json, lambda steered: steered.pause(), "paused", "was paused already")
+    with acting_on(app, database, by, why) as found:
+        _steer(found, run, as_json, lambda acting_on: acting_on.pause(), "paused", "was paused already")
 
 
 def resume(
@@ -132,8 +132,8 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Let a paused run go on."""
-    with steered(app, database, by, why) as found:
-        _steer(found, run, as_json, lambda steered: steered.resume(), "goes on", "was not paused")
+    with acting_on(app, database, by, why) as found:
+        _steer(found, run, as_json, lambda acting_on: acting_on.resume(), "goes on", "was not paused")
 
 
 def revive(
@@ -154,7 +154,7 @@ def revive(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a halted or failed run. A new run keeps what is finished, and does the rest again."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         old = the_run(found, run)
         if step and arguments:
             raise UsageError("--step does one step again with the arguments it had: give either, not both")
@@ -177,7 +177,7 @@ def fork(
     as_json: AsJson = False,
 ) -> None:
     """Fork a run at a step. A new run keeps what came before, and does the step and what depends on it again."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         old = the_run(found, run)
         new = old.fork(step, context)
         told = f"{old.id} is forked at {step} as {new.id}"
@@ -307,7 +307,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """Cancel runs and jobs. At once where they wait; where they run, the handler is told."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         named = _find(found, jobs)
         done = {id for id, is_run in named if is_run and _cancel_run(found.run(id), grace)}
         done |= set(actions.cancel(found, [id for id, is_run in named if not is_run]))
@@ -324,7 +324,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Run failed or cancelled jobs again. They get fresh budgets. With --step KEY or KEY, a failed step of a run."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         if step is None and len(jobs) == 2 and _is_step(found, *jobs):
             jobs, step = jobs[:1], jobs[1]
         named = _find(found, jobs)

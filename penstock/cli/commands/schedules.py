@@ -10,7 +10,7 @@ import typer
 from penstock.cli.commands.enqueue import read_arguments
 from penstock.cli.exit_codes import BAD, UsageError, out
 from penstock.cli.load_app import find_attribute, load_module
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, acting, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, Yes, acting, acting_on, opened
 from penstock.cli.output import at, show_json, show_table, span, tell
 from penstock.schedules.rows import clock
 from penstock.schedules.times import instant_of
@@ -31,7 +31,7 @@ schedules = typer.Typer(
 def default(
     ctx: typer.Context,
     prefix: Annotated[str, typer.Option(help="only names that begin so")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 100,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -54,7 +54,7 @@ def default(
 @schedules.command("next")
 def next_ticks(
     name: Name,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="so many")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="how many")] = 10,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -75,7 +75,7 @@ def next_ticks(
 @schedules.command("ticks")
 def ticks(
     name: Name,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most this many")] = 50,
     app: App = None,
     database: DatabaseUrl = None,
     as_json: AsJson = False,
@@ -103,7 +103,7 @@ def pause(
     as_json: AsJson = False,
 ) -> None:
     """Fire no more until resumed, also over deploys."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         done = found.schedule(name).pause(why)
     _answer(f"paused {name}" if done else f"{name} is paused already", name, done, as_json)
 
@@ -118,7 +118,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with the next tick."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         done = found.schedule(name).resume()
     _answer(f"resumed {name}" if done else f"{name} is not paused", name, done, as_json)
 
@@ -133,7 +133,7 @@ def trigger(
     as_json: AsJson = False,
 ) -> None:
     """Start one now, beside its ticks; the id of the job or run."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         started = found.schedule(name).trigger().id
     tell(started, {"schedule": name, "started": started}, as_json=as_json)
 
@@ -153,7 +153,7 @@ def backfill(
     as_json: AsJson = False,
 ) -> None:
     """Have the workers fire the ticks of a time that has passed, as far as they have not fired."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         now = instant_of(found.database.read(clock))
         number = found.schedule(name).backfill(_instant(start, now), _instant(end, now), overlap=overlap)
     tell(
@@ -212,7 +212,7 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Forget a schedule and its ticks; what it has started goes on."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         if not yes and not as_json and out.is_terminal:
             typer.confirm(f"delete {name} and what is known of its ticks?", abort=True)
         done = found.schedule(name).delete()
@@ -257,7 +257,7 @@ def _seconds(text: str) -> float:
 
 
 def _instant(text: str, now: datetime) -> datetime:
-    """An instant, or so long ago."""
+    """Read an instant, or a duration before now."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Everything about one run, for people and for programs."""
+"""`penstock show RUN`: everything about one run, for people and for programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MARGIN = 20
 MOST_WORDS = 66
 MOST_NAMES = 5
 FEW = 20
-"""So many steps are all listed, but for those that were skipped; of more, those that failed or are not over."""
+"""Up to this many steps all are listed, except skipped ones; of more steps, those that failed or have not ended."""
 FEWEST, LISTED = 2, 12
 HEAD, EACH = 14, 3
 """Lines of a screen around the list, and for each step in it."""
@@ -48,7 +48,7 @@ LINEAGE = {
 
 
 def show_run(app: Penstock, run: str, as_json: bool, *, everything: bool = False) -> None:
-    """The run's graph, its steps with their attempts, what went wrong, and what people did about it."""
+    """Show the run's graph, its steps with their attempts and errors, and the acts of operators."""
 
     def limit(graph: Graph) -> int:
         if as_json:
@@ -101,7 +101,7 @@ def _result_words(run: str, result: RunResult) -> str:
 
 
 def _room(graph: Graph) -> int:
-    """How many of many steps are listed: as a screen has room for below the graph."""
+    """How many steps are listed, if there are many: as many as fit on a screen below the graph."""
     if not is_compact():
         return LISTED
     drawn = len(fold(graph, everything=False)[0])
@@ -161,7 +161,7 @@ def _head(app: Penstock, report: RunReport, everything: bool) -> None:
             out.print(f"{LINEAGE[word]} {other}", markup=False)
     for word, found in (("key", run.key), ("labels", ", ".join(report.labels))):
         if found:
-            out.print(f"{word}: {found}", markup=False)
+            out.print(f"{word}: {in_line(found)}", markup=False)
     difference = _difference(app, report)
     if difference:
         told = f"its definition is not the app's own any more ({difference.summary})"
@@ -189,7 +189,7 @@ def _lineage(run: RunStatusRow) -> dict[str, str | None]:
 
 
 def _difference(app: Penstock, report: RunReport) -> Difference | None:
-    """How the app's definition differs; None: it knows no such pipeline, or cannot build it."""
+    """How the app's definition differs; None: the app has no such pipeline, or cannot build it."""
     try:
         return compare(report.wiring.definition, current(app, report.run.pipeline).definition)
     except PenstockError:
@@ -232,7 +232,7 @@ def _row(step: Step) -> tuple[object, ...]:
 
 
 def _words(error: str | None) -> str:
-    """An error in a table: all of it is told by `penstock show JOB`."""
+    """An error, shortened for a table; `penstock show JOB` prints all of it."""
     return shorten(error or "", MOST_WORDS, placeholder=" …") if is_compact() else error or ""
 
 

@@ -10,7 +10,7 @@ from penstock.app import Penstock
 from penstock.cli.commands.enqueue import read_value
 from penstock.cli.commands.runs import RunId, the_run
 from penstock.cli.exit_codes import BAD, UsageError
-from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, opened, steered
+from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting_on, opened
 from penstock.cli.output import tell
 from penstock.operate.runs import signals_of
 from penstock.values.parse import nearest
@@ -38,7 +38,7 @@ def signal(
     as_json: AsJson = False,
 ) -> None:
     """Give a signal that a step waits for, now or later."""
-    with steered(app, database, by, why) as found:
+    with acting_on(app, database, by, why) as found:
         if token is not None:
             if name is not None or path is not None:
                 raise UsageError("a token says itself what it is for: penstock signal --token TOKEN [VALUE]")

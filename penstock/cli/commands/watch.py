@@ -28,7 +28,7 @@ from penstock.values.status import JobStatus, Reason, RunStatus
 
 INTERVAL, PAUSE = 0.1, 0.5
 MOST_NODES = 20
-"""Of a larger graph only those nodes are drawn of which a step has failed or is not over."""
+"""In a larger graph only nodes with a step that failed or has not ended are drawn."""
 MOST_WAITS = 5
 COLOURS = {
     "running": "cyan",
@@ -126,7 +126,7 @@ def _watched(
     show: Callable[[T], None] | None,
     timeout: float | None,
 ) -> T:
-    """Look until it is over: live on a terminal, elsewhere by `show`, which may be None."""
+    """Poll until it has ended: live on a terminal, elsewhere by `show`, which may be None."""
     deadline = None if timeout is None else time.monotonic() + timeout
     seen = _look(read, deadline)
     live = Live(draw(seen), console=out, refresh_per_second=10) if show and out.is_terminal else None
@@ -147,7 +147,7 @@ def _watched(
 
 
 def _look(read: Callable[[], T], deadline: float | None) -> T:
-    """How far it is; of a database that is away, as soon as it is back. The work goes on then too."""
+    """Read the state; waits while the database is away."""
     told = False
     while True:
         try:
@@ -166,7 +166,7 @@ def _over(deadline: float | None) -> bool:
 
 
 def _standing(told: Story) -> str:
-    """Where a job stands, in one line."""
+    """The state of a job, in one line."""
     job = told.job
     words = [f"{in_line(job.task)}: {job.status.value}"]
     if job.reason:
@@ -182,7 +182,7 @@ def _standing(told: Story) -> str:
     return ", ".join(words)
 
 
-# Where a run waits for a person: since when, until when, and the command that answers.
+# Waits of a run for a person: since when, until when, and the command that answers.
 
 
 def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
@@ -198,7 +198,7 @@ def waiting_for(app: Penstock, run: Run, graph: Graph) -> list[str]:
 
 
 def waiting_lines(run: str, status: RunStatus, pending: list[str], waits: Sequence[OpenWait]) -> list[str]:
-    """The same of what was read: the causes of a pending run, and one wait more than are listed, if there are."""
+    """The same from rows that were read: the causes of a pending run, and one wait more than are listed."""
     lines = list(pending)
     if status is RunStatus.PAUSED:
         lines.append(f"paused; go on with: penstock resume {named(run)}")
@@ -247,7 +247,7 @@ def in_words(graph: Graph, *, everything: bool = False) -> str:
 
 
 def fold(graph: Graph, *, everything: bool) -> tuple[list[GraphNode], str]:
-    """The nodes to draw, and what there is to say of the others."""
+    """The nodes to draw, and a line about the others."""
     steps = [node for node in graph.nodes if node.kind.is_step]
     if everything or len(steps) <= MOST_NODES:
         return steps, ""

@@ -105,7 +105,7 @@ def _monitor(app: Penstock, wanted: Settings) -> worker_monitor.WorkerMonitor | 
 
 
 def _announce(app: Penstock, wanted: Settings, queues: str) -> None:
-    """Say which work this worker can do, once its first process is known to the database."""
+    """Log what this worker can do, once its first process is registered."""
     announced = WorkerAnnounced(
         app.settings.shown_url,
         queues,
@@ -124,12 +124,12 @@ def _announce(app: Penstock, wanted: Settings, queues: str) -> None:
 
 
 def _around() -> dict[str, object]:
-    """Lines that a handler logs say which job it runs."""
+    """Adds the running job to the log lines of its handler."""
     job = running.get()
     return {} if job is None else {"job": job.id, "task": job.task}
 
 
-# The command for probes: is this host's part of the installation alive?
+# The command for probes: is a worker of this host alive?
 
 ROLES = ("all", "worker", "advancer", "reconciler")
 SUPERVISOR = "supervisor"

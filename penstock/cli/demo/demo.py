@@ -1,7 +1,7 @@
 """`penstock demo`: a pipeline on a SQLite file, two workers killed in the middle, and the books in order at the end.
 
-The demo is a play in scenes. Each scene does something, waits until the database shows it, and says what was seen;
-the last one audits the result. The exit code is 0 only if everything was as promised.
+The demo has scenes. Each scene does something, waits until the database shows it, and prints what was seen; the last
+one audits the result. The exit code is 0 only if everything was as promised.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Demo:
             if seen:
                 return seen
             if time.monotonic() > self.deadline:
-                raise TimeoutError(f"waited in vain for {what}")
+                raise TimeoutError(f"timed out waiting for {what}")
             time.sleep(0.05)
 
     def done(self) -> int:

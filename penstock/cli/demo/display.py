@@ -1,4 +1,4 @@
-"""The stage of the demo: a live picture on a terminal, a line per happening elsewhere."""
+"""The display of the demo: a live picture on a terminal, a line per event elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.pipelines.model.graph_view import Graph
 
 
 class Display:
-    """Shows what the demo sees. What is said stays; the picture below it changes."""
+    """Shows the demo. Printed lines stay; the picture below them changes."""
 
     def __init__(self) -> None:
         self.began = time.monotonic()
@@ -33,18 +33,18 @@ class Display:
             self.live.__exit__(None, None, None)
 
     def say(self, words: str, style: str = "") -> None:
-        """A happening, with the time since the beginning."""
+        """Print an event, with the time since the beginning."""
         line = Text(f"{time.monotonic() - self.began:5.1f} s  ", style="dim")
         line.append(words, style=style)
         out.print(line)
 
     def show(self, graph: Graph, processes: Sequence[ProcessRow]) -> None:
-        """The picture: how far the run is, and who works on it."""
+        """Update the picture: the progress of the run, and the workers."""
         if self.live is not None:
-            self.live.update(Group(picture(graph), Text(), _people(processes)))
+            self.live.update(Group(picture(graph), Text(), _workers(processes)))
 
 
-def _people(processes: Sequence[ProcessRow]) -> Table:
+def _workers(processes: Sequence[ProcessRow]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("process", "pid", "holds"):
         table.add_column(name)

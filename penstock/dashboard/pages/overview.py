@@ -46,8 +46,11 @@ def _sums(drawn: Chart) -> dict[str, object]:
     points = drawn.points
     attempts = sum(point.succeeded + point.errors + point.other for point in points)
     run = sum(point.run_seconds for point in points)
-    recent = points[-6:-1] or points
+    recent = points[-6:-1]
     done = sum(point.succeeded + point.errors for point in recent)
+    if not done:  # work has only begun: the point that is going on says more than those before it
+        recent = points[-1:]
+        done = sum(point.succeeded + point.errors for point in recent)
     return {
         "succeeded": sum(point.succeeded for point in points),
         "errors": sum(point.errors for point in points),

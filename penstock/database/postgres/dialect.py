@@ -67,17 +67,22 @@ ARRAY_TYPES: dict[ListType, str] = {"uuid": "uuid[]", "text": "text[]", "int": "
 # is ready. By this every row is found through an index; and as no plan can be better, none is made twice.
 BY_INDEX = dict.fromkeys(("enable_seqscan", "enable_bitmapscan", "jit"), "off")
 BY_INDEX["plan_cache_mode"] = "force_generic_plan"
+BY_INDEX["max_parallel_workers_per_gather"] = "0"
 BY_INDEX_HERE = "".join(f"; SET LOCAL {name} = {value}" for name, value in BY_INDEX.items())
 SNAPSHOT = "SELECT CAST(pg_current_snapshot() AS text)"
 GO_BY_INDEX = "SELECT " + ", ".join(
     f"set_config('{name}', '{value}', true)" for name, value in BY_INDEX.items()
 )
-LOOK_UP_EACH = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true), " + ", ".join(
-    f"set_config('enable_{way}', 'off', true)"
-    for way in ("seqscan", "bitmapscan", "mergejoin", "hashjoin", "material")
+PAGE_SETTINGS = dict.fromkeys(
+    [f"enable_{way}" for way in ("seqscan", "bitmapscan", "mergejoin", "hashjoin", "material")], "off"
+)
+PAGE_SETTINGS |= {"plan_cache_mode": "force_custom_plan", "max_parallel_workers_per_gather": "0"}
+LOOK_UP_EACH = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', true)" for name, value in PAGE_SETTINGS.items()
 )
 """A page joins a few rows with theirs: a merge, a hash or a copy would read the other table, from its end or whole.
-It is planned for its own values: what is right for a pipeline with a million runs is wrong for one without any."""
+It is planned for its own values: what is right for a pipeline with a million runs is wrong for one without any. And it
+has no helpers: without those joins a plan looks expensive, and PostgreSQL would start two processes for fifty rows."""
 
 
 class Postgres:
@@ -91,6 +96,7 @@ class Postgres:
     lock_skip = "FOR UPDATE SKIP LOCKED"
     by_key = ""
     lateral = True
+    probes_in_recursion = True
     fast_path = ALL_PARTS
     pipelines_statements = True
     pushes_wakeups = True
@@ -293,7 +299,7 @@ class Postgres:
             opened.execute(brief, ())
             opened.execute(LOOK_UP_EACH, ())
         else:
-            driver.execute(brief)
+            driver.execute(f"{brief}; {LOOK_UP_EACH}")
         return opened
 
     def end_brief_reading(self, driver: Any) -> None:

@@ -1,4 +1,4 @@
-"""A caller's connection in another encoding than UTF-8 speaks UTF-8 for as long as our statements run.
+"""Switches a caller's connection to UTF-8 while our statements run on it.
 
 In another one some texts cannot be sent, some arrive as bytes, and some as question marks. On PostgreSQL the change
 belongs to the transaction, so that whatever undoes our writes undoes it too. Where it cannot be changed the
@@ -27,7 +27,7 @@ class Charset:
         self._at_once: Callable[[], object] = lambda: None
 
     def change(self) -> None:
-        """Have UTF-8 spoken, inside the transaction in which our statements will run."""
+        """Switch to UTF-8, inside the transaction in which our statements will run."""
         driver = self.found()
         before = _charset_of(driver)
         if before is None or before.upper().replace("-", "_") in UNICODE:
@@ -46,17 +46,18 @@ class Charset:
             )
 
     def restore(self) -> None:
-        """After our statements, if they were done."""
+        """Switch back after our statements succeeded."""
         self._back()
         self._at_once()
 
     def undo(self) -> None:
-        """After one that failed: what belongs to the transaction is undone with it."""
+        """Switch back after a statement failed; a change that belongs to the transaction is rolled back with it."""
         ignore_errors(self._at_once)
 
 
 def _charset_of(driver: Any) -> str | None:
-    """As the driver knows it, without asking the server; None where it does not, or where there is only one."""
+    """The encoding as the driver knows it, without asking the server; None if the driver does not know it, or has
+    only one."""
     root = type(driver).__module__.partition(".")[0]
     if hasattr(driver, "info") and hasattr(driver.info, "parameter_status"):  # psycopg, psycopg2
         found = driver.info.parameter_status("client_encoding")

@@ -38,7 +38,7 @@ KINDS = (
 
 
 class Alone(NamedTuple):
-    """How to open and end a transaction on a connection that has none."""
+    """Opens and ends a transaction on a connection that has none."""
 
     begin: Callable[[], object]
     commit: Callable[[], object]
@@ -46,7 +46,7 @@ class Alone(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class CallerConnection:
     """The caller's connection in our shape."""
 
     driver: Any
@@ -54,9 +54,9 @@ class Foreign:
     is_async: bool
     backend: str | None
     alone: Alone | None = None
-    """Set where the connection commits every statement by itself: then we must keep ours together."""
+    """Set if the connection is in autocommit mode: then we open a transaction for our statements."""
     look: Callable[[], Alone | None] | None = None
-    """Where that can only be seen on a connection that is yet to be opened."""
+    """Finds `alone` later, on a connection that is not open yet."""
     leads_to: str | None = None
     """The name of its database, or the file, as far as the connection tells."""
     opened: Callable[[], Any] | None = None
@@ -64,7 +64,7 @@ class Foreign:
 
     @contextmanager
     def kept_together(self) -> Iterator[None]:
-        """All that is written inside, or none of it; in the caller's transaction, if they have opened one."""
+        """Write all or nothing inside the block; in the caller's transaction, if one is open."""
         alone = self.alone if self.look is None else self.look()
         charset = Charset(self.opened or (lambda: None), self.backend or "", self._execute)
         try:
@@ -101,50 +101,60 @@ class Foreign:
         return tx
 
 
-def recognize(connection: Any) -> Foreign:
-    """Which kind of connection this is; by its class, so that no driver need be installed."""
+def recognize(connection: Any) -> CallerConnection:
+    """Recognize the kind of a connection by its class, so that no driver need be installed."""
     connection = _unwrapped(connection)
     found = _recognized(connection)
     return found if found.opened is not None else replace(found, opened=lambda: connection)
 
 
-def _recognized(connection: Any) -> Foreign:
+def _recognized(connection: Any) -> CallerConnection:
     match _kind(connection):
         case "sqlalchemy":
             return _sqlalchemy(connection)
         case "penstock":
-            return Foreign(cursors.Apart(connection), "named", True, None)
+            return CallerConnection(cursors.BlockConnection(connection), "named", True, None)
         case "psycopg":
-            alone = _by_statements(connection.execute) if _psycopg_is_alone(connection) else None
             driver = cursors.Plain(connection, cursors.psycopg_cursor)
-            return Foreign(driver, "pyformat", False, "postgresql", alone, leads_to=connection.info.dbname)
+            return _psycopg(connection, driver, connection.execute, is_async=False)
         case "psycopg-async":
-            alone = _by_statements(_awaited(connection.execute)) if _psycopg_is_alone(connection) else None
-            name = connection.info.dbname
-            return Foreign(cursors.Awaiting(connection), "pyformat", True, "postgresql", alone, leads_to=name)
+            execute = _awaited(connection.execute)
+            return _psycopg(connection, cursors.AsyncPsycopg(connection), execute, is_async=True)
         case "asyncpg":
             alone = None if connection.is_in_transaction() else _by_statements(_awaited(connection.execute))
             name = getattr(getattr(connection, "_params", None), "database", None)
-            return Foreign(cursors.Asyncpg(connection), "numbered", True, "postgresql", alone, leads_to=name)
+            return CallerConnection(
+                cursors.Asyncpg(connection), "numbered", True, "postgresql", alone, leads_to=name
+            )
         case "sqlite3":
             alone = _by_statements(connection.execute) if _sqlite_is_alone(connection) else None
             driver = cursors.Plain(connection, cursors.sqlite_cursor)
             file = other_database.sqlite_file(connection)
-            return Foreign(driver, "named", False, "sqlite", alone, leads_to=file)
+            return CallerConnection(driver, "named", False, "sqlite", alone, leads_to=file)
         case "pymysql":
             alone = Alone(connection.begin, connection.commit, connection.rollback)
             driver = cursors.Plain(connection, cursors.pymysql_cursor)
             alone = alone if _pymysql_is_alone(connection) else None
             name = other_database.text_of(connection.db)
-            return Foreign(driver, "pyformat", False, "mysql", alone, leads_to=name)
+            return CallerConnection(driver, "pyformat", False, "mysql", alone, leads_to=name)
         case "django":
             alone = _django_alone(connection) if connection.get_autocommit() else None
             name = other_database.text_of(connection.settings_dict.get("NAME"))
             opened = partial(getattr, connection, "connection", None)
             ours = cursors.Django(connection)
-            return Foreign(ours, "pyformat", False, connection.vendor, alone, leads_to=name, opened=opened)
+            return CallerConnection(
+                ours, "pyformat", False, connection.vendor, alone, leads_to=name, opened=opened
+            )
         case _:
             raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
+
+
+def _psycopg(
+    connection: Any, driver: Any, execute: Callable[[str], object], *, is_async: bool
+) -> CallerConnection:
+    alone = _by_statements(execute) if _psycopg_is_alone(connection) else None
+    name = connection.info.dbname
+    return CallerConnection(driver, "pyformat", is_async, "postgresql", alone, leads_to=name)
 
 
 def _unwrapped(connection: Any) -> Any:
@@ -210,14 +220,14 @@ def _kind(connection: Any) -> str:
     return "django" if hasattr(connection, "vendor") and hasattr(connection, "ensure_connection") else ""
 
 
-def _sqlalchemy(connection: Any) -> Foreign:
+def _sqlalchemy(connection: Any) -> CallerConnection:
     sync = getattr(connection, "sync_session", None) or getattr(connection, "sync_connection", None)
     inner = sync if sync is not None else connection
     bound = inner.get_bind() if hasattr(inner, "get_bind") else inner
     if not hasattr(inner, "execute"):
         raise ConfigurationError(f"connection= is a {type(connection).__name__}. Pass {KINDS}.")
     backend = bound.dialect.name.replace("mariadb", "mysql")
-    return Foreign(
+    return CallerConnection(
         cursors.Sqlalchemy(inner),
         "named",
         sync is not None,
@@ -229,7 +239,7 @@ def _sqlalchemy(connection: Any) -> Foreign:
 
 
 def _core_connection(inner: Any) -> Any:
-    """A session's own connection, which it opens when it is asked for it."""
+    """The connection of a session, which opens one if need be."""
     return inner.connection() if hasattr(inner, "get_bind") else inner
 
 

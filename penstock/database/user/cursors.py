@@ -1,4 +1,4 @@
-"""Connections of every kind in one shape: a `cursor()` that takes SQL and parameters and gives rows as tuples."""
+"""Adapts connections of every kind to one interface: a `cursor()` that takes SQL and parameters and returns tuples."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ else:
     sqlalchemy, greenlets = Lazy("sqlalchemy"), Lazy("sqlalchemy.util")
 
 
-# Rows of ours, which hold no bytes, from connections that give texts and ids as their owner likes them.
+# Our rows hold texts and no bytes, but a caller's connection may return bytes, or UUID objects.
 
 
 def as_text(_: Any, row: Sequence[Any]) -> tuple[Any, ...]:
-    """A row whose texts are texts, and whose ids are too: a `UUID` is equal to no text; a row factory."""
+    """Row factory: converts bytes and UUIDs to `str`."""
     return tuple([_as_text_plain(value) for value in row])
 
 
@@ -45,7 +45,7 @@ Answered = tuple[int, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A driver's connection whose cursors give rows as tuples, whatever the caller likes for their own."""
+    """A driver's connection whose cursors return tuples, whatever row type the caller has set."""
 
     connection: Any
     opened: Callable[[Any], Any]
@@ -55,7 +55,7 @@ class Plain:
 
 
 def psycopg_cursor(connection: Any) -> Any:
-    """Not one of the connection's own making, whose parameters may look different."""
+    """A plain psycopg cursor: the connection's own cursor class may take other parameters."""
     kind = psycopg.AsyncCursor if isinstance(connection, psycopg.AsyncConnection) else psycopg.Cursor
     cursor: Any = kind(connection, row_factory=rows.tuple_row)
     pipeline.read_as_ours(cursor.adapters)
@@ -73,7 +73,7 @@ def sqlite_cursor(connection: Any) -> Any:
 
 
 class Django:
-    """Django's connection, whose cursors are wrapped: they give what the driver usually does."""
+    """Django's connection, whose cursors are wrapped."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
@@ -137,7 +137,7 @@ class Sqlalchemy:
         return Cursor()
 
 
-class Apart(Sqlalchemy):
+class BlockConnection(Sqlalchemy):
     """The connection of an `async with` block of ours, in whose thread SQLAlchemy's own connection is."""
 
     def call(self, work: Callable[[Any], Answered]) -> Answered:
@@ -152,7 +152,7 @@ def _plain(found: Iterable[Sequence[Any]]) -> Sequence[Any]:
     return [as_text(None, row) for row in found]
 
 
-class Awaiting:
+class AsyncPsycopg:
     """psycopg's async connection, waited for from inside a greenlet."""
 
     def __init__(self, connection: Any) -> None:

@@ -21,7 +21,7 @@ PATIENCE = "penstock_patience"
 
 
 def write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
-    """Whatever becomes of a transaction or its connection, the next writer gets its turn."""
+    """Enter the gate at the begin of a transaction, and leave it when the transaction or its connection ends."""
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -34,7 +34,7 @@ def write_through_the_gate(engine: Engine, dialect: Sqlite) -> None:
         try:
             dialect.commit(driver, None)
         except BaseException:
-            # SQLAlchemy takes a refused commit for the end and would pool the connection as it is.
+            # SQLAlchemy treats a refused commit as the end and would return the open transaction to the pool.
             ignore_errors(dialect.rollback, driver, None)
             raise
 

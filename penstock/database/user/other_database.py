@@ -1,4 +1,4 @@
-"""Whether a caller's connection leads to another database than the app's. What is written there would never be run.
+"""Refuses a caller's connection to another database than the app's: jobs written there would never run.
 
 What the connection says of itself is compared first, and costs nothing. On a server a name may be another one for the
 same database, as poolers have them: so a name that differs is asked for, on both sides, before anything is refused. Two

@@ -51,12 +51,12 @@ class Statements:
         self._now: int | None = None
         self._asked: Any = None
         self.read_at = 0.0
-        """When the clock was read, by our own: not later than the database says."""
+        """The monotonic time just before the database's clock was read."""
         self._borrowed = _Borrowed(tx)
         tx.dialect.use_driver_cursors(tx.opened)
         proxied = cast(PoolProxiedConnection, self._borrowed)
         if getattr(database.engine.dialect, "server_version_info", None) is None:
-            database.engine.connect().close()  # it does not know yet what this server can do
+            database.engine.connect().close()  # SQLAlchemy has not yet asked the server for its features
         # The engine's events are about transactions, and this one is not SQLAlchemy's: it need not listen.
         self._connection = Connection(database.engine, proxied, False, False, False)
         # Neither begins a transaction nor rolls one back: that is not SQLAlchemy's to decide here.
@@ -71,7 +71,7 @@ class Statements:
             raise (error.orig or error) from None
 
     def is_unreadable(self, error: Exception) -> bool:
-        """The database has answered, but what it says can be no value: of a type of the user's, or of the driver's."""
+        """True if the database answered, but a value could not be converted to the user's or the driver's type."""
         if not isinstance(error, self._driver.Error):
             return not isinstance(error, SQLAlchemyError)
         unsaid = isinstance(error, self._driver.DataError) and getattr(error, "sqlstate", "") is None
@@ -88,7 +88,7 @@ class Statements:
     def now(self, not_older: float | None = None) -> int:
         """The database's clock, in microseconds since 1970: one instant for everything that is done here.
 
-        `not_older`: read it again if that was so many seconds ago.
+        `not_older`: read it again if the last reading is older than this, in seconds.
         """
         stale = not_older is not None and time.monotonic() - self.read_at > not_older
         if self._now is None or stale:
@@ -113,7 +113,7 @@ class Statements:
 
 
 class _Ours:
-    """Shows SQLAlchemy a transaction that it did not begin."""
+    """A transaction that SQLAlchemy did not begin, in the form that it expects."""
 
     is_active = True
 
@@ -139,12 +139,12 @@ class _Borrowed:
         """Does nothing: the connection is not SQLAlchemy's to close."""
 
     def __getattr__(self, name: str) -> Any:
-        """As SQLAlchemy's own: after an error it asks whether the driver's connection is still open."""
+        """Pass on attributes of the driver's connection: after an error SQLAlchemy asks whether it is still open."""
         return getattr(self.tx.driver, name)
 
 
 class _WaitingCursor:
-    """Where statements are sent ahead, waits for the answer: SQLAlchemy asks about it at once."""
+    """Waits for the answer of each statement, which SQLAlchemy reads at once."""
 
     def __init__(self, cursor: Any, tx: Transaction) -> None:
         self._cursor = cursor
@@ -158,7 +158,7 @@ class _WaitingCursor:
         return getattr(self._cursor, name)
 
 
-# A user's column "is one of these", the way each database likes it best.
+# `column IN (...)` for a user's column, in the fastest form of each database.
 #
 # PostgreSQL takes the list as one parameter: the statement stays the same for every length, so it is compiled,
 # parsed and
@@ -166,7 +166,7 @@ class _WaitingCursor:
 
 
 def among(column: Column[Any], values: Sequence[Any] | str) -> ColumnElement[bool]:
-    """The column has one of these values, or of those that are given under this name when the statement is executed."""
+    """Condition: the column has one of these values, or of those that are passed under this name at execution."""
     if isinstance(values, str):
         listed = column.in_(bindparam(values, expanding=True))
         array = bindparam(values, type_=ARRAY(column.type))
@@ -177,7 +177,7 @@ def among(column: Column[Any], values: Sequence[Any] | str) -> ColumnElement[boo
 
 
 class _Among(ColumnElement[bool]):
-    """Two ways to say the same."""
+    """An `IN` condition in two forms."""
 
     __visit_name__ = "among"
     inherit_cache = True

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 READABLE_DATES = "SET LOCAL datestyle = ISO"
 """psycopg reads no other style."""
 _inherited: list[ExitStack] = []
-"""Blocks of a parent. They are not let go of either: that would end them."""
+"""Blocks of the parent process, kept here because dropping them would end their transactions."""
 
 
 class UserConnection:
-    """A connection that a user has, for as long as the block lasts."""
+    """A connection that user code has for the time of a block."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -42,9 +42,7 @@ class UserConnection:
 
 
 @contextmanager
-def use_driver_cursors(
-    database: Database, patience: float | None
-) -> Iterator[tuple[Connection, Transaction]]:
+def open_for_user(database: Database, patience: float | None) -> Iterator[tuple[Connection, Transaction]]:
     """A SQLAlchemy connection in a transaction, and our own view of the same transaction."""
     process = os.getpid()
     with ExitStack() as block:
@@ -52,7 +50,7 @@ def use_driver_cursors(
         connection = block.enter_context(database.engine.connect())
         block.enter_context(connection.execution_options(penstock_patience=patience).begin())
         if database.dialect.is_pooled:
-            connection.exec_driver_sql(READABLE_DATES)  # where it is no pool's, it begins with that
+            connection.exec_driver_sql(READABLE_DATES)  # a connection that is no pool's begins with that
         lent = UserConnection(connection)
         try:
             yield lent.connection, database.on(connection.connection.driver_connection)
@@ -66,13 +64,13 @@ def _refuse(*_: Any) -> NoReturn:
     raise DatabaseError(FORKED)
 
 
-# A SQLAlchemy connection that users are given: SQL may be plain text, and its transaction is not theirs to end.
+# A SQLAlchemy connection for user code: SQL may be plain text, and only the block ends the transaction.
 
 ENDING = re.compile(
     r"\s*(COMMIT|END|ABORT|BEGIN|START\s+TRANSACTION|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b))\b",
     re.IGNORECASE,
 )
-"""Statements with which a transaction is over, or another begun."""
+"""Statements that end a transaction or begin another."""
 COMMITTING = re.compile(
     r"\s*((CREATE|DROP)(?!\s+(OR\s+REPLACE\s+)?TEMPORARY\b)|ALTER|TRUNCATE|RENAME|GRANT|REVOKE|(UN)?LOCK)\b",
     re.IGNORECASE,
@@ -81,7 +79,7 @@ COMMITTING = re.compile(
 
 
 def taking_text(connection: Connection) -> Connection:
-    """SQL may be given as plain text too: with parameters by name, or as the driver writes them."""
+    """Accept SQL as plain text too, with parameters by name or in the driver's style."""
     execute = connection.execute
 
     def lenient(statement: Any, parameters: Any = None, **options: Any) -> Any:
@@ -99,7 +97,7 @@ def taking_text(connection: Connection) -> Connection:
 
 
 class Idleness:
-    """How long the user of a connection has left it alone, at the longest; what a statement takes does not count."""
+    """Measures the longest time between two statements of user code on a connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.longest = 0.0
@@ -114,8 +112,8 @@ class Idleness:
         self._since = time.monotonic()
 
 
-def left_open(connection: Connection) -> Connection:
-    """Its commit would tear apart what belongs together, so it is the block's alone."""
+def refuse_commits(connection: Connection) -> Connection:
+    """Refuse commits and rollbacks of user code: only the block ends its transaction."""
 
     def refuse() -> NoReturn:
         raise PenstockError(

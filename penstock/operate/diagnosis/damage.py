@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.database import sequences
 from penstock.database.database import Database
 from penstock.database.dialect import Row
 from penstock.database.transaction import Transaction
@@ -89,7 +90,7 @@ class Damage:
 
 def find(database: Database, *, everything: bool = False) -> list[Damage]:
     """All that is damaged; of very many jobs, among the newest, unless everything is to be looked at."""
-    found = [damage for look in (_receipts, _runs, _pieces) for damage in database.read(_all, look)]
+    found = [damage for look in (_numbers, _receipts, _runs, _pieces) for damage in database.read(_all, look)]
     for before, low in _ranges(database, BOUNDARY, everything):
         found += database.read(_stateless, before, low)
     for before, low in _ranges(database, STATES_BOUNDARY, everything):
@@ -145,6 +146,22 @@ def _ranges(database: Database, boundary: str, everything: bool) -> Iterator[tup
 
 def _boundary(tx: Transaction, template: str, before: str) -> Row | None:
     return tx.row(template, before=before, stride=STRIDE)
+
+
+# numbers of rows
+
+
+def _numbers(tx: Transaction) -> Iterable[Damage]:
+    for table in sequences.COUNTED:
+        if sequences.is_used_up(tx, table):
+            message = (
+                f"a row of the table {table} was given so great a number that no row can be added after it"
+            )
+            yield Damage(f"table {table}", message, partial(_set_back, table))
+
+
+def _set_back(table: str, tx: Transaction) -> bool:
+    return sequences.set_back(tx, table)
 
 
 # claims and states

@@ -18,7 +18,7 @@ from penstock.operate.processes import SUPERVISOR, living, obstacles
 from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
 from penstock.pipelines.lifecycle import run_line
-from penstock.pipelines.model.definition import Definition, NodeKind
+from penstock.pipelines.model.definition import END, Definition, NodeKind
 from penstock.pipelines.model.expressions import path_of
 from penstock.queue.limits.slots import NEVER
 from penstock.queue.rules import queue_controls
@@ -38,7 +38,8 @@ SELECT j.id, j.node, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status IN ('waiting', 'scheduled', 'available', 'running') ORDER BY j.id LIMIT :limit
 """
 JOINS = """
-SELECT node, path, still_open FROM {joins} WHERE run_id = :run AND still_open > 0 AND NOT fired
+SELECT node, path, still_open FROM {joins}
+WHERE run_id = :run AND still_open > 0 AND NOT fired AND node <> :end
 ORDER BY node, path LIMIT :limit
 """
 EXPANDS = "SELECT COUNT(*) FROM {advancements} WHERE run_id = :run"
@@ -314,7 +315,7 @@ def _open_steps(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterat
                 yield Cause(cause.kind, text, cause.detail | {"step": name, "job": str(id)})
     if len(found) > MOST:
         yield Cause("more_steps", f"more than {MOST} steps are not over", {})
-    for node, path, still_open in tx.rows(JOINS, run=run.id, limit=MOST):
+    for node, path, still_open in tx.rows(JOINS, run=run.id, end=END, limit=MOST):
         name = _step_name(node, path)
         yield Cause(
             "waits_for_steps",
@@ -337,4 +338,16 @@ def _when(micros: int) -> str:
 def _from_now(tx: Transaction, micros: int) -> str:
     row = tx.row(NOW)
     left = (int(micros) - int(row[0])) / 1e6 if row is not None else 0.0
-    return f" (in {left:,.0f} s)" if left > 0 else " (now)"
+    return f" (in {_length(left)})" if left > 0 else " (now)"
+
+
+def _length(seconds: float) -> str:
+    """A time ahead in its two largest units: "40 s", "12 m 05 s", "1 h 30 m", "3 d 4 h"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60:02} s"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"

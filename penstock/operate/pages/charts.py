@@ -31,9 +31,12 @@ IN_SEGMENT = " FROM {rollups} WHERE span = :span AND begins_at >= :since AND beg
 ROLLED = f"""
 SELECT begins_at, outcome, SUM(attempts), SUM(failed), SUM(run_micros), MAX(longest){IN_SEGMENT}"""
 GROUPED = " GROUP BY begins_at, outcome"
+# Added up by the database: a busy minute has thousands of them.
 UNFOLDED = """
-SELECT tallied_at, outcome, attempts, failed, run_micros, longest FROM {tallies} WHERE tallied_at >= :since"""
-NEWEST = " ORDER BY seq DESC LIMIT :limit"
+SELECT begins_at, outcome, SUM(attempts), SUM(failed), SUM(run_micros), MAX(longest) FROM (
+  SELECT tallied_at - tallied_at % {micros} AS begins_at, outcome, attempts, failed, run_micros, longest
+  FROM {{tallies}} WHERE tallied_at >= :since{where} ORDER BY seq DESC LIMIT :limit) newest
+GROUP BY begins_at, outcome"""
 TASKS = f"""
 SELECT task, SUM(attempts), SUM(failed), SUM(run_micros), MAX(longest),
   SUM(CASE WHEN outcome IN ('errored', 'timed_out', 'crashed') THEN attempts ELSE 0 END)
@@ -150,11 +153,10 @@ def chart(
     for begin, outcome, *sums in _rolled(tx, period, now, ROLLED + where + GROUPED, memory, **given):
         if (point := points.get(int(str(begin)))) is not None:
             point.add(str(outcome), *[int(str(value)) for value in sums])
-    for at, outcome, *sums in tx.rows(
-        UNFOLDED + where + NEWEST, since=begins[0], limit=MOST_TALLIES, **given
-    ):
-        if (begin := span.begin(int(at))) in points:
-            points[begin].add(str(outcome), *[int(str(value)) for value in sums])
+    unfolded = UNFOLDED.format(micros=span.micros, where=where)
+    for begin, outcome, *sums in tx.rows(unfolded, since=begins[0], limit=MOST_TALLIES, **given):
+        if (point := points.get(int(begin))) is not None:
+            point.add(str(outcome), *[int(str(value)) for value in sums])
     _add_samples(tx, points, span, begins[0], queue)
     return Chart(period, span.micros // 1_000_000, list(points.values()))
 

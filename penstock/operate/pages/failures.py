@@ -16,18 +16,22 @@ MOST_GROUPS = 100
 BUCKETS = 24
 HOUR = 3_600_000_000
 
-NEWEST = """(SELECT task, queue, reason, error_type, place, fingerprint, failed_at FROM {dead_letters}
-  WHERE failed_at >= :since ORDER BY failed_at DESC LIMIT :most) newest"""
+AGE = "{now} - failed_at"
+BACK = f"CASE WHEN {AGE} < {BUCKETS * HOUR} THEN ({AGE}) - ({AGE}) % {HOUR} ELSE {BUCKETS * HOUR} END"
 GROUPS = f"""
-SELECT fingerprint, task, reason, error_type, place, COUNT(*), MIN(failed_at), MAX(failed_at) FROM {NEWEST}
-GROUP BY fingerprint, task, reason, error_type, place ORDER BY COUNT(*) DESC, task LIMIT :limit
+SELECT fingerprint, task, reason, error_type, place, back, COUNT(*), MIN(failed_at), MAX(failed_at) FROM (
+  SELECT task, reason, error_type, place, fingerprint, failed_at, {BACK} AS back FROM {{dead_letters}}
+  WHERE failed_at >= :since ORDER BY failed_at DESC LIMIT :most) newest
+GROUP BY fingerprint, task, reason, error_type, place, back
 """
-OVER_TIME = f"""
-SELECT fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) % {HOUR}, COUNT(*) FROM {NEWEST}
-GROUP BY fingerprint, task, reason, ({{now}} - failed_at) - ({{now}} - failed_at) % {HOUR}
-"""
-TOTAL = f"SELECT COUNT(*) FROM {NEWEST}"
+"""One pass, by hour: what belongs to a group is added up here."""
 SAMPLES = "SELECT job_id, task, reason, fingerprint FROM {dead_letters} WHERE failed_at = :at LIMIT 100"
+
+
+Kind = tuple[object, ...]
+"""(fingerprint, task, reason, error_type, place)"""
+Row = tuple[int, int, int, int]
+"""(microseconds back to the hour, how many, the first, the last)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +65,24 @@ class Failures:
 
 def failures(tx: Transaction, since: int = 0, most: int = MOST_LETTERS) -> Failures:
     """Dead letters that failed since an instant, in groups."""
-    rows = tx.rows(GROUPS, since=since, most=most, limit=MOST_GROUPS)
-    hours: dict[tuple[str | None, str, str], list[int]] = {}
-    for fingerprint, task, reason, back, count in tx.rows(OVER_TIME, since=since, most=most):
-        hour = int(back) // HOUR
-        if 0 <= hour < BUCKETS:
-            hours.setdefault((fingerprint, task, reason), [0] * BUCKETS)[BUCKETS - 1 - hour] += int(count)
-    groups = [_group(tx, row, hours.get((row[0], row[1], row[2]), [0] * BUCKETS)) for row in rows]
-    total = tx.row(TOTAL, since=since, most=most)
-    return Failures(groups, int(total[0]) if total else 0, most)
+    kinds: dict[Kind, list[Row]] = {}
+    for *kind, back, count, first, last in tx.rows(GROUPS, since=since, most=most):
+        kinds.setdefault(tuple(kind), []).append((int(back), int(count), int(first), int(last)))
+    counts = {kind: sum(count for _, count, _, _ in rows) for kind, rows in kinds.items()}
+    frequent = sorted(kinds, key=lambda kind: (-counts[kind], str(kind[1])))[:MOST_GROUPS]
+    return Failures([_group(tx, kind, kinds[kind]) for kind in frequent], sum(counts.values()), most)
 
 
-def _group(tx: Transaction, row: tuple[object, ...], hours: list[int]) -> FailureGroup:
-    fingerprint, task, reason, error_type, place, count, first, last = row
+def _group(tx: Transaction, kind: Kind, rows: list[Row]) -> FailureGroup:
+    fingerprint, task, reason, error_type, place = kind
+    last = max(row[3] for row in rows)
+    hours = [0] * BUCKETS
+    for back, count, _, _ in rows:
+        if 0 <= (hour := back // HOUR) < BUCKETS:
+            hours[BUCKETS - 1 - hour] += count
     # Many may have failed at the same moment; if this kind is not among the first of them, there is no sample.
-    kind = (task, reason, fingerprint)
-    id = next((str(job) for job, *found in tx.rows(SAMPLES, at=last) if tuple(found) == kind), None)
+    known = (task, reason, fingerprint)
+    id = next((str(job) for job, *found in tx.rows(SAMPLES, at=last) if tuple(found) == known), None)
     error = tx.row(LAST_ERROR, id=id) if id else None
     return FailureGroup(
         fingerprint if fingerprint is None else str(fingerprint),
@@ -84,9 +90,9 @@ def _group(tx: Transaction, row: tuple[object, ...], hours: list[int]) -> Failur
         str(reason),
         error_type if error_type is None else str(error_type),
         place if place is None else str(place),
-        int(str(count)),
-        int(str(first)),
-        int(str(last)),
+        sum(row[1] for row in rows),
+        min(row[2] for row in rows),
+        last,
         hours,
         id,
         str(error[1]) if error and error[1] is not None else None,

@@ -35,12 +35,12 @@ from penstock.values.typed_json.tags import MISSING
 
 OUTPUTS = """
 SELECT j.run_id, j.node, j.path, e.output FROM {jobs} j
-JOIN {executions} e ON e.job_id = j.id AND e.outcome = 'succeeded'
+JOIN {executions} e {by_key} ON e.job_id = j.id AND e.outcome = 'succeeded'
 WHERE j.run_id {among:runs:uuid} AND j.node {among:nodes:text} AND j.path {among:paths:text}
 """
 OUTPUTS_BELOW = """
 SELECT j.run_id, j.node, j.path, e.output FROM {jobs} j
-JOIN {executions} e ON e.job_id = j.id AND e.outcome = 'succeeded'
+JOIN {executions} e {by_key} ON e.job_id = j.id AND e.outcome = 'succeeded'
 WHERE j.run_id = :run AND j.node = :node AND j.path >= :first AND j.path < :last
 """
 # The same for PostgreSQL, one look-up after the other: a join by the jobs' ids makes the order of their primary key

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Callee(Protocol):
-    """A task, or a pipeline used as a step: what a node needs to know of it.
+    """A task, or a pipeline used as a step.
 
     `overrides` is what `.options()` has set, empty if it was not called.
     """

@@ -1,4 +1,4 @@
-"""Builds a definition, verb by verb. Both spellings end here, so they cannot differ.
+"""Builds a definition, verb by verb. Both spellings use it, so they cannot differ.
 
 A call is placed by what it uses: in the deepest expand among its inputs, in the arm that is being built. A
 value from inside an expand can leave it only through `collect`.
@@ -49,7 +49,7 @@ class Drafting:
     def __init__(self, pipeline: str, host: object = None) -> None:
         self.pipeline = pipeline
         self.host = host
-        """The app, if there is one, that the pipeline is declared on."""
+        """The app on which the pipeline is declared, if any."""
         self.frame = BuildPosition()
         self._drafts: dict[str, Draft] = {}
         self._collects: dict[str, Handle] = {}
@@ -78,7 +78,7 @@ class Drafting:
         source = node_of(handle)
         assert source is not None
         if source not in self._collects:
-            # It belongs where the expand is, not where collect() was written: one list for everybody.
+            # The list belongs to the scope of the expand, not to the place where collect() was called.
             expand = self._drafts[scope[-1]]
             draft = self._add(
                 NodeKind.COLLECT, source, args=(Output(source),), scope=scope[:-1], arm=expand.arm
@@ -200,7 +200,7 @@ class Builder(Drafting):
         return entry
 
     def first(self, handles: Sequence[object], count: int | None = None) -> Handle:
-        """The value of whichever succeeds first; with a count, a list of so many."""
+        """The value of the step that succeeds first; with a count, a list of the values of the first `count`."""
         inputs = self._steps_only("first", handles)
         scope = self._place("first()", inputs)
         for handle in inputs:
@@ -292,13 +292,13 @@ class Builder(Drafting):
         check_used(list(self._drafts.values()), names, result)
         keys, stand_ins = public_keys(names), self._stand_ins(names)
         nodes = [
-            finished(draft, names, keys, self._in_their_stead(draft, stand_ins))
+            finished(draft, names, keys, self._substitutes_for(draft, stand_ins))
             for draft in self._drafts.values()
         ]
         return tuple(sorted(nodes, key=lambda node: node.key)), renamed(result, names)
 
     def _stand_ins(self, names: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """By the key of a step that another stands in for: the switch, and what has the value of either."""
+        """By the key of a step with a fallback: the switch, and the merge that has the value of either."""
         merges = {draft.target: draft.id for draft in self._drafts.values() if draft.kind is NodeKind.MERGE}
         return {
             names[asked.node]: (switch.id, names[merges[switch.id]])
@@ -307,8 +307,8 @@ class Builder(Drafting):
             if isinstance(asked, StepFailed)
         }
 
-    def _in_their_stead(self, reader: Draft, stand_ins: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-        """Of the keys that the reader comes after, what has the value of either, as the reader sees it."""
+    def _substitutes_for(self, reader: Draft, stand_ins: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+        """For the keys that the reader comes after: the merge nodes that replace steps with fallbacks."""
         asked = [(key, *stand_ins[key]) for key in reader.after_keys if key in stand_ins]
         return {key: merge for key, switch, merge in asked if not self._is_within(reader.arm, (switch, 0))}
 

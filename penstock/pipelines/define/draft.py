@@ -1,4 +1,4 @@
-"""Nodes while a definition is being built: under provisional names, as keys may be given further down."""
+"""Nodes of a definition under construction, under provisional names: keys may be given later in the function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 @dataclass(slots=True)
 class Draft:
-    """A node to be. `base` is what its key is made from if none is given; `after_keys` may be yet to come."""
+    """A node under construction.
+
+    `base` is what its key is made from if none is given; `after_keys` may name later steps.
+    """
 
     id: str
     kind: NodeKind
@@ -69,7 +72,7 @@ def assign_keys(drafts: Iterable[Draft]) -> dict[str, str]:
 
 
 def finished(draft: Draft, names: Mapping[str, str], keys: Set[str], substitutes: Mapping[str, str]) -> Node:
-    """The node under its key. `in_their_stead`: what to wait for instead of steps with these of the `keys`."""
+    """The node under its key. `substitutes`: what to wait for instead of steps with these of the `keys`."""
     return Node(
         key=names[draft.id],
         kind=draft.kind,
@@ -100,7 +103,7 @@ def _after(
 
 
 def public_keys(names: Mapping[str, str]) -> Set[str]:
-    """Those that a step may be given to come after."""
+    """The keys that `after=` may name."""
     return {key for key in names.values() if not key.startswith(RESERVED)}
 
 

@@ -1,6 +1,6 @@
 """The fluent spelling: verb after verb, each for every open branch, until a closing verb.
 
-A flow only remembers its verbs. They are played to a builder when the definition is needed, so a flow is
+A flow only remembers its verbs. They are replayed to a builder when the definition is needed, so a flow is
 immutable, can be used in several places, and says the same thing as the graph spelling.
 """
 
@@ -85,7 +85,8 @@ class OpenBranches:
         def closed(_: OpenBlock, tips: list[BranchEnd]) -> BranchEnd:
             handles = [tip.handle for tip in tips]
             together = replace(tips[0], after=tuple([after for tip in tips for after in tip.after]))
-            # A task that takes one argument gets a list; one that takes as many as there are branches, those.
+            # A task that takes one argument gets a list; a task that takes one for each branch gets the values one by
+            # one.
             spread = not accepts(task.signature, 1) and accepts(task.signature, len(handles))
             return self._call(task, handles if spread else [handles], together)
 
@@ -121,7 +122,7 @@ class OpenBranches:
         def closed(block: OpenBlock, tips: list[BranchEnd]) -> BranchEnd:
             assert block.switch is not None
             merged = self.builder.merge(block.switch, [tip.handle for tip in tips])
-            # An arm without steps has not waited for a barrier before the divert: what comes behind it does.
+            # An arm without steps has not waited for a barrier before the divert: the step behind it does.
             after = dict.fromkeys([handle for tip in tips for handle in tip.after])
             return self._call(task, [merged], replace(self._outside(block), after=tuple(after)))
 
@@ -156,9 +157,9 @@ class OpenBranches:
             return BranchEnd(self.builder.call(task, args, {}, tip.after), tip.frame)
 
     def _grown(self, tip: BranchEnd, branch: Branch) -> Tree:
-        growth = OpenBranches(self.builder, tip)
-        branch(growth)
-        return growth.tree
+        branches = OpenBranches(self.builder, tip)
+        branch(branches)
+        return branches.tree
 
     def _each(self, verb: Callable[[BranchEnd], Tree]) -> None:
         def applied(tree: Tree) -> Tree:
@@ -242,7 +243,7 @@ def _collected(value: object) -> object:
     return [_collected(item) for item in value]
 
 
-WORKED_OUT = ("definition", "ending", "signature")
+CACHED = ("definition", "ending", "signature")
 """Cached attributes that the next verb makes invalid."""
 
 
@@ -251,7 +252,7 @@ class Verb:
     """One verb with its arguments."""
 
     name: str
-    play: Callable[[OpenBranches], None]
+    replay: Callable[[OpenBranches], None]
 
 
 class Verbs(ABC):
@@ -275,19 +276,19 @@ class Verbs(ABC):
     def chain(self, task: TaskOrPipeline) -> Self:
         """A step with the value of the one before; a pipeline runs as a child."""
         step = _task(self.name, "chain", task)
-        return self._then("chain", lambda growth: growth.chain(step))
+        return self._then("chain", lambda branches: branches.chain(step))
 
     def divide(self, *branches: TaskOrPipeline | Flow) -> Self:
         """The same value to several branches: tasks or flows."""
         if not branches:
             raise DefinitionError(f"flow {self.name!r}: divide() needs at least one branch")
         parts = [_branch(self.name, "divide", branch) for branch in branches]
-        return self._then("divide", lambda growth: growth.divide(parts))
+        return self._then("divide", lambda branches: branches.divide(parts))
 
     def combine(self, task: TaskOrPipeline) -> Self:
         """Close a divide: one step with the values of all branches, in definition order, as one list."""
         step = _task(self.name, "combine", task)
-        return self._then("combine", lambda growth: growth.combine(step))
+        return self._then("combine", lambda branches: branches.combine(step))
 
     def expand(self, task: TaskOrPipeline | Flow) -> Self:
         """From here on, once for each element of the value."""
@@ -295,27 +296,27 @@ class Verbs(ABC):
             started = self.expand(_begun(task))
             return started._with(*task.verbs)
         step = _task(self.name, "expand", task)
-        return self._then("expand", lambda growth: growth.expand(step))
+        return self._then("expand", lambda branches: branches.expand(step))
 
     def collapse(self, task: TaskOrPipeline) -> Self:
         """Close an expand: one step with the list of all elements' values, in element order."""
         step = _task(self.name, "collapse", task)
-        return self._then("collapse", lambda growth: growth.collapse(step))
+        return self._then("collapse", lambda branches: branches.collapse(step))
 
     def divert(self, arms: Mapping[Any, TaskOrPipeline | Flow | None], otherwise: object = MISSING) -> Self:
         """Exactly one arm, chosen by `str(value)`; each is a task, a flow, or None."""
         labels, chosen = arm_labels(arms, otherwise)
         parts = [None if arm is None else _branch(self.name, "divert", arm) for arm in chosen]
-        return self._then("divert", lambda growth: growth.divert(labels, parts))
+        return self._then("divert", lambda branches: branches.divert(labels, parts))
 
     def converge(self, task: TaskOrPipeline) -> Self:
         """Close a divert: one step with the value of the arm that ran."""
         step = _task(self.name, "converge", task)
-        return self._then("converge", lambda growth: growth.converge(step))
+        return self._then("converge", lambda branches: branches.converge(step))
 
     def barrier(self) -> Self:
         """No branch goes on before all branches of the divide have come this far."""
-        return self._then("barrier", lambda growth: growth.barrier())
+        return self._then("barrier", lambda branches: branches.barrier())
 
     def wait_for(
         self,
@@ -329,14 +330,14 @@ class Verbs(ABC):
     ) -> Self:
         """Pause until the signal comes; its value goes on."""
         wait = wait_options(signal, timeout, default, remind, remind_every)
-        return self._then("wait_for", lambda growth: growth.wait_for(signal, wait, key))
+        return self._then("wait_for", lambda branches: branches.wait_for(signal, wait, key))
 
-    def _then(self, name: str, play: Callable[[OpenBranches], None]) -> Self:
+    def _then(self, name: str, replay: Callable[[OpenBranches], None]) -> Self:
         if self.first_step is None:
             raise DefinitionError(
                 f"flow {self.name!r}: .{name}() comes before the start. Begin with .start(task)"
             )
-        return self._with(Verb(name, play))
+        return self._with(Verb(name, replay))
 
     def _with(self, *verbs: Verb) -> Self:
         grown = self._copy()
@@ -345,7 +346,7 @@ class Verbs(ABC):
 
     @abstractmethod
     def _copy(self) -> Self:
-        """The same again, to be changed before anybody sees it."""
+        """A copy, which the caller changes before it is used."""
 
 
 class Flow(Verbs, Fragment):
@@ -357,15 +358,15 @@ class Flow(Verbs, Fragment):
         self.first_step = _task(self.name, "flow", task)
 
     def attach(self, builder: Builder, value: Handle) -> Handle:
-        growth = OpenBranches(builder, BranchEnd(value, builder.frame))
-        self.play(growth)
-        return growth.handle()
+        branches = OpenBranches(builder, BranchEnd(value, builder.frame))
+        self.replay(branches)
+        return branches.handle()
 
-    def play(self, growth: OpenBranches) -> None:
-        """Say all verbs."""
-        growth.chain(_begun(self))
+    def replay(self, branches: OpenBranches) -> None:
+        """Apply all verbs to open branches."""
+        branches.chain(_begun(self))
         for verb in self.verbs:
-            verb.play(growth)
+            verb.replay(branches)
 
     def _copy(self) -> Self:
         same = object.__new__(type(self))
@@ -389,19 +390,19 @@ class FlowBlueprint(Verbs, Blueprint):
         self.overrides: Mapping[str, object] = {}
 
     def on_complete(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of the end, whichever it is."""
+        """Call these tasks at the end of a run, whichever it is."""
         return self._calling("on_complete", tasks)
 
     def on_success(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of success."""
+        """Call these tasks when a run succeeds."""
         return self._calling("on_success", tasks)
 
     def on_halt(self, *tasks: TaskOrPipeline) -> Self:
-        """Tasks that hear of a halt."""
+        """Call these tasks when a run is halted."""
         return self._calling("on_halt", tasks)
 
     def on_failure(self, *given: TaskOrPipeline | str) -> Self:
-        """The strategy ("halt", "continue", "ignore"), and tasks that hear of a failure."""
+        """Set the strategy ("halt", "continue", "ignore"), and tasks to call when a run fails."""
         changed = self._copy()
         check_reach(getattr(self, "host", None), given)
         changed.settings = self.settings.failing(self.name, given)
@@ -416,10 +417,10 @@ class FlowBlueprint(Verbs, Blueprint):
         builder = Builder(self.name, getattr(self, "host", None))
         args, kwargs = _run_arguments(builder, start)
         with describing(builder):
-            growth = OpenBranches(builder, BranchEnd(builder.call(start, args, kwargs), BuildPosition()))
+            branches = OpenBranches(builder, BranchEnd(builder.call(start, args, kwargs), BuildPosition()))
             for verb in self.verbs:
-                verb.play(growth)
-            result = growth.value()
+                verb.replay(branches)
+            result = branches.value()
         if self.verbs and self.verbs[-1].name == "barrier":
             raise DefinitionError(
                 f"flow {self.name!r}: barrier() orders nothing: no step comes after it. "
@@ -435,7 +436,7 @@ class FlowBlueprint(Verbs, Blueprint):
 
     def _copy(self) -> Self:
         same = object.__new__(type(self))
-        same.__dict__.update({k: v for k, v in self.__dict__.items() if k not in WORKED_OUT})
+        same.__dict__.update({k: v for k, v in self.__dict__.items() if k not in CACHED})
         return same
 
 
@@ -462,6 +463,6 @@ def _task(name: str, verb: str, task: object) -> Callee:
 
 def _branch(name: str, verb: str, branch: object) -> Callable[[OpenBranches], None]:
     if isinstance(branch, Flow):
-        return branch.play
+        return branch.replay
     step = _task(name, verb, branch)
-    return lambda growth: growth.chain(step)
+    return lambda branches: branches.chain(step)

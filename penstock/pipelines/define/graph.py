@@ -84,7 +84,7 @@ def define(
 
 @contextmanager
 def describing(builder: Builder) -> Iterator[None]:
-    """Calls of tasks and pipelines become steps of this builder."""
+    """Have calls of tasks and pipelines inside the block become steps of this builder."""
     token = building.set(builder)
     try:
         yield
@@ -193,7 +193,7 @@ def arm_labels(arms: Mapping[Any, object], otherwise: object) -> tuple[list[str 
 
 
 def _label(value: object) -> str:
-    """The text that a step's value is compared with; of a member of an Enum that is its value, as it is stored."""
+    """The text that a step's value is compared with; for a member of an Enum, its stored value."""
     return str(value.value if isinstance(value, Enum) else value)
 
 

@@ -22,7 +22,7 @@ class Collector(Protocol):
 
 
 class Handle(StepValue[Any]):
-    """A value of the run to come. It can be passed to steps, and collected; nothing else."""
+    """The future value of a step. It can only be passed to steps, or collected."""
 
     __slots__ = ("_builder", "_expr", "_label", "_scope")
 
@@ -119,7 +119,7 @@ def node_of(handle: Handle) -> str | None:
     return handle._expr.node if isinstance(handle._expr, Output) else None
 
 
-# Turns what a step was called with into expressions, and checks it against the task's signature.
+# Turns the arguments of a step into expressions, and checks them against the task's signature.
 
 
 def argument(callee: Callee, where: int | str, value: object) -> Expr:

@@ -8,7 +8,7 @@ from penstock.errors import DefinitionError
 
 
 def check_reach(host: Any, callee: Any) -> None:
-    """Raise `DefinitionError` for what no worker on this app's database can know, by itself or in a list."""
+    """Raise `DefinitionError` for a task or pipeline of an app on another database, alone or in a list."""
     if isinstance(callee, list | tuple):
         for one in callee:
             check_reach(host, one)
@@ -23,16 +23,17 @@ def check_reach(host: Any, callee: Any) -> None:
 
 
 def check_found(host: Any, pipeline: Any) -> None:
-    """Raise `DefinitionError` for a flow that is not what its name stands for: a child run is found by that."""
+    """Raise `DefinitionError` for a flow that is not the one registered under its name, by which a child run finds
+    it."""
     known = getattr(host, "pipelines", {}).get(pipeline.name)
-    if known is not None and _said(known) != _said(pipeline):
+    if known is not None and _verbs_of(known) != _verbs_of(pipeline):
         raise DefinitionError(
             f"there are several flows named {pipeline.name!r}, and this is not the one that was declared last, which a "
             "child run would be: begin each with a name of its own, app.flow(...)"
         )
 
 
-def _said(pipeline: Any) -> tuple[object, ...] | None:
+def _verbs_of(pipeline: Any) -> tuple[object, ...] | None:
     """The verbs and the start that make a flow. Its options are a step's."""
     return (pipeline.first_step, *pipeline.verbs) if hasattr(pipeline, "verbs") else None
 

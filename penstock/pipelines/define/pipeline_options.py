@@ -1,4 +1,4 @@
-"""Options of a whole pipeline: its failure strategy, limits, and the tasks that hear of its end."""
+"""Options of a whole pipeline: its failure strategy, its limits, and its callbacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import DefinitionError
 from penstock.pipelines.define.blueprint import Blueprint, Callee
 from penstock.pipelines.define.builder import Builder
 from penstock.pipelines.define.step_options import callback_options, from_zero, option, strategy
-from penstock.pipelines.define.validation import check, check_told
+from penstock.pipelines.define.validation import check, check_callback
 from penstock.pipelines.model.definition import Callback, Definition, Running, Strategy, payload
 from penstock.pipelines.model.doors import needs_doors
 from penstock.pipelines.model.expressions import Expr
@@ -23,7 +23,7 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 EVENTS = ("on_complete", "on_success", "on_failure", "on_halt")
 _ID = "00000000-0000-7000-8000-000000000000"
 REASONS: tuple[list[str], ...] = ([], ["step_failed"])
-TOLD: Mapping[str, Sequence[Mapping[str, object]]] = {
+CALLBACK_ARGUMENTS: Mapping[str, Sequence[Mapping[str, object]]] = {
     event: [
         {"run_id": _ID, "id": _ID, "pipeline": "approval", "status": status.value, "reasons": reasons}
         for status in RunStatus
@@ -47,7 +47,7 @@ class PipelineSettings:
     halt_running: Running = Running.FINISH
     max_running: int | None = None
     description: str | None = None
-    """For those who look at its runs. No part of the definition: new words make no new pipeline."""
+    """For people who look at its runs. Not part of the definition: another text makes no new definition."""
 
     def calling(self, pipeline: str, event: str, tasks: Sequence[object]) -> PipelineSettings:
         """The same settings with more tasks for an event."""
@@ -146,15 +146,15 @@ def plain_parameters(pipeline: str, signature: inspect.Signature) -> list[inspec
 
 
 def _check_callbacks(builder: Builder, settings: PipelineSettings) -> None:
-    """Here, and not where they are given: what a task's annotations name may be defined further down."""
+    """Check callbacks now, not where they are given: the annotations of a task may name later definitions."""
     tasks: Mapping[str, Callee] = getattr(builder.host, "tasks", {})
     for event, callbacks in settings.callbacks:
         for callback in callbacks:
             task = tasks.get(callback.task)
             if task is not None:
                 where = f"pipeline {builder.pipeline!r}: its {event}"
-                payloads = [payload(callback, told) for told in TOLD[event]]
-                check_told(where, task, callback, TOLD[event][0], payloads)
+                payloads = [payload(callback, told) for told in CALLBACK_ARGUMENTS[event]]
+                check_callback(where, task, callback, CALLBACK_ARGUMENTS[event][0], payloads)
 
 
 def _callback(pipeline: str, event: str, task: object) -> Callback:

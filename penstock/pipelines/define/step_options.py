@@ -1,4 +1,4 @@
-"""Reads what `.options()` was given for a step, and refuses what makes no sense there."""
+"""Reads the options of a step, and refuses options that do not belong to a step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.values.retry import Retry
 R = TypeVar("R")
 USUAL = TaskOptions()
 MOST_INPUTS = 40
-"""Of a `first()` with a count: which ones came is kept in one short text."""
+"""The most inputs of a `first()` with a count: the winners are stored in one short text."""
 _ELSEWHERE = {
     "connection": "pass it where the run is triggered: pipeline.options(connection=...).trigger(...)",
     "at": "a step's time is relative to the step before it: use delay=",
@@ -134,7 +134,7 @@ def _queued(step: str, callee: Callee) -> dict[str, JsonValue]:
 
 
 def callback_options(where: str, callee: Callee) -> dict[str, JsonValue]:
-    """How a task is enqueued that hears of something. It is no step: it has no key and comes after nothing."""
+    """How a callback task is enqueued. It is no step: it has no key and comes after nothing."""
     for name, value in callee.overrides.items():
         if name not in _OF_CALLBACKS and value is not None:
             raise DefinitionError(

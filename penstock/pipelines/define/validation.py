@@ -1,4 +1,4 @@
-"""Refuses what a builder cannot see step by step: the shape of the whole graph."""
+"""Refuses definitions whose whole graph is wrong, which a builder cannot see step by step."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _check_after(definition: Definition, node: Node) -> None:
 
 # Refuses pipelines that start each other in every run: each run would begin another, and none would ever end.
 #
-# One that starts itself is refused where it is defined (see `check`). The others are not known there yet, so a circle
+# One that starts itself is refused where it is defined (see `check`). The others are not known there yet, so a cycle
 # is looked for when a run is to be triggered. A step in an arm or an expand may come to nothing, and is no part of one.
 
 
@@ -131,11 +131,11 @@ def _begun_by(definition: Definition) -> Iterator[str]:
             yield node.target
 
 
-# Refuses parts that look as if they ordered what is written below them, and order nothing.
+# Refuses barriers and waits that no step comes after.
 
 
 def check_used(drafts: Sequence[Draft], names: Mapping[str, str], result: Expr) -> None:
-    """Every barrier has something behind it, and so has every wait that more steps are described after."""
+    """Refuse a barrier without a step behind it, and a wait that later steps do not come after."""
     used = {node for draft in drafts for node in (*draft.after, *read_by(draft))}
     used |= set(outputs_in(result))
     keys = {key for draft in drafts for key in draft.after_keys}
@@ -168,10 +168,13 @@ def _goes_on(behind: Sequence[Draft], names: Mapping[str, str], before: Collecti
 # Checks that a callback's signature accepts its arguments: a call that fails at the end of a run is easily overlooked.
 
 
-def check_told(
+def check_callback(
     where: str, task: Callee, callback: Callback, told: Mapping[str, object], payloads: Sequence[str]
 ) -> None:
-    """`told`: an example. `payloads`: the same and others; one that it takes is enough."""
+    """Refuse a callback whose signature does not accept its arguments.
+
+    `told`: an example. `payloads`: possible payloads; one that fits is enough.
+    """
     given, _ = callback.arguments(told)
     needed = [p for p in task.signature.parameters.values() if p.default is p.empty]
     missing = [
@@ -196,7 +199,7 @@ def _refusal(codec: Signature, payload: str) -> PenstockError | None:
 
 # Reads `remind=` and `remind_every=` of a wait, and refuses a reminder that could not be called.
 
-TOLD: dict[str, object] = {
+REMINDER_ARGUMENTS: dict[str, object] = {
     "run_id": "00000000-0000-7000-8000-000000000000",
     "pipeline": "approval",
     "signal": "approve",
@@ -221,12 +224,18 @@ def read_reminder(where: str, remind: object, every: object) -> Reminder | None:
     if isinstance(remind, Blueprint) or not isinstance(remind, Callee):
         raise DefinitionError(f"{where}: remind= takes a task, not {remind!r}")
     callback = Callback.of(remind.name, remind.signature, callback_options(f"{where}.remind", remind))
-    check_told(f"{where}: the reminder", remind, callback, TOLD, [arguments_text(callback, TOLD)])
+    check_callback(
+        f"{where}: the reminder",
+        remind,
+        callback,
+        REMINDER_ARGUMENTS,
+        [arguments_text(callback, REMINDER_ARGUMENTS)],
+    )
     return Reminder(period, callback)
 
 
 def arguments_text(callback: Callback, told: dict[str, object]) -> str:
-    """The payload of a reminder. A token is told to those only who name it."""
+    """The payload of a reminder. Only a task with a parameter `token` gets a token."""
     if "token" not in callback.takes:
         told = {name: value for name, value in told.items() if name != "token"}
     return payload(callback, told)

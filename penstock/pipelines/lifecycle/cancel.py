@@ -1,12 +1,12 @@
-"""Steering a run from outside: cancel, pause, resume.
+"""Cancels, pauses and resumes runs, and ends runs whose deadline has passed.
 
 Each begins with one short transaction that locks the run's row and nothing else, and leaves timers for the rest:
 the caller works them off at once, and should its process die, any other does. So a cancelled run ends even if the
 process that asked for it is gone.
 
 Cancelling: nothing new starts, what has not started is swept, what runs is told; after the grace it is given up on
-(see `give_up`). Children are cancelled likewise, each by a timer of its own. To be asked again with a shorter grace
-shortens it, also that of a child which was cancelled before.
+(see `give_up`). Children are cancelled likewise, each by a timer of its own. A second request with a shorter grace
+shortens it, also for children that were cancelled before.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WHERE r.parent_run_id = :run AND r.ended_at IS NULL AND r.mode = 'cancelled'
   AND t.kind = 'give_up' AND t.data IS NULL AND t.due_at > {now} + :wait
 """
 SLACK = 1.0
-"""Seconds: a child that was cancelled along with its parent was told a little later, and is left alone."""
+"""Seconds: the grace of a child that was cancelled along with its parent ends a little later, and is not shortened."""
 WITHOUT_PLACE = """
 SELECT j.id, j.task, j.queue, j.priority, j.node, j.path FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id
 WHERE j.run_id = :run AND s.status = 'available' AND j.id > :after
@@ -57,7 +57,7 @@ BATCH = 500
 
 
 class Effect(StrEnum):
-    """The change that a request to cancel has made."""
+    """The effect of a request to cancel."""
 
     BEGUN = "begun"
     SHORTENED = "shortened"
@@ -93,7 +93,7 @@ def begin_to_cancel(engine_state: EngineState, tx: Transaction, run: str, grace:
 def close_unstarted(
     engine_state: EngineState, tx: Transaction, run: str, status: RunStatus, reasons: tuple[str, ...]
 ) -> None:
-    """End a run that never began: cancelled before its time, or skipped because of those it follows."""
+    """End a run that never began: it was cancelled before it was due, or skipped because of the runs it follows."""
     tx.run(CLOSE_UNSTARTED, id=run, status=status.value, reasons=dumps(list(reasons)))
     found = views(engine_state, tx, [run]).get(run)
     if found is None:
@@ -105,7 +105,7 @@ def close_unstarted(
 
 
 def cancel_children(tx: Transaction, run: str, grace: str) -> None:
-    """Have every child that has not ended cancelled too; one that was before, and has longer, is given less."""
+    """Cancel every child that has not ended; shorten the grace of a child that was cancelled before."""
     tx.stage("cancel_children")
     patient = tx.rows(PATIENT_CHILDREN, run=run, wait=int((float(grace) + SLACK) * 1_000_000))
     for (child,) in [*tx.rows(CHILDREN, run=run), *patient]:
@@ -132,7 +132,7 @@ def pause(tx: Transaction, run: str) -> bool:
 
 
 def resume(tx: Transaction, run: str) -> bool:
-    """Go on. False: it is not paused."""
+    """Let a paused run go on. False: it is not paused."""
     tx.stage("resume")
     status, _ = _locked(tx, run)
     if status == RunStatus.RUNNING:
@@ -148,7 +148,7 @@ def resume(tx: Transaction, run: str) -> bool:
 def requeue(engine_state: EngineState, tx: Transaction, run: str, after: str) -> None:
     """Give steps that were put aside while the run was paused a place in the queue again.
 
-    Two places are one too many, and harmless: a claim takes the job once. Elements that are staged get theirs with the
+    A second row in the queue is harmless: a claim takes the job once. Elements that are staged get theirs with the
     others, which is after this: so those are looked for first.
     """
     tx.stage("requeue")
@@ -188,7 +188,7 @@ SELECT j.id FROM {jobs} j JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id 
 
 
 def exceed_deadline(engine_state: EngineState, tx: Transaction, run: str) -> None:
-    """The deadline of a run has come, unless the definition that it has now says otherwise."""
+    """Halt a run whose deadline has passed, unless its present definition has a later one."""
     tx.stage("deadline")
     row = tx.row(LOCK_OVERDUE, id=run)
     if row is None:
@@ -238,7 +238,7 @@ AND (status IN ('available', 'scheduled') OR (status = 'waiting' AND generation 
 
 
 def sweep_unstarted(tx: Transaction, run: str, pause: str | None) -> list[EndedStep]:
-    """One batch of a run's steps that have not started; the timer is set anew until the run has ended."""
+    """End a batch of steps that have not started; sets the next timer until the run has ended."""
     tx.stage("sweep")
     row = tx.row(RUN, id=run)
     if row is None or row[0] == RunMode.RUNNING:
@@ -255,7 +255,7 @@ def sweep_unstarted(tx: Transaction, run: str, pause: str | None) -> list[EndedS
 #
 # Its claim is taken away, so that whatever it still returns is refused by the fence. This is done again, with growing
 # pauses, until the run has ended: a claim or a child that was under way when the run was cancelled may have been
-# committed after everybody had looked.
+# committed after every process had looked.
 
 FIRST_PAUSE, LONGEST_GRACE_PAUSE = 1.0, 60.0
 
@@ -267,14 +267,14 @@ JOIN {job_states} s ON s.job_id = j.id WHERE j.run_id = :run AND s.status = 'run
 
 
 def give_up(engine_state: EngineState, tx: Transaction, run: str, pause: str | None) -> list[EndedStep]:
-    """Give up on what still runs; what is to follow. The timer is set anew until the run has ended."""
+    """Give up on steps that still run; returns the ended steps. Sets the next timer until the run has ended."""
     tx.stage("give_up")
     reason = _reason(engine_state, tx, run)
     if reason is None:
         return []
     wait = float(pause or FIRST_PAUSE)
     timers.set(tx, timers.GIVE_UP, run, after=wait, data=f"{min(2 * wait, LONGEST_GRACE_PAUSE):g}")
-    # A child that was not told in time is given no grace of its own.
+    # A child that was not cancelled in time gets no grace of its own.
     cancel_children(tx, run, "0")
     found = {str(held[0]): held for held in tx.rows(HELD, run=run)}
     running = states.lock_running(tx, sorted(found))
@@ -290,7 +290,7 @@ def give_up(engine_state: EngineState, tx: Transaction, run: str, pause: str | N
 
 
 def _reason(engine_state: EngineState, tx: Transaction, run: str) -> Reason | None:
-    """The reason to give up on running steps; None if the run has ended, or nothing asks for that."""
+    """The reason to give up on running steps; None if the run has ended, or need not be given up."""
     row = tx.row(RUN_IN_GRACE, id=run)
     if row is None:
         return None

@@ -31,7 +31,7 @@ SELECT r.status, r.ended_at FROM {chains} c JOIN {runs} r ON r.id = c.upstream_i
 def register(
     engine_state: EngineState, tx: Transaction, upstream: Sequence[str], news: Sequence[NewRun]
 ) -> None:
-    """Write runs that wait for others, and look at once whether they need not wait any more."""
+    """Write runs that wait for others; those whose upstream runs have ended already are decided at once."""
     tx.stage("chain")
     known = [str(id) for (id,) in tx.rows(LOCK, ids=sorted(upstream))]
     tx.certify(CERTIFY, ids=sorted(known))
@@ -48,12 +48,12 @@ def register(
 
 
 def decide(engine_state: EngineState, tx: Transaction, run: str) -> None:
-    """Start or skip a run that follows others, if it is time; once."""
+    """Start or skip a run that follows others, if all of these have ended; at most once."""
     tx.stage("chain_start")
     row = tx.row(PENDING, id=run)
     if row is None or row[0] != RunStatus.PENDING:
         return
-    # Of two that look at it, each for the end of another run that it follows, the later one sees both ends.
+    # If two processes decide at once, each for the end of another upstream run, the later one sees both ends.
     tx.certify(CERTIFY, ids=[run])
     upstream = tx.rows(UPSTREAM, id=run)
     if any(ended_at is not None and status != RunStatus.SUCCEEDED for status, ended_at in upstream):

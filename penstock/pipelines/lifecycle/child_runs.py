@@ -42,7 +42,7 @@ from penstock.values.typed_json.parameters import KEYWORDS, REST
 if TYPE_CHECKING:
     from penstock.pipelines.pipeline import Pipeline
 
-# Arguments for a run that keeps a definition which is not the app's of now, such as a revived one.
+# Arguments for a run that keeps an older definition than the app's, such as a revived run.
 #
 # Its steps know its parameters by the names they had then, and the app's signature may have others by now. So
 # what the
@@ -106,7 +106,7 @@ def _require(definition: Definition, values: Mapping[str, object]) -> None:
 
 
 def _raw(pipeline: Any, name: str, value: object) -> object:
-    """As its annotation says, if the app still has a parameter of that name; else as a value without one."""
+    """The raw value of an argument, by the annotation of the app's parameter of that name, if there is one."""
     if name in pipeline.codec.parameters:
         return loads(pipeline.codec.encode_value_for(name, value))
     return loads(encode(value, name=f"argument {name!r} of {pipeline.name}"))
@@ -128,7 +128,7 @@ WITH RECURSIVE above (id, depth) AS (
 SELECT COUNT(*) FROM above WHERE id IS NOT NULL
 """
 DEEPEST = 500
-"""So many runs, at most, are one inside the other."""
+"""The deepest nesting of child runs."""
 
 
 def prepare(
@@ -167,7 +167,7 @@ def prepare(
 
 
 def fail(tx: Transaction, attempts: Sequence[Attempt]) -> None:
-    """Children that cannot be opened with what they are given."""
+    """Fail the steps whose child runs cannot be opened with their arguments."""
     states.record_attempts(tx, attempts, None)
     groups: dict[Reason | None, list[str]] = {}
     for attempt in attempts:
@@ -183,7 +183,7 @@ def ended(attempt: Attempt) -> EndedStep:
 
 
 def _in_time(news: Sequence[NewRun], claims: Mapping[str, Claim]) -> list[NewRun]:
-    """The same runs. The `timeout` of a step is the deadline of its run, if that is the sooner end."""
+    """The same runs, with the `timeout` of a step as the deadline of its child run, if that is sooner."""
     made: dict[tuple[str, float], Definition] = {}
     timed = []
     for new in news:
@@ -198,7 +198,7 @@ def _in_time(news: Sequence[NewRun], claims: Mapping[str, Claim]) -> list[NewRun
 
 
 def _full(tx: Transaction, found: Mapping[str, RunView], claims: Sequence[Claim]) -> set[str]:
-    """The runs that are as deep inside of others as may be."""
+    """The runs that are nested as deep as is allowed."""
     nested = {str(claim.run_id) for claim in claims if found[str(claim.run_id)].is_child}
     above = {run: tx.rows(ABOVE, run=run, most=DEEPEST)[0][0] for run in sorted(nested)}
     return {run for run, count in above.items() if int(count) >= DEEPEST - 1}
@@ -230,10 +230,10 @@ def _revived(
         inherit(tx, old.id, new.id, context=True)
         return new._replace(revived_from=old.id, forked_from=old.id)
     holder = revivals.claim_revival(tx, claim.task, old.id, new.id)
-    # A revival that was pruned does not count, and has nothing left that could be kept.
+    # A revival that was pruned does not count: nothing of it is left to keep.
     if holder != new.id and is_written(tx, holder):
         raise _elsewhere(child, holder)
-    # Nothing says whether a child's context is wanted; what it keeps may have written what the rest reads.
+    # The context of a child is always copied: kept steps may have written values that the other steps read.
     inherit(tx, old.id, new.id, context=True)
     return new._replace(revived_from=old.id)
 
@@ -255,7 +255,7 @@ def _elsewhere(child: ChildRun, run: str) -> ReviveError:
 
 
 def _same_again(engine_state: EngineState, tx: Transaction, claim: Claim, old: ChildRun) -> NewRun:
-    """With the definition it had, and what it is given now under the names that this has for it."""
+    """The child run again, with its old definition and the present arguments under that definition's names."""
     pipeline = _pipeline(engine_state, claim)
     kept = wiring_for(engine_state, tx, old.definition).definition
     if kept.params == pipeline.definition.params:

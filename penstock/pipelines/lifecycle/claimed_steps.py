@@ -1,8 +1,8 @@
-"""Steps that have just been claimed: their inputs, and whether they may start at all.
+"""Prepares claimed steps: fetches their inputs, and decides whether they may start.
 
 A claim is where the mode of a run is looked at, because a settle may have read an old one. Steps of a run that starts
-nothing more end here, unstarted, and what follows from that follows; steps of a paused run go back to being available,
-without a place in the queue, until the run is resumed. A child run is opened here: its step waits, and holds no worker.
+nothing more end here, unstarted, and the run advances; steps of a paused run go back to being available, without a
+place in the queue, until the run is resumed. A child run is opened here: its step waits, and holds no worker.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CHUNK = 1000
 
 
 class Streamed(NamedTuple):
-    """A collect whose elements are read by and by, and the step they are the outputs of."""
+    """A collect whose elements are read in chunks, and the step whose outputs they are."""
 
     collect: str
     step: str
@@ -72,7 +72,7 @@ class StepStream(RawStream):
 
 
 def streamed(engine_state: EngineState, run: RunView, node: str) -> Mapping[int | str, Streamed]:
-    """The parameters of a step, by position or name, that are given their elements by and by."""
+    """The parameters of a step, by position or name, that read their elements in chunks."""
     place = run.wiring.places[node].node
     task = engine_state.host.find_task(place.target) if place.kind is NodeKind.TASK else None
     if task is None or task.executor == "process":
@@ -86,7 +86,7 @@ def streamed(engine_state: EngineState, run: RunView, node: str) -> Mapping[int 
 
 
 def needs_of(run: RunView, node: str, path: Path, streams: Mapping[int | str, Streamed]) -> InputQuery:
-    """Inputs of a step that are fetched beforehand: all but the elements that are read later."""
+    """The inputs of a step to fetch now: all except the elements that are read in chunks later."""
     needs = inputs_of(run.wiring, node, path)
     later = {stream.step for stream in streams.values()}
     outputs = tuple([cell for cell in needs.outputs if not (cell.below and cell.node in later)])
@@ -102,7 +102,7 @@ def arguments_of(
     element: object,
     streams: Mapping[int | str, Streamed],
 ) -> tuple[list[object], dict[str, object]]:
-    """The arguments of a step some of whose parameters take their elements by and by."""
+    """The arguments of a step, if some of its parameters read their elements in chunks."""
 
     def value(where: int | str, expr: Expr) -> object:
         stream = streams.get(where)
@@ -128,7 +128,7 @@ def _elements(run: RunView, expr: Expr) -> Streamed | None:
     return Streamed(collect.key, inner.key) if simple else None
 
 
-# A caller that resumes a run locks its row first, and looks for steps without a place after that.
+# A caller that resumes a run locks its row first, and then looks for steps without a row in the queue.
 STILL_PAUSED = "SELECT id, paused_at FROM {runs} {by_key} WHERE id {among:ids:uuid} ORDER BY id {lock}"
 
 NOT_STARTED = {
@@ -141,7 +141,7 @@ NOT_STARTED = {
 def prepare_claimed_steps(
     engine_state: EngineState, tx: Transaction, claims: list[Claim], by_reading: bool = False
 ) -> list[Claim]:
-    """The claims that are to run, steps with their arguments. By reading alone: none, if that takes more."""
+    """The claims that are to run, steps with their arguments. `by_reading`: no claims, if anything must be written."""
     tx.stage("hydrate")
     lost: list[Claim] = []
     try:
@@ -238,7 +238,7 @@ def gather(
         try:
             call = _call(engine_state, run, node, path, values, claim, lazy[run.definition, node])
         except Exception as error:
-            # It cannot be told what it is to work on: an error of its own, which others need not wait for.
+            # The arguments cannot be made: that is the error of this step, and must not stop the others.
             ready.append(claim._replace(fault=_fault(engine_state, run.id, error), call=((), {})))
             continue
         is_expanded = run.wiring.places[node].is_expanded
@@ -277,7 +277,7 @@ def not_started(
 
 
 def _still_ours(tx: Transaction, claims: Sequence[Claim]) -> dict[str, bool]:
-    """The claim may have been committed before this transaction: what was lost since then is not ours to end.
+    """Check which claims still hold: a claim may have been committed before this transaction, and lost since.
 
     Returns the jobs that are ours, and whether a caller has asked to cancel them meanwhile.
     """
@@ -306,7 +306,9 @@ def _refuse(
 
 
 def _wait_for_resume(engine_state: EngineState, tx: Transaction, claims: Sequence[Claim]) -> None:
-    """Hold steps of runs that were paused when we looked. If a run was resumed since then, only we can give its step a
+    """Put back steps of runs that were paused when we looked.
+
+    If a run was resumed since then, only we can give its step a
     place: it was held. The runs are locked last, as always."""
     if not claims:
         return

@@ -1,9 +1,9 @@
-"""Fork: a new run that keeps what came before one step of a run that has ended, and does that step and the rest anew.
+"""Fork: starts a new run from an ended one: redoes one step and all that depends on it, and keeps the other steps.
 
 A fork is a revival in which one step and all that depends on it are redone in all their elements, whatever became of
 them: as new work, with new idempotency keys. The lineage of the new run decides that when its steps are claimed (see
-`lineage`), so a crash in the middle needs no care of its own. All else is as in a retried step (see `revive`):
-successes and failures are kept, and what the old run did not reach is done.
+`lineage`), so a crash in the middle needs no care of its own. The other steps are treated as in a retried step (see
+`revive`): successes and failures are kept, and steps that the old run did not reach are done.
 
 A run may be forked any number of times, so a fork takes no key of the old run. The old run's row is locked while the
 fork is written: retention, which locks it too, either finds the fork and leaves the old run, or has begun to remove
@@ -53,7 +53,7 @@ def fork(
 
 
 def redone_steps(wiring: Wiring, at: str) -> list[str]:
-    """The steps that a fork at this step does anew, in the order of the definition."""
+    """The steps that a fork at this step redoes, in the order of the definition."""
     nodes, after = wiring.definition.by_key, dependants(wiring, at)
     return [key for key in wiring.order if (key == at or key in after) and nodes[key].kind.is_step]
 

@@ -1,4 +1,4 @@
-"""Where a revived run comes from: the runs before it, and what they made of a step.
+"""The lineage of a revived run: the runs before it, and the results of a step in them.
 
 They may have had another definition. Then only those steps count that come to the same in both: they and all that they
 were made from are not changed. The others are new, and have new idempotency keys.
@@ -45,13 +45,13 @@ class EarlierResult(NamedTuple):
     """The result of a step in earlier runs."""
 
     first: str
-    """The job of its first incarnation: its idempotency key."""
+    """The job of the step in the first of these runs: its id is the idempotency key."""
     succeeded: str | None
     """The job that has its output."""
     failed: tuple[str, str | None] | None
     """The job that failed last, and why."""
     stopped: bool = False
-    """With its success it has stopped the run."""
+    """True if the step succeeded by `stop_run()`."""
 
 
 class ChildRun(NamedTuple):
@@ -115,7 +115,7 @@ def children(
 
 
 def outputs(tx: Transaction, known: Iterable[EarlierResult]) -> dict[str, str | None]:
-    """The outputs of those that succeeded, by job; what was pruned is not there."""
+    """The outputs of the steps that succeeded, by job, without those that were pruned."""
     jobs = sorted({one.succeeded for one in known if one.succeeded is not None})
     return {str(job): output for job, output in tx.rows(OUTPUTS, ids=jobs)} if jobs else {}
 
@@ -149,7 +149,7 @@ class _History:
         return self._known[since, place]
 
     def counting(self, place: Place, since: int = 0) -> list[_EarlierRun]:
-        """The runs before the one of this number whose word on a step counts, nearest first."""
+        """The runs before the one of this number whose result of a step counts, nearest first."""
         found: list[_EarlierRun] = []
         for number in range(since, len(self.runs) - 1):
             if self._is_redone(number, place):
@@ -170,7 +170,7 @@ class _History:
         return _read(self.tx.rows(STEPS + AT_PATHS, runs=earlier, nodes=nodes, paths=paths))
 
     def _with_retried(self, places: set[Place]) -> set[Place]:
-        """These, and the retried steps that they depend on, as far as those are of the same element."""
+        """These places, and those of the retried steps of the same element that they depend on."""
         found, left = set(places), list(places)
         while left:
             node, path = left.pop()
@@ -183,7 +183,7 @@ class _History:
         return found
 
     def _is_redone(self, number: int, place: Place) -> bool:
-        """In this run the step was done again, or was to be, because one was that it depends on."""
+        """True if this run did the step again, or was to do it, because a step that it depends on was redone."""
         past, (node, path) = self.runs[number], place
         shared = self._dependants(past).get(node)
         if past.only is None or shared is None:
@@ -193,12 +193,12 @@ class _History:
         start, retried = path_text(path_of(path)[:shared]), self._retried(past)
         if shared == retried.depth:
             known = self.made((past.only, start), number)
-            # An expand leaves a row only where it has failed.
+            # An expand has a row only if it failed.
             return retried.kind.is_step if known is None else known.succeeded is None
-        return not start or self._is_one_anew_inside(number, past.only, start)
+        return not start or self._has_redone_element(number, past.only, start)
 
-    def _is_one_anew_inside(self, number: int, node: str, start: str) -> bool:
-        """Some of the elements that a nested collapse has put together were to be done again."""
+    def _has_redone_element(self, number: int, node: str, start: str) -> bool:
+        """True if an element that a nested collapse has collected was redone."""
         earlier = [past.id for past in self.runs[1:]]
         rows = self.tx.rows(STEPS + INSIDE, runs=earlier, nodes=[node], inside=f"{start}.%")
         self._steps.update(_read(rows))

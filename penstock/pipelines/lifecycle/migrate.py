@@ -1,4 +1,4 @@
-"""Moving a run that is under way to another definition. See docs/decisions for who can meet whom here.
+"""Moves a run that is under way to another definition. Decision 014 says which transactions can meet here.
 
 A transaction that advances a run holds a step of it that has not ended, or a large expand, and reads the definition
 only after that. So this locks all of them, and looks again until there are no others; then nothing of the run moves.
@@ -73,7 +73,7 @@ def migrate(engine_state: EngineState, tx: Transaction, run: str, current: Curre
 
 
 def _hold_still(tx: Transaction, run: str) -> set[str]:
-    """Lock everything from which the run could move, until there is nothing else; the expands under way."""
+    """Lock every row from which the run could advance, until no further one appears; returns the expands under way."""
     held: set[str] = set()
     known: dict[str, str] = {}
     while True:

@@ -35,7 +35,10 @@ from penstock.values.typed_json.json_text import dumps, loads
 
 SECOND = 1_000_000
 SHORTEST_TOKEN = 86_400 * SECOND
-"""A token that comes with a reminder is good for as long as the step waits; without a timeout, for a day or more."""
+"""The shortest validity of a reminder's token.
+
+It is valid as long as the step waits; without a timeout, a day or more.
+"""
 
 LOCK_WAIT = "SELECT 1 FROM {job_states} {by_key} WHERE job_id = :job AND status = 'waiting' {lock}"
 LOCK_RUN = "SELECT mode, paused_at, ended_at, {now} FROM {runs} {by_key} WHERE id = :run {lock}"
@@ -53,7 +56,7 @@ class Due(NamedTuple):
 
 
 def place_of(settings: Settings) -> str:
-    """Where tokens are good: the tables of this installation, by the names that the settings give them."""
+    """The installation for which tokens are valid, by the names of its tables."""
     return f"{settings.schema or ''}.{settings.table_prefix}"
 
 
@@ -70,7 +73,7 @@ def remind(engine_state: EngineState, tx: Transaction, run: str, job: str, data:
     view = views(engine_state, tx, [run]).get(run)
     place = view.wiring.places.get(found.node) if view is not None else None
     wait = place.node.wait if place is not None else None
-    # A run that was moved to another definition may have no reminder any more.
+    # After a migration the run's definition may have no reminder any more.
     if view is None or place is None or wait is None or wait.remind is None:
         return
     if tx.row(LOCK_WAIT, job=job) is None:
@@ -161,9 +164,9 @@ def _read(run: str, job: str, data: str, due: int) -> Due:
     return Due(run, job, str(node), due - int(str(waited)), int(str(sent)))
 
 
-# Resume tokens at work: making one for a wait of a run, and giving the signal that one allows.
+# Resume tokens: making one for a wait of a run, and giving the signal that it allows.
 #
-# Who gives it is decided by the lock on the run's row: there the token's time, the run, the signals given so far
+# The lock on the run's row decides which caller gives it: under it the token's time, the run, the signals given so far
 # and the
 # step itself are looked at. The step's state is read, not locked; a timeout that ends a wait looks for a signal under
 # the same lock before it commits (see `signals`), so one of the two sees the other.
@@ -201,7 +204,7 @@ def secrets_of(settings: Settings) -> tuple[str, ...]:
 
 
 class Use:
-    """A token that is being used. If the answer to the commit was lost, it is used again, and finds itself there."""
+    """One use of a token. It may be repeated after a lost answer: it then finds its own signal."""
 
     def __init__(self, engine_state: EngineState, token: str, value: str) -> None:
         self.engine_state = engine_state

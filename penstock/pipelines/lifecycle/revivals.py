@@ -28,7 +28,7 @@ class Revival(NamedTuple):
 
 
 def claim_revival(tx: Transaction, pipeline: str, old: str, new: str) -> str:
-    """The run that continues the old one: the new one, if there is none yet."""
+    """Record which run continues the old one: the new run, unless there is one already; returns its id."""
     key = key_of(old)
     tx.insert("run_keys", [{"pipeline": pipeline, "run_key": key, "run_id": new}], ignore_duplicates=True)
     holder = tx.row(HOLDER, pipeline=pipeline, key=key)
@@ -42,7 +42,7 @@ def is_being_pruned(tx: Transaction, pipeline: str, run: str) -> bool:
 
 
 def newest(tx: Transaction, pipeline: str, run: str) -> Revival | None:
-    """The last of the revivals of a run; None if it was never revived."""
+    """The latest revival of a run; None if it was never revived."""
     found: Revival | None = None
     while (row := tx.row(NEWEST, pipeline=pipeline, key=key_of(run))) is not None and str(row[0]) != run:
         run = str(row[0])

@@ -1,4 +1,4 @@
-"""Revive: a new run that keeps what the old one has finished and does the rest again.
+"""Revive: starts a new run that keeps the finished steps of the old one and does the others again.
 
 The new run begins like any other. What makes it a revival is looked at when a step of it is claimed: if that step
 succeeded in the run it was revived from, or in one before that, the claim is settled at once with the old output,
@@ -121,7 +121,7 @@ def inherit(
 ) -> None:
     """Copy the signals of the old run to the new one and, if wished, its context.
 
-    `without`: signals that are to be given anew. `redone`: nodes whose steps write their values anew.
+    `without`: signals that must be given again. `redone`: nodes whose steps write their values again.
     """
     for copy in (COPY_SIGNALS, COPY_ELEMENT_SIGNALS):
         if without:
@@ -172,7 +172,7 @@ def keep(
 
 
 def _taken_over(engine_state: EngineState, tx: Transaction, run: RunView, claim: Claim) -> bool:
-    """Whether the step's failure was dealt with: the one that stands in for it has succeeded."""
+    """True if the fallback of a failed step has succeeded."""
     nodes = run.wiring.definition.by_key
     asked = [node.key for node in nodes.values() if node.args[:1] == (StepFailed(str(claim.node)),)]
     if not asked:
@@ -192,7 +192,7 @@ def _outcome(
 ) -> Outcome | None:
     """The outcome that the step has without being run; None if it is to be run."""
     if known.succeeded is not None and known.succeeded in outputs:
-        # Who has stopped the run has done so as well: what it said was the run's value, not only its own.
+        # A step that stopped the run stops the new run too: its value was the run's value.
         reason = Reason.RUN_STOPPED if known.stopped else None
         return Outcome(OutcomeKind.SUCCEEDED, output=outputs[known.succeeded], reason=reason)
     if known.failed is None or claim.node == run.only:
@@ -218,7 +218,7 @@ def _before(
     }
 
 
-# Re-run: a run that has ended, once more from the beginning, as a new run that knows which one it repeats.
+# Re-run: starts an ended run once more from the beginning, as a new run that records which one it repeats.
 
 
 def rerun(

@@ -4,9 +4,9 @@ A run has a row in `run_places` from the moment it is due; its number is its pla
 down: a run counts if its row says that it was admitted and the run has not ended, whatever ends it.
 
 One transaction decides, `admit`, under the lock on the pipeline's row in `run_lines`; on a cluster with several
-writers, which does not replicate locks, that row is written as well. It is a timer's, never a caller's: a caller that
-keeps its transaction open holds up no other. It starts no run itself, but sets a timer for each that it lets in: one
-that cannot be started is in no other's way. Every run that joins the line, and every end of one, sets a timer to
+writers, which does not replicate locks, that row is written as well. A timer does it, never a caller: a caller that
+keeps its transaction open would block the others. It starts no run itself, but sets a timer for each that it lets in:
+one that cannot be started is in no other's way. Every run that joins the line, and every end of one, sets a timer to
 admit, in the transaction in which that happens; now and then all lines are looked at (see `chores`).
 
 Child runs do not count, and never wait here: the parent that waits for one may be of the same pipeline.
@@ -22,9 +22,9 @@ from penstock.pipelines.advance import timers
 from penstock.pipelines.model.definition import Definition
 
 BATCH = 100
-"""So many are let in by one transaction, at most."""
+"""The most runs that one transaction admits."""
 
-MINE = "SELECT admitted FROM {run_places} WHERE run_id = :run"
+OWN_PLACE = "SELECT admitted FROM {run_places} WHERE run_id = :run"
 KNOWN = "SELECT 1 FROM {run_lines} WHERE pipeline = :pipeline"
 LAST = "SELECT most FROM {run_places} WHERE pipeline = :pipeline ORDER BY seq DESC LIMIT 1"
 LOCK = "SELECT most FROM {run_lines} WHERE pipeline = :pipeline {lock}"
@@ -63,7 +63,7 @@ class Place(NamedTuple):
     admitted: bool
     under_way: int
     before: int
-    """So many runs wait before it."""
+    """How many runs wait before it."""
 
 
 def join(tx: Transaction, runs: Sequence[tuple[str, Definition]]) -> None:
@@ -79,14 +79,14 @@ def join(tx: Transaction, runs: Sequence[tuple[str, Definition]]) -> None:
 
 def is_admitted(tx: Transaction, run: str, definition: Definition) -> bool:
     """True if a run, whose row is locked, may start. One that is not in the line yet joins it."""
-    row = tx.row(MINE, run=run)
+    row = tx.row(OWN_PLACE, run=run)
     if row is None:
         join(tx, [(run, definition)])
     return row is not None and bool(row[0])
 
 
 def admit(tx: Transaction, pipeline: str, most: int | None) -> None:
-    """Let in as many as there is room for, in the order of the line.
+    """Admit as many runs as there is room for, in the order of the line.
 
     `most`: how many may be under way by the code of this process, 0 for any number; None: it does not know the
     pipeline. Then the number counts that was decided by last, or that the last in line was triggered with.

@@ -1,7 +1,7 @@
-"""Signals that were given: to all waits of a name in a run, or to the one at a path. Written under the run's lock.
+"""Rows of signals: given to all waits of a name in a run, or to the one at a path. Written under the run's lock.
 
-A wait takes the signal for its own element before the one for all. A caller that wants to know that nothing was
-given, and act on it, holds the run's row while it looks.
+A wait takes the signal for its own element before the one for all. A caller that acts on the absence of a signal holds
+the lock on the run's row while it looks.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def check_place(engine_state: EngineState, tx: Transaction, run: str, name: obje
 
 
 def read_path(path: object) -> Path:
-    """A path as users give it; none, and the empty one, stand for all waits of the name."""
+    """A path as users give it; None and the empty path stand for all waits of the name."""
     if path is None:
         return TOP
     if isinstance(path, list | tuple) and all(type(index) is int and index >= 0 for index in path):

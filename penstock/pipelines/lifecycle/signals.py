@@ -1,4 +1,4 @@
-"""Waiting for a signal, and giving it. A signal may come before, while or after a step waits for it.
+"""Begins and ends waits, and records signals. A signal may come before, while or after a step waits for it.
 
 Recording a signal and beginning to wait both lock the run's row, so one of the two sees the other. The signal is
 recorded in a transaction that locks nothing else, together with a timer that says it is to be delivered; delivery is
@@ -48,11 +48,11 @@ PATH = "SELECT path FROM {jobs} WHERE id = :job"
 
 
 class Overtaken(Exception):
-    """A signal was recorded while a wait was timing out: nothing of that counts, and the timer is still there."""
+    """A signal was recorded while a wait was timing out: the timeout is rolled back, and its timer stays."""
 
 
 def start_waiting(application: Advance, waits: Mapping[str, Sequence[NewStep]]) -> list[EndedStep]:
-    """New steps that wait, their runs locked: set their timers, and end those whose signal is there already."""
+    """Begin waits, whose runs are locked: set their timers, and end those whose signal was given already."""
     if not waits:
         return []
     tx = application.tx
@@ -87,7 +87,7 @@ def _set_timers(application: Advance, step: NewStep, wait: Wait) -> None:
 
 
 def _over_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -> dict[str, WaitResult]:
-    """Waits that ended in the run this one was revived from are over; also those that ended with their default."""
+    """The waits that ended in the run this one was revived from, also those that ended with their default."""
     if run.revived_from is None:
         return {}
     tx = application.tx
@@ -110,7 +110,7 @@ def _over_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -
 
 
 def _lost_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -> dict[str, WaitResult]:
-    """Waits whose first has been decided already. None of their tokens has come to it: so it has its winner."""
+    """Waits whose `first` is decided already: none of their tokens has reached it, so another input has won."""
     groups: dict[str, list[NewStep]] = defaultdict(list)
     for step in steps:
         first = only_first(run.wiring, step.node)
@@ -124,7 +124,7 @@ def _lost_before(application: Advance, run: RunView, steps: Sequence[NewStep]) -
 
 
 def end_losers(tx: Transaction, run: str, data: str) -> list[EndedStep]:
-    """Skip those of the waits that have lost which still wait; what is to follow."""
+    """Skip waits that have lost and still wait; returns the ended steps."""
     tx.stage("end_losers")
     nodes, path = from_json(data)
     if path:
@@ -142,7 +142,7 @@ def record(
     path: Path = TOP,
     headers: Mapping[str, str] | None = None,
 ) -> bool:
-    """Write a signal down. False: it was given before, and the first one stands."""
+    """Record a signal. False: it was given before, and the first one stays."""
     tx.stage("signal")
     row = tx.row(LOCK_RUN, id=run)
     if row is None:
@@ -201,7 +201,10 @@ def time_out(engine_state: EngineState, tx: Transaction, run: str, job: str, nod
 def confirm(
     engine_state: EngineState, tx: Transaction, run: str, node: str, ended: Sequence[EndedStep]
 ) -> None:
-    """The last statements of a timeout. Giving a signal locks the run's row: we see it, or it comes too late."""
+    """The last statements of a timeout.
+
+    Giving a signal locks the run's row: we see the signal, or it comes too late.
+    """
     tx.stage("confirm_timeout")
     view = views(engine_state, tx, [run]).get(run)
     if view is None or not ended or tx.row(LOCK_RUN, id=run) is None:

@@ -1,4 +1,5 @@
-"""New runs: the row, the definition, and the first steps, in one transaction; or the run that has the key already."""
+"""Starts runs: writes the row, the definition and the first steps in one transaction; or finds the run that has the
+key."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from penstock.pipelines.lifecycle import run_line
 from penstock.pipelines.model.definition import Definition
 from penstock.pipelines.model.wiring import wiring_of
 from penstock.queue import audit
-from penstock.values.actor import said
+from penstock.values.actor import named_actor
 from penstock.values.ids import read_id
 from penstock.values.status import RunStatus
 
@@ -78,7 +79,7 @@ def trigger(engine_state: EngineState, tx: Transaction, new: NewRun) -> str:
         if found is not None and holder != new.id and not _takes_over(tx, new, holder, found[2]):
             return holder
     open_runs(engine_state, tx, [new])
-    if said() is not None:
+    if named_actor() is not None:
         audit.of_run(tx, "trigger", new.id, pipeline=new.definition.name)
     return new.id
 
@@ -86,7 +87,7 @@ def trigger(engine_state: EngineState, tx: Transaction, new: NewRun) -> str:
 def trigger_many(engine_state: EngineState, tx: Transaction, news: Sequence[NewRun]) -> list[str]:
     """The same for many runs of one pipeline, in a few statements whatever their number; their ids.
 
-    Keys are taken in their order, so that two who trigger the same ones wait for each other, and no more.
+    Keys are taken in one order, so that two callers with the same keys wait for each other and do not deadlock.
     """
     tx.stage("trigger")
     keyed: dict[str, NewRun] = {}
@@ -104,7 +105,7 @@ def trigger_many(engine_state: EngineState, tx: Transaction, news: Sequence[NewR
         holders[key] = keyed[key].id if over else holder
     fresh = [new for new in news if new.key is None or holders[new.key] == new.id]
     open_runs(engine_state, tx, fresh)
-    if said() is not None and fresh:
+    if named_actor() is not None and fresh:
         audit.of_runs(tx, "trigger", [new.id for new in fresh], pipeline=fresh[0].definition.name)
     return [new.id if new.key is None else holders[new.key] for new in news]
 
@@ -128,7 +129,7 @@ def written(tx: Transaction, news: Sequence[NewRun]) -> list[str] | None:
 
 
 def _holders(tx: Transaction, news: Sequence[NewRun], keys: Iterable[str]) -> dict[str, tuple[str, object]]:
-    """By key: the run that has it, and whether that is there."""
+    """By key: the run that has it, and whether that run exists."""
     wanted = sorted(set(keys))
     if not wanted:
         return {}
@@ -168,7 +169,7 @@ def open_runs(engine_state: EngineState, tx: Transaction, news: Sequence[NewRun]
 
 
 def start(engine_state: EngineState, tx: Transaction, run: str) -> None:
-    """Begin a run whose time has come, once; or have it wait in line, where its pipeline has a limit on its runs."""
+    """Begin a run that is due, once; or put it in line, if its pipeline has a limit on its runs."""
     tx.stage("start")
     row = tx.row(DUE, id=run)
     if row is None or row[0] != RunStatus.PENDING:

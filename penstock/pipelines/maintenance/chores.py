@@ -1,8 +1,8 @@
-"""Looking after runs: timers that are due, large expands, and now and then what is stuck, unknown or old.
+"""The chores of runs: due timers, large expands, and from time to time stuck runs, unknown tasks and retention.
 
 Every process does it, and each piece is done once: it is a row that is locked, worked on and removed or moved on in
 one transaction, and skipped by all other processes meanwhile. A process that dies in the middle has done nothing. A
-piece that raises is reported and put off, so that it does not keep the others waiting.
+piece that raises is reported and postponed, so that the others go on.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 Timer = tuple[int, str, str, str]
 """When it is due, its id, its kind, and the run it is for."""
 ROUNDS = 60.0
-"""Seconds between two looks at everything."""
+"""Seconds between two rounds."""
 BATCH = 100
 
 
 class Chores:
-    """One turn looks at every kind of work once."""
+    """The chores of one process; one turn does each kind of work once."""
 
     def __init__(self, engine_state: EngineState, host: AppServices) -> None:
         self.engine_state = engine_state
@@ -51,10 +51,10 @@ class Chores:
         self._looked_at: str | None = None
         self._boundaries: dict[str, Boundary[Any]] = {}
         self.next_due: float | None = None
-        """Seconds, at the end of an idle turn, until a timer is due."""
+        """Seconds until the next timer is due, as an idle turn has read it."""
 
     def boundary(self, what: str) -> Boundary[Any]:
-        """Around rows of one kind: what cannot be handled is set aside there."""
+        """The boundary of rows of one kind, which sets aside rows that cannot be handled."""
         found = self._boundaries.get(what)
         if found is None:
             found = self._boundaries[what] = Boundary(self.host.database, self.host.events, what)
@@ -81,7 +81,8 @@ class Chores:
         return worked
 
     def _rounds(self) -> bool:
-        """Now and then one process looks at everything: a batch a turn, so that nothing else has to wait for it."""
+        """A round: one process checks everything from time to time, a batch per turn, so that other chores need not
+        wait."""
         if self._rounds_at is not None:
             if time.monotonic() < self._rounds_at:
                 return False
@@ -111,7 +112,10 @@ class Chores:
         return kept is not None and self.host.database.in_transaction(audit.prune, kept)
 
     def _prune_some(self, age: float | None) -> tuple[int, bool]:
-        """Some old runs go: how many, and whether there are more. One that cannot go is passed by."""
+        """Remove some old runs; returns how many, and whether there are more.
+
+        A run that cannot be removed is skipped.
+        """
         if age is None:
             return 0, False
         database, old = self.host.database, self.boundary("the old run")
@@ -134,7 +138,10 @@ class Chores:
         return self.host.database.in_transaction(processes.take_lease, "runs", self.name, ROUNDS * 2)
 
     def admit_waiting(self) -> None:
-        """Look at all lines of runs. Each process does: a limit that its code has changed counts from now on."""
+        """Admit runs of all lines.
+
+        Each process does this, so that a limit which its code has changed counts from now on.
+        """
         lines, database = self.boundary("the line of the pipeline"), self.host.database
         left = set(lines.left)
 
@@ -147,12 +154,13 @@ class Chores:
                 lines.handle([pipeline], admit)
 
     def _most_running(self, pipeline: str) -> int | None:
-        """By the code of this process: how many runs may be under way, 0 for any number; None: it is not known here."""
+        """How many runs of a pipeline may be under way by this process's code, 0 for any number; None: the pipeline
+        is unknown here."""
         found = self.engine_state.host.find_pipeline(pipeline)
         return None if found is None else found.settings.max_running or run_line.UNLIMITED
 
     def repair(self, age: float = stuck.OLD_ENOUGH) -> list[Stuck]:
-        """Look for runs that nothing will move any more, and mend them."""
+        """Find runs that cannot advance any more, and repair them."""
         found: list[Stuck] = []
         after: str | None = FIRST_ID
         while after is not None:
@@ -161,7 +169,7 @@ class Chores:
         return found
 
     def _repair_some(self, after: str, age: float) -> tuple[list[Stuck], str | None]:
-        """A batch of runs: those that were mended, and where to go on."""
+        """Repair a batch of runs; returns the repaired ones, and where to go on."""
         database = self.host.database
         runs = database.read(stuck.look, after, BATCH, age)
         boundary = self.boundary("the run")
@@ -178,7 +186,7 @@ class Chores:
         return found, runs[-1] if len(runs) == BATCH else None
 
     def prune(self, age: float | None = None) -> int:
-        """Let old runs go; how many. By default as old as the settings say."""
+        """Remove old runs, by default as old as the setting `retention` says; returns how many."""
         age = self.engine_state.host.settings.retention if age is None else age
         removed, more = 0, age is not None
         while more:
@@ -211,7 +219,7 @@ class Chores:
 
     @property
     def _left(self) -> str:
-        """The kind of timers that others must take: without a secret nothing can be signed."""
+        """The kind of timers that this process leaves to others: without a secret it cannot sign tokens."""
         return timers.REMIND_SIGNED if self.engine_state.host.settings.secret is None else ""
 
     def take_timer(self) -> bool:
@@ -241,7 +249,9 @@ class Chores:
             return True
 
     def _put_off(self, timer: Timer, error: Exception) -> None:
-        """Others first. What a run that is given up was to go on by is forgotten; what ends it is tried again.
+        """Postpone a timer that failed.
+
+        For a run that is given up, a timer that would advance it is removed; one that ends it stays.
 
         Then it will be done: for a run that is given up nothing is planned any more. And so it will if it was another
         that could not be planned, such as the parent of this one.
@@ -249,7 +259,7 @@ class Chores:
         due, id, kind, run = timer
         database = self.host.database
         pause = self.boundary("the timer").set_aside((kind, id, "of run", run), _unspent(error))
-        # First of all: whatever else goes wrong, it is not the next one again.
+        # First of all: whatever else fails, this timer must not be the next one again.
         at = database.in_transaction(timers.postpone, due, id, pause)
         goes_on = kind in timers.PLANNING
         given_up = self._spend(run, error) if goes_on or isinstance(error, AdvancementFailed) else None
@@ -318,7 +328,7 @@ class Chores:
             case timers.CHAIN:
                 chains.decide(self.engine_state, tx, run)
             case _:
-                # Of a version that knows more than this one: it is left for that.
+                # A timer of a newer version: a process of that version takes it.
                 raise PenstockError(f"there is no timer of kind {kind!r}")
 
     def _follow(self, tx: Transaction, ended: Sequence[EndedStep]) -> None:
@@ -327,5 +337,5 @@ class Chores:
 
 
 def _unspent(error: Exception) -> Exception:
-    """The error as it is named: the try that it stands for is spent by us."""
+    """The cause to report; the failed try is counted by the caller."""
     return PenstockError(str(error)) if isinstance(error, AdvancementFailed) else error

@@ -14,7 +14,7 @@ from penstock.queue.reclaim import DEAD_AT
 from penstock.queue.rules.queue_controls import REVISION
 
 SAY = "SELECT pg_notify(:channel, :proof)"
-"""A proof alone, for a listener that has just connected."""
+"""Sends the proof alone, for a listener that has just connected."""
 # `pg_notify` sends, in this same transaction, the proof that our listener must hear for idle mode to go on. The check
 # asks separately when a process with claims falls silent: other idle processes write heartbeats as rarely as this one.
 GLANCE = f"""
@@ -44,20 +44,20 @@ class IdleQuery(NamedTuple):
     left: str
     """The kind of timers that is left to others."""
     silence: float
-    """A process is dead after so many seconds without a heartbeat, unless its row names another time."""
+    """Seconds without a heartbeat after which a process is dead, unless its row states another time."""
 
 
 class IdleReport(NamedTuple):
     """The answer to an idle check. Times are in seconds from now; None: there is no such thing."""
 
     alive: bool
-    """False: we were taken for dead, and must register anew."""
+    """False: this process was declared dead, and must register again."""
     ready: bool
-    """Something can be claimed."""
+    """True if a job can be claimed."""
     due: float | None
     """The first job or timer that waits for its time."""
     kept: bool
-    """Something waits for a limit, or a large expand is under way."""
+    """True if a job waits for a limit, or a large expand is under way."""
     orphaned: bool
     """True if there are claims whose process has no row."""
     holder_silent: float | None
@@ -67,15 +67,15 @@ class IdleReport(NamedTuple):
     unknown: bool
     """True if the database has old claims of this process, although an idle process knows of none."""
     limited: bool
-    """Limits are in use, or were a while ago."""
+    """True if limits are in use, or were a while ago."""
     runs: bool
-    """There are runs that have not ended."""
+    """True if there are runs that have not ended."""
     controls: int = 0
     """The revision of the controls of queues."""
 
 
 def glance(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str) -> IdleReport:
-    """Renew the row of this process, have ourselves told the proof, and look at everything."""
+    """Renew the row of this process, send the proof to our own listener, and read the report."""
     tx.stage("glance")
     row = tx.row(
         GLANCE,

@@ -1,7 +1,7 @@
-"""Runs that are active without anything that could move them: found, reported and repaired.
+"""Finds, reports and repairs runs that are active and that nothing would advance.
 
-By design there are none: whatever follows from a step is written with its result. This is for what design does not
-cover: rows restored from a backup, deleted by hand, or lost to a bug. Two things are looked for. A step that is
+By design there are none: whatever follows from a step is written with its result. This is for other causes: rows
+restored from a backup, deleted by hand, or lost to a bug. Two things are looked for. A step that is
 available but has no place in the queue, in a run that is not paused and has no large expand under way (its elements
 are staged without places), gets one. A run all of whose steps have ended, with no expand under way and no timer of its
 own, is ended with the status that its failures give it.
@@ -49,7 +49,7 @@ LOCK = "SELECT ended_at FROM {runs} WHERE id = :id {lock}"
 
 
 class Stuck(NamedTuple):
-    """A run that would not have moved again, and what was done about it."""
+    """A run that would not have advanced again, and its repair."""
 
     run: str
     repair: str
@@ -62,12 +62,12 @@ def look(tx: Transaction, after: str, limit: int, age: float = OLD_ENOUGH) -> li
 
 
 def is_stuck(tx: Transaction, run: str) -> bool:
-    """Nothing is queued, held, delayed or waiting for this run."""
+    """True if no step of this run is queued, held, delayed or waiting."""
     return not any(tx.rows(probe, run=run) for probe in (MOVING, EXPANDING, TIMED))
 
 
 def repair(engine_state: EngineState, tx: Transaction, run: str) -> Stuck | None:
-    """Look at one run and mend it."""
+    """Check one run and repair it."""
     tx.stage("repair")
     lost = tx.rows(LOST, run=run) if tx.row(GOES_ON, id=run) is not None else []
     if lost:
@@ -75,7 +75,7 @@ def repair(engine_state: EngineState, tx: Transaction, run: str) -> Stuck | None
         return _repaired(tx, run, f"{len(lost)} available steps had no place in the queue and got one")
     if not is_stuck(tx, run):
         return None
-    # It may have ended, or gone on, while no transaction had it locked: since it was found, and since it was looked at.
+    # The run may have ended or advanced while it was not locked: check it again under the lock.
     standing = tx.row(LOCK, id=run)
     if standing is None or standing[0] is not None or not is_stuck(tx, run):
         return None

@@ -1,4 +1,4 @@
-"""Old runs go, oldest end first, each with all its steps at once unless it is very large; the run's row last.
+"""Removes old runs, oldest end first, each with all its steps at once unless it is very large; the run's row last.
 
 A run stays as long as a stored run may need it. A run that was revived asks all those before it what they made of a
 step, also for its idempotency key, under which `once()` remembers; so the one before it stays while it
@@ -22,11 +22,11 @@ from penstock.pipelines.lifecycle import revivals
 from penstock.queue.retention import REMOVALS
 
 BATCH = 1000
-"""So many steps go in one transaction, at most."""
+"""The most steps that one transaction removes."""
 TOGETHER = 100
-"""So many runs."""
+"""The most runs that one transaction removes."""
 MOST_LOOKED_AT = 500
-"""So many are looked at in one go, where those before are held back."""
+"""How many runs are read at once, if the runs before them must stay."""
 
 FREE = """
 SELECT r.id, r.pipeline, r.run_key, r.revived_from, r.forked_from FROM {runs} r WHERE r.ended_at <= {now} - :age
@@ -93,7 +93,7 @@ def leaving(tx: Transaction, age: float, left: Collection[str] = ()) -> list[str
 
 
 def _leaving(tx: Transaction, age: int, left: Collection[str], only: Collection[str] | None) -> list[Row]:
-    """Some that may go, all locked, of the oldest."""
+    """Some of the oldest runs that may be removed, all locked."""
     skip, limit = 0, TOGETHER
     while found := tx.rows(OLDEST, age=age, limit=limit, skip=skip):
         continued = _continued(tx, found)
@@ -134,7 +134,7 @@ def _steps(tx: Transaction, rows: Sequence[Row]) -> list[str]:
 
 
 def _forget(tx: Transaction, rows: Sequence[Row]) -> None:
-    """All that there is of these runs but their steps."""
+    """Remove all rows of these runs except their steps."""
     runs = sorted(str(row[0]) for row in rows)
     pipelines = sorted({str(row[1]) for row in rows})
     keys = sorted(str(row[2]) for row in rows if row[2] is not None)
@@ -158,7 +158,7 @@ def _is_for_a_parent(tx: Transaction, before: object, forked_from: object) -> bo
 
 
 def _continued(tx: Transaction, found: Sequence[Row]) -> set[str]:
-    """Those from which a run was revived that is there. One that is marked as its own revival is half gone."""
+    """The runs whose revival is stored. A run that is marked as its own revival is half removed."""
     runs = {revivals.key_of(str(row[0])): str(row[0]) for row in found}
     pipelines = sorted({str(row[1]) for row in found})
     rows = tx.rows(CONTINUED, pipelines=pipelines, keys=sorted(runs))

@@ -1,4 +1,4 @@
-"""Whether a run can go on with another definition: what is there already must be the same in both. Pure.
+"""Checks whether a run can go on with another definition: all rows that the run has must mean the same in both. Pure.
 
 Three things are there. *Steps*, whatever became of them: they were made by their node, from the values of those before
 it, so all of these must be the same; and an expand that is open must have waited for the same. *Tokens*: what has ended
@@ -34,7 +34,7 @@ class StoredState:
 
 
 def obstacles(old: Wiring, new: Wiring, present: StoredState) -> list[str]:
-    """Obstacles to going on with `new`, each in a line; if there are none, the run may go on as if it had begun so."""
+    """The reasons why the run cannot go on with `new`, one in a line; none: it can."""
     if not present.begun:
         return []
     told = nodes_that_fired(old, present)
@@ -78,7 +78,7 @@ def nodes_that_fired(wiring: Wiring, present: StoredState) -> set[str]:
 
 
 def stable_nodes(old: Wiring, new: Wiring) -> frozenset[str]:
-    """The steps that come to the same in both: they, and all that they are made from, are not changed."""
+    """The steps that give the same value in both: they, and all the steps they depend on, are unchanged."""
     old, new = _without_doors(old), _without_doors(new)
     stable: set[str] = set()
     before, other = _before(old), _before(new)
@@ -91,7 +91,7 @@ def stable_nodes(old: Wiring, new: Wiring) -> frozenset[str]:
 
 
 def _without_doors(wiring: Wiring) -> Wiring:
-    """Where a step waits changes nothing about what it comes to."""
+    """Compare without doors: where a step waits does not change its value."""
     return wire(replace(wiring.definition, doors=False)) if wiring.definition.doors else wiring
 
 
@@ -106,7 +106,7 @@ def _differing(old: Wiring, new: Wiring, keys: Iterable[str]) -> Iterator[str]:
 
 
 def _entries(old: Wiring, new: Wiring, keys: Iterable[str]) -> Iterator[str]:
-    """Nodes that have begun, and would have had to wait for something else. Ends of expands go by their count alone."""
+    """Nodes that have begun and would wait for other nodes. For ends of expands only the count matters."""
     before, after = _into(old), _into(new)
     for key in keys:
         if key.startswith(CLOSE) or key not in old.places or key not in new.places:
@@ -190,7 +190,7 @@ def _name(key: str) -> str:
     return key if key.startswith("@") else f"step {key!r}"
 
 
-# What depends on a step: all that is made from its value, comes after it or is chosen by it, to any depth. Pure.
+# The dependants of a step: all nodes that use its value, come after it or are chosen by it, to any depth. Pure.
 
 
 def dependants(wiring: Wiring, key: str) -> Mapping[str, int]:

@@ -28,7 +28,7 @@ from penstock.values.fork_safety import cached_property
 from penstock.values.typed_json.json_text import dumps
 from penstock.values.typed_json.parameters import KEYWORDS, REST
 
-# A task that hears of a run's end, as the definition keeps it: the process that ends the run may not know the task.
+# A callback task as the definition stores it: the process that ends the run may not know the task.
 
 ALIASES = {"run": "run_id", "id": "run_id", "name": "signal"}
 
@@ -58,7 +58,7 @@ class Callback:
 
     @property
     def delay(self) -> float:
-        """For how many seconds it waits when it is enqueued."""
+        """Seconds that its job is delayed."""
         return cast(float, self.job.get("delay", 0.0))
 
     def arguments(self, told: Mapping[str, object]) -> tuple[dict[str, object], dict[str, object]]:
@@ -122,7 +122,7 @@ def _is_dict(annotation: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reminder:
-    """A task that is enqueued again and again while a step waits, so many seconds apart."""
+    """A task that is enqueued every `every` seconds while a step waits."""
 
     every: float
     callback: Callback
@@ -354,7 +354,7 @@ class Definition:
             "deadline": self.deadline,
             "callbacks": {event: [one.to_json() for one in told] for event, told in self.callbacks},
         }
-        # What came later is written only where it is used: definitions from before keep their hashes.
+        # Newer fields are written only where they are used, so that older definitions keep their hashes.
         if self.max_steps is not None:
             stored["max_steps"] = self.max_steps
         if self.halt_running is not Running.FINISH:

@@ -21,10 +21,11 @@ from penstock.pipelines.model.expressions import (
     Param,
     StepFailed,
 )
+from penstock.values.escape import in_line
 from penstock.values.typed_json.json_text import dumps, loads
 
 SHORT = 12
-"""So much of a hash is shown to people."""
+"""How many characters of a hash are shown."""
 NONE = "none"
 ALL_WAIT, EACH_WAITS = "the expand waits for all of them", "each step waits for its own"
 
@@ -83,8 +84,8 @@ class Difference:
 
     def __str__(self) -> str:
         if not self:
-            return f"{self.pipeline} {self.before[:SHORT]}: no difference"
-        lines = [f"{self.pipeline} {self.before[:SHORT]} → {self.after[:SHORT]}"]
+            return f"{in_line(self.pipeline)} {self.before[:SHORT]}: no difference"
+        lines = [f"{in_line(self.pipeline)} {self.before[:SHORT]} → {self.after[:SHORT]}"]
         lines += [f"+ {key}" for key in self.added]
         lines += [f"- {key}" for key in self.removed]
         lines += [f"~ {change}" for change in self.changed]
@@ -150,7 +151,7 @@ def shown(expr: Expr, exact: bool = False) -> str:
 
 
 def _told(old: Sequence[Expr], new: Sequence[Expr]) -> Callable[[Expr], str]:
-    """How to show expressions so that a difference between these is seen: a parameter may be called like a step."""
+    """A function that shows expressions so that these two differ visibly: a parameter may have the name of a step."""
     alike = old != new and [*map(shown, old)] == [*map(shown, new)]
     return partial(shown, exact=alike)
 
@@ -241,7 +242,7 @@ def _edges(definition: Definition) -> set[tuple[str, str]]:
     return {(source, key) for key in steps for source in before(key)}
 
 
-# What an app says of a pipeline now: its definition, and the defaults of its parameters.
+# A pipeline in the app's present code: its definition, and the defaults of its parameters.
 
 
 class Current(NamedTuple):

@@ -23,7 +23,7 @@ _CARRIES = frozenset({EdgeKind.VALUE, EdgeKind.GATE, EdgeKind.ELEMENT})
 
 
 def needs_doors(definition: Definition) -> bool:
-    """Whether it makes a difference that steps inside expands wait by themselves."""
+    """True if a step inside an expand uses a value from outside that needs a door."""
     return any(node.scope for node in definition.nodes) and bool(parted(definition)[1])
 
 
@@ -48,7 +48,7 @@ def parted(definition: Definition) -> tuple[list[Edge], list[Edge]]:
 
 
 def prunes(definition: Definition, outer: Sequence[Edge]) -> list[Edge]:
-    """Where not being chosen gets through a door: to the node behind it or, for a first step, to the whole expand."""
+    """Edges by which a pruned token passes a door: to the node behind it or, for a first step, to the whole expand."""
     nodes = definition.by_key
     return [
         Edge(edge.source, node.scope[-1] if node.is_entry else node.key, edge.kind)
@@ -79,7 +79,7 @@ def _expand_of(nodes: Mapping[str, Node], edge: Edge) -> Node | None:
 
 
 def _is_certain(nodes: Mapping[str, Node], into: Mapping[str, Sequence[Edge]], outer: Edge) -> bool:
-    """Whether the node is decided only where the source has gone well, without waiting for it."""
+    """True if the node is only decided after the source has succeeded, without waiting for it."""
     left = deque([edge for edge in into[outer.target] if edge is not outer and edge.kind in _CARRIES])
     seen: set[str] = set()
     while left:
@@ -90,7 +90,7 @@ def _is_certain(nodes: Mapping[str, Node], into: Mapping[str, Sequence[Edge]], o
             continue
         seen.add(key)
         if nodes[key].kind is NodeKind.COLLECT:
-            # It says nothing of its elements, as there may be none.
+            # An expand proves nothing about its elements: there may be none.
             left.append(Edge(nodes[nodes[key].reads[0]].scope[-1], key, EdgeKind.ELEMENT))
         else:
             left.extend([edge for edge in into.get(key, ()) if edge.kind in _CARRIES])

@@ -91,7 +91,7 @@ def in_order(definition: Definition, edges: Sequence[Edge]) -> tuple[str, ...]:
 def prune_causes(
     definition: Definition, edges: Sequence[Edge], order: Sequence[str]
 ) -> dict[str, frozenset[Arm]]:
-    """For every node, the arms whose not being chosen can prune it."""
+    """For every node, the arms that can prune it if they are not chosen."""
     into: dict[str, list[Edge]] = {key: [] for key in order}
     for edge in edges:
         into[edge.target].append(edge)

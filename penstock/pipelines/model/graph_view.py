@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.pipelines.model.definition import RESERVED, NodeKind
 from penstock.pipelines.model.wiring import Wiring
+from penstock.values.escape import in_line
 from penstock.values.status import JobStatus, RunStatus
 
 
@@ -35,7 +36,7 @@ class Graph:
     nodes: tuple[GraphNode, ...]
 
     def __str__(self) -> str:
-        lines = [f"{self.pipeline}: {self.status}"]
+        lines = [f"{in_line(self.pipeline)}: {self.status}"]
         for node in self.nodes:
             if node.kind.is_step:
                 counts = ", ".join([f"{count} {status}" for status, count in sorted(node.counts.items())])

@@ -170,32 +170,34 @@ def _ends(
     definition: Definition, edges: Sequence[Edge], causes: Mapping[str, frozenset[Arm]]
 ) -> tuple[list[Node], list[Edge]]:
     """The end of the run, the close of each expand that needs one, and the edges to them."""
-    vouched = _vouched(definition, edges, causes)
-    loose: dict[Scope, list[str]] = {}
+    surely_ended = _surely_ended(definition, edges, causes)
+    untied: dict[Scope, list[str]] = {}
     for node in definition.nodes:
-        if node.key not in vouched and node.kind is not NodeKind.EXPAND:
-            loose.setdefault(node.scope, []).append(node.key)
+        if node.key not in surely_ended and node.kind is not NodeKind.EXPAND:
+            untied.setdefault(node.scope, []).append(node.key)
     ends: list[Node] = []
     tied: list[Edge] = []
-    for depth in range(max(map(len, loose), default=0), 0, -1):
-        for scope in sorted([scope for scope in loose if len(scope) == depth]):
+    for depth in range(max(map(len, untied), default=0), 0, -1):
+        for scope in sorted([scope for scope in untied if len(scope) == depth]):
             # The close is one more end in the scope around it.
             close = Node(
                 CLOSE + scope[-1].partition(".")[2], NodeKind.CLOSE, target=scope[-1], scope=scope[:-1]
             )
             ends.append(close)
-            tied.extend([Edge(key, close.key, EdgeKind.DONE) for key in loose[scope]])
-            loose.setdefault(close.scope, []).append(close.key)
-    tied.extend([Edge(key, END, EdgeKind.DONE) for key in loose.get((), [])])
+            tied.extend([Edge(key, close.key, EdgeKind.DONE) for key in untied[scope]])
+            untied.setdefault(close.scope, []).append(close.key)
+    tied.extend([Edge(key, END, EdgeKind.DONE) for key in untied.get((), [])])
     return [*ends, Node(END, NodeKind.END)], tied
 
 
-def _vouched(definition: Definition, edges: Sequence[Edge], causes: Mapping[str, frozenset[Arm]]) -> set[str]:
+def _surely_ended(
+    definition: Definition, edges: Sequence[Edge], causes: Mapping[str, frozenset[Arm]]
+) -> set[str]:
     """Nodes that have certainly ended when some node behind them has been decided."""
     into: dict[str, list[Edge]] = {}
     for edge in edges:
         into.setdefault(edge.target, []).append(edge)
-    vouched: set[str] = set()
+    surely_ended: set[str] = set()
     for key, incoming in into.items():
         kind = definition.by_key[key].kind
         hasty = [kind is NodeKind.FIRST or _may_prune(edge, causes) for edge in incoming]
@@ -203,8 +205,8 @@ def _vouched(definition: Definition, edges: Sequence[Edge], causes: Mapping[str,
         for edge, itself in zip(incoming, hasty, strict=True):
             # Whether one of the others may decide it before this one has ended.
             if kind in (NodeKind.MERGE, NodeKind.COLLECT) or most == itself:
-                vouched.add(edge.source)
-    return vouched
+                surely_ended.add(edge.source)
+    return surely_ended
 
 
 def _may_prune(edge: Edge, causes: Mapping[str, frozenset[Arm]]) -> bool:

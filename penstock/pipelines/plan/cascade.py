@@ -61,7 +61,7 @@ class Cascade:
 
     @property
     def over(self) -> bool:
-        """Cancelled or halted: what is told to stop now adds nothing to why the run ends."""
+        """True if the run is cancelled or halted: steps that stop now add no reason to its end."""
         return self.mode in (RunMode.CANCELLED, RunMode.HALTED)
 
     def plan(self) -> Plan:
@@ -92,16 +92,16 @@ class Cascade:
     # what has happened
 
     def decide(self, key: str, path: Path, tally: Tally = _NOTHING) -> None:
-        """All that this node waited for has come."""
+        """Decide a node: all its tokens have arrived."""
         self._moves.append((self.wiring.places[key], path, tally))
 
     def release(self, place: NodeWiring, path: Path, token: EdgeToken) -> None:
-        """The node has ended: tell those behind it."""
+        """A node has ended: pass its token on."""
         for edge in place.out:
             self._arrive(edge.target, edge.kind, path, token, edge.source)
 
     def choose(self, key: str, path: Path, arm: int) -> None:
-        """A switch has decided: its arms hear at once."""
+        """A switch has decided: its arms get their tokens at once."""
         for edge in self.wiring.places[key].out:
             token = EdgeToken.PASS
             if edge.kind is EdgeKind.GATE and edge.arm != arm:
@@ -109,7 +109,7 @@ class Cascade:
             self._arrive(edge.target, edge.kind, path, token, key)
 
     def open(self, key: str, path: Path, width: int) -> None:
-        """An expand begins. Over nothing, it is over at once."""
+        """An expand begins; over an empty list it ends at once."""
         place = self.wiring.places[key]
         for closer in place.closers:
             end = self.wiring.places[closer]
@@ -139,7 +139,8 @@ class Cascade:
             self._decide(place, path, tally, entered=True)
 
     def pass_on(self, key: str, path: Path, token: EdgeToken) -> None:
-        """Tell those behind a node; behind an expand that has no elements, those who wait for all of them."""
+        """Pass a token to the nodes behind a node; behind an empty expand, to the nodes that wait for all its
+        elements."""
         place = self.wiring.places[key]
         if place.node.kind is not NodeKind.EXPAND:
             self.release(place, path, token)
@@ -153,7 +154,10 @@ class Cascade:
     def fail(
         self, key: str, path: Path, strategy: Strategy, reason: Reason, detail: str = "", kept: bool = False
     ) -> EdgeToken:
-        """A node has failed; what those behind it are told. Halting is for new failures: one that is kept counts."""
+        """A node has failed; returns the token for the nodes behind it.
+
+        A kept failure counts, but does not halt the run again.
+        """
         node = self.wiring.places[key].node
         self._failures.append(Failed(node, path, strategy, reason, detail))
         if strategy is Strategy.HALT and self.mode is RunMode.RUNNING and not kept:

@@ -12,7 +12,7 @@ from penstock.values.status import JobStatus, Reason
 
 
 class RunMode(StrEnum):
-    """Whether new steps start. In every mode but the first they are skipped when their turn comes."""
+    """The mode of a run. New steps start only in the first mode; in the others they are skipped."""
 
     RUNNING = "running"
     HALTED = "halted"
@@ -22,7 +22,7 @@ class RunMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """A step has reached its end. `stops_run`: it called `stop_run()` and succeeded.
+    """A step has ended. `stops_run`: it called `stop_run()` and succeeded.
 
     `kept`: it failed in a run that this one was revived from, and is not done again.
     """
@@ -37,7 +37,7 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True)
 class FiredJoin:
-    """A join that is due, with what had arrived when it became so."""
+    """A join that is due, with the tokens that had arrived by then."""
 
     node: str
     path: Path
@@ -69,7 +69,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """Tokens for a join. If it has no row yet, it begins with `count` open; None: it is there already."""
+    """Tokens for a join. If the join has no row yet, it begins with `count` open; None: the row exists."""
 
     node: str
     path: Path
@@ -90,7 +90,7 @@ class OpenJoin:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The input whose value a first or a merge has, decided without a row; nothing else would remember it."""
+    """The input whose value a first or a merge takes, if it was decided without a row; this change stores it."""
 
     node: str
     path: Path
@@ -143,7 +143,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Losers:
-    """Waits that nothing needs any more: those of them that still wait are to end, and so is one that begins later."""
+    """Waits that nothing needs any more: they are skipped, also those that begin later."""
 
     nodes: tuple[str, ...]
     path: Path

@@ -87,7 +87,7 @@ def arguments(
 def spread(
     place: Node, args: list[object], kwargs: dict[str, object]
 ) -> tuple[list[object], dict[str, object]]:
-    """The arguments, with what the run was given for `*args` and `**kwargs` of its first step one by one."""
+    """The arguments, with the run's values for `*args` and `**kwargs` of its first step unpacked."""
     last = place.args[-1] if place.args else None
     if isinstance(last, Param) and last.name == REST:
         args += cast("list[object]", args.pop())
@@ -160,7 +160,7 @@ class _Reader:
             if node.kind in _REMEMBERED:
                 self._joins[cell] = None
             for inner in node.args:
-                # Seen from the node itself: the elements below a collect are not those of its reader.
+                # Read at the path of the node itself: the elements below a collect are not those of its reader.
                 self.read(inner, cell.path)
 
 

@@ -1,4 +1,4 @@
-"""Waits that a first no longer needs: it has its winner, and nothing else uses them. Pure.
+"""Finds waits that a decided `first` no longer needs and that nothing else uses. Pure.
 
 Only a `wait_for` is ended so. A step that runs goes on: its work may have effects.
 """
@@ -12,7 +12,7 @@ from penstock.pipelines.model.wiring import Wiring
 
 
 def only_first(wiring: Wiring, key: str) -> str | None:
-    """The first that is all that uses this wait; None: it is no wait, or something else uses it too.
+    """The `first` that alone uses this wait; None: the node is no wait, or something else uses it too.
 
     A node in an arm or an expand that uses a wait from outside of it counts as something else.
     """
@@ -27,6 +27,6 @@ def only_first(wiring: Wiring, key: str) -> str | None:
 
 
 def losers(wiring: Wiring, first: str) -> tuple[str, ...]:
-    """The waits that have lost, if they still wait, once this first is decided."""
+    """The waits that lose when this `first` is decided."""
     reads = dict.fromkeys(wiring.places[first].node.reads)
     return tuple([key for key in reads if only_first(wiring, key) == first])

@@ -43,7 +43,7 @@ class RunState:
 
 
 def status_of(run: RunState) -> RunStatus:
-    """The one place where a run's status comes from."""
+    """The status of a run, derived from its state; no other code decides it."""
     if run.refused:
         return RunStatus.SKIPPED
     if not run.ended:
@@ -73,7 +73,7 @@ def events_of(status: RunStatus) -> tuple[str, ...]:
     return ()
 
 
-# What a plan may know of a value: which arm it chooses, and how many elements it has.
+# The facts that a plan may know of a value: which arm it chooses, and how many elements it has.
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def begin(wiring: Wiring, facts: RunFacts = GOING_ON) -> Plan:
 
 
 def advance(wiring: Wiring, facts: RunFacts, ended: StepEnded) -> Plan:
-    """Plan what follows from a step's end, whichever it is."""
+    """Plan what follows from the end of a step."""
     cascade = Cascade(wiring, facts.mode)
     place = wiring.places[ended.node]
     token = EdgeToken.PASS

@@ -34,7 +34,7 @@ class Tally:
     place in an arm, the ignored failure that it stands for.
 
     Of a first that waits for several, it is the numbers of those that succeeded, in the order in which they came, such
-    as ",2,0": only ever added to, and the first so many count.
+    as ",2,0": inputs are only added, and the first `quorum` of them count.
     """
 
     blocked: int = 0
@@ -62,7 +62,7 @@ class JoinState:
 
 
 def carried(kind: EdgeKind, token: EdgeToken) -> EdgeToken:
-    """The token that crosses an edge of this kind. To come after something, it is enough that it was not chosen."""
+    """The token that an edge of this kind carries. An `after` edge lets a pruned step pass."""
     if kind is EdgeKind.DONE or (kind is EdgeKind.ORDER and token is EdgeToken.PRUNED):
         return EdgeToken.PASS
     return token
@@ -84,7 +84,7 @@ def counted(place: NodeWiring, token: EdgeToken, source: str) -> Tally:
 
 
 def due(place: NodeWiring, state: JoinState) -> bool:
-    """Whether a join is to be decided now: everything arrived, or no more can change it."""
+    """True if a join is to be decided now: all tokens arrived, or the missing ones cannot change it."""
     if state.fired:
         return False
     match place.rule:

@@ -53,7 +53,7 @@ def still_held(tx: Transaction, wanted: Sequence[ClaimDemands]) -> tuple[list[Cl
 
 
 def admit(tx: Transaction, held: Sequence[ClaimDemands], touched: Collection[str] = ()) -> Admission:
-    """Decide about claims, and let others go on where there is room. `touched`: keys that may have room now."""
+    """Decide which claims run, and release waiting jobs where there is room. `touched`: keys that may have room now."""
     keys = slots.lock(tx, [demand for each in held for demand in each.demands], touched)
     if not keys:
         return Admission({}, [], False)
@@ -76,9 +76,9 @@ def admit(tx: Transaction, held: Sequence[ClaimDemands], touched: Collection[str
 
 
 def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
-    """Let jobs that wait for these keys go, as far as there is room."""
+    """Release jobs that wait for these keys, as far as there is room."""
     tx.stage("limits_sweep")
-    # A line may have grown from nothing: by its statistics, all of it would be sorted.
+    # A line may have grown quickly: with old statistics the planner would sort all of it.
     tx.dialect.go_by_index(tx)
     return admit(tx, (), keys)
 
@@ -86,7 +86,7 @@ def sweep(tx: Transaction, keys: Collection[str]) -> Admission:
 def decide(
     wanted: Sequence[ClaimDemands], standings: dict[str, LimitUsage], promised: dict[str, Reservation]
 ) -> tuple[list[ClaimDemands], list[Refused]]:
-    """Choose the claims that may run, most urgent first; the others with the key that has no room for them. Pure.
+    """Choose the claims that may run, most urgent first; the others are returned with the key that has no room. Pure.
 
     A slot that is reserved counts, but not against the job that it is reserved for. A job that has not waited yet
     must not pass those that have.

@@ -20,9 +20,9 @@ from penstock.queue.jobs import Attempt, Claim
 from penstock.values.limits import Demand
 
 NEVER = 4611686018427387904
-"""The end of a slot that has none: no clock will come there."""
+"""The stored end of a slot that has no end: a time far in the future."""
 RESERVATION = 10_000_000
-"""For so many microseconds a job that was let go need not fear that others take its slot."""
+"""Microseconds for which the slot of a job that left the waiting line is reserved."""
 RESERVED = 0
 """In place of a token."""
 
@@ -68,7 +68,7 @@ class LimitUsage:
         return max(0, self.most - self.used)
 
     def line_up(self, *, came_over: bool = False) -> None:
-        """One more waits for it."""
+        """Count one more job that waits for this key."""
         self.has_news = self.has_news or came_over or not self.waited_for
         self.waited_for = True
 
@@ -91,7 +91,7 @@ def lock(tx: Transaction, demands: Iterable[Demand], others: Iterable[str] = ())
         rows = [{"limit_key": key, "most": wanted[key]} for key in sorted(missing)]
         tx.insert("limits", rows, ignore_duplicates=True)
         locked: dict[str, int] = dict(tx.rows(LOCK, keys=keys))
-        # A row that rested may have been tidied away since we looked.
+        # A row that was not in use may have been removed since it was read.
         missing = wanted.keys() - locked.keys()
         if not missing:
             break
@@ -103,7 +103,7 @@ def lock(tx: Transaction, demands: Iterable[Demand], others: Iterable[str] = ())
 
 
 def standing(tx: Transaction, keys: Sequence[str]) -> dict[str, LimitUsage]:
-    """How these keys stand: of keys that are locked it is the truth, of others a hint."""
+    """The usage of these keys: exact for keys that are locked, a hint for others."""
     rows = tx.rows(STANDING, keys=keys) if keys else []
     return {key: LimitUsage(most, int(used), bool(waited_for)) for key, most, used, waited_for in rows}
 
@@ -129,12 +129,12 @@ def _by_job(found_rows: Iterable[Row]) -> dict[str, Reservation]:
 
 
 def use_up(tx: Transaction, ids: Sequence[str]) -> None:
-    """The reservations of these jobs are over."""
+    """Remove the reservations of these jobs."""
     tx.run(USE_UP, ids=ids)
 
 
 def give(tx: Transaction, claims: Iterable[tuple[Claim, Sequence[Demand]]]) -> None:
-    """These claims count from now on."""
+    """Write slots for these claims: they count from now on."""
     rows = [
         {
             "job_id": claim.job_id,
@@ -150,7 +150,7 @@ def give(tx: Transaction, claims: Iterable[tuple[Claim, Sequence[Demand]]]) -> N
 
 
 def reserve(tx: Transaction, key: str, jobs: Sequence[tuple[str, int]]) -> None:
-    """A slot of this key for each of these (job, place), for a while."""
+    """Reserve a slot of this key for each of these (job, place), for a while."""
     rows = [
         {"job_id": job_id, "limit_key": key, "token": RESERVED, "place": place, "wait": RESERVATION}
         for job_id, place in jobs

@@ -24,7 +24,7 @@ ORDER BY l.limit_key LIMIT :limit
 """
 EXPIRED = "SELECT job_id FROM {slots} WHERE until <= {now} LIMIT :limit"
 REMOVE_EXPIRED = "DELETE FROM {slots} WHERE job_id {among:ids:uuid} AND until <= {now}"
-# Slots of claims that are over, however they ended: they do not count, and the sweep removes them.
+# Slots of claims that are over: they do not count, and the sweep removes them.
 ORPHANED = f"""
 SELECT s.token, s.job_id FROM {{slots}} s WHERE s.until = {NEVER}
   AND NOT EXISTS (SELECT 1 FROM {{job_states}} j WHERE j.job_id = s.job_id AND j.token = s.token) LIMIT :limit
@@ -39,14 +39,14 @@ SELECT limit_key FROM {limits} {by_key} WHERE limit_key {among:keys:text} ORDER 
 """
 STILL_RESTING = f"SELECT limit_key FROM {{limits}} WHERE limit_key {{among:keys:text}} AND {AT_REST}"
 REMOVE_RESTING = "DELETE FROM {limits} WHERE limit_key {among:keys:text}"
-# A job may have gone over to the line of a key that was tidied away in that moment.
+# A job may have moved to the line of a key that was removed in that moment.
 FORGOTTEN = """
 SELECT DISTINCT p.limit_key FROM {parked} p
 WHERE NOT EXISTS (SELECT 1 FROM {limits} l WHERE l.limit_key = p.limit_key)
 """
 
 
-class Prospect(NamedTuple):
+class UpkeepReport(NamedTuple):
     """Keys with waiting jobs and free slots, the seconds until another key may have one, and the key to go on after."""
 
     free: list[str]
@@ -54,14 +54,14 @@ class Prospect(NamedTuple):
     after: str | None
 
 
-def look(tx: Transaction, after: str = "") -> Prospect:
-    """Read only: what the sweep would find to do."""
+def look(tx: Transaction, after: str = "") -> UpkeepReport:
+    """Read what the sweep would have to do; writes nothing."""
     rows = tx.rows(WAITED_FOR, after=after, limit=BATCH)
     free = [key for key, most, used, _, _ in rows if used < most]
     waits = [until - now for _, most, used, until, now in rows if used >= most and until is not None]
     ends = [wait for wait in waits if wait < FAR]
     following = max(0.0, min(ends) / 1_000_000) if ends else None
-    return Prospect(free, following, rows[-1][0] if len(rows) == BATCH else None)
+    return UpkeepReport(free, following, rows[-1][0] if len(rows) == BATCH else None)
 
 
 def tidy(tx: Transaction) -> None:

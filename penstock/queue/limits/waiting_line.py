@@ -25,7 +25,7 @@ from penstock.values.status import JobStatus
 from penstock.values.typed_json.json_text import dumps, loads
 
 MOST_EXAMINED = 500
-"""So many of one key are looked at in one transaction, should they all have to go elsewhere, or be cancelled."""
+"""How many jobs of one key one transaction examines, if they all have to move to other lines, or were cancelled."""
 
 PARKED = "SELECT limit_key, tier, place, job_id FROM {parked} WHERE job_id {among:ids:uuid}"
 NEXT = """
@@ -59,7 +59,7 @@ class Parked(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A claim that is not to run now: the key that has no room for it, and its place in the line of that."""
+    """A claim that may not run now: the key that has no room for it, and its place in the line of that key."""
 
     claim: Claim
     demands: tuple[Demand, ...]
@@ -76,7 +76,7 @@ def still_parked(tx: Transaction, ids: Sequence[str]) -> Ahead:
 
 
 def leave(tx: Transaction, lines: Sequence[Row]) -> None:
-    """They wait no longer."""
+    """Remove jobs from their waiting lines."""
     found: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
     for key, tier, place, job_id in lines:
         found[key].append((tier, place, str(job_id)))
@@ -105,7 +105,7 @@ def park(tx: Transaction, refusals: Sequence[Refused]) -> None:
 
 
 def release(tx: Transaction, keys: Sequence[str], standings: dict[str, LimitUsage]) -> list[Lane]:
-    """Of each of these keys, which are locked, as many as it has slots to spare; the lanes they are in now."""
+    """Release as many jobs as each of these locked keys has free slots; returns the lanes they are in now."""
     lanes: list[Lane] = []
     for key in keys:
         here, left = standings[key], MOST_EXAMINED
@@ -116,9 +116,9 @@ def release(tx: Transaction, keys: Sequence[str], standings: dict[str, LimitUsag
             left -= len(rows)
             if rows:
                 lanes += _let_go(tx, key, rows, standings)
-            # Some could not go; so it may be with many behind them.
+            # Some could not be released; many behind them may be in the same position.
             limit = max(here.free, left)
-        # A job behind all these may be able to go.
+        # A job behind all of these may be free to run.
         here.has_news = here.has_news or (here.waited_for and here.free > 0)
     return lanes
 
@@ -137,14 +137,14 @@ def lines(tx: Transaction) -> list[Line]:
 
 
 def widen(tx: Transaction, key: str, most: int) -> None:
-    """The key allows so many now, if it has allowed fewer."""
+    """Raise the limit of a key to this number, if it is lower."""
     tx.stage("limits_widen")
     if slots.lock(tx, (), [key]):
         tx.run(slots.WIDEN, key=key, most=most)
 
 
 def free(tx: Transaction, key: str, task: str) -> tuple[list[Lane], bool]:
-    """A key that is no limit of the task any more: let its jobs go, in their order, whatever room there is.
+    """Release the jobs of a key that is no longer a limit of their task, in order, whatever room there is.
 
     The lanes they are in now, and whether there are more of them.
     """
@@ -162,7 +162,7 @@ def free(tx: Transaction, key: str, task: str) -> tuple[list[Lane], bool]:
 def _let_go(
     tx: Transaction, key: str, rows: Sequence[Parked], standings: dict[str, LimitUsage]
 ) -> list[Lane]:
-    """Let these jobs go, or move them to the line of another full key. Ended jobs are removed; the others stay."""
+    """Release these jobs, or move them to the line of another full key. Ended jobs are removed; the others stay."""
     alive = {str(row[0]) for row in tx.rows(ALIVE, ids=[row.job_id for row in rows])}
     demands = {row.job_id: _read(row.demands) for row in rows if row.job_id in alive}
     _look_up(tx, demands.values(), standings)
@@ -186,7 +186,7 @@ def _let_go(
 
 
 def _go(tx: Transaction, key: str, going: Sequence[Parked]) -> list[Lane]:
-    """Places in the queue, and a reservation by which each keeps its own place in another line."""
+    """Put jobs into the queue, each with a reservation by which it keeps its place in another line."""
     slots.reserve(tx, key, [(row.job_id, row.place) for row in going])
     places = [{"job_id": row.job_id, "queue": row.queue, "tier": row.tier, "task": row.task} for row in going]
     states.put_in_place(tx, JobStatus.AVAILABLE, places)
@@ -194,7 +194,10 @@ def _go(tx: Transaction, key: str, going: Sequence[Parked]) -> list[Lane]:
 
 
 def _look_up(tx: Transaction, demands: Iterable[Mapping[str, int]], standings: dict[str, LimitUsage]) -> None:
-    """How the other keys stand that these jobs need. They are not locked: a hint, which spares a way in vain."""
+    """The usage of the other keys that these jobs need.
+
+    They are not locked: this is a hint that saves useless claims.
+    """
     most = {name: n for each in demands for name, n in each.items()}
     unknown = sorted(most.keys() - standings.keys())
     found = slots.standing(tx, unknown)

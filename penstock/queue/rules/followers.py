@@ -24,7 +24,7 @@ ON_SUCCESS, ON_FAILURE = "on_success", "on_failure"
 MARKS = (f'"{ON_SUCCESS}"', f'"{ON_FAILURE}"')
 EVENTS = {JobStatus.SUCCEEDED: ON_SUCCESS, JobStatus.FAILED: ON_FAILURE}
 AT_ONCE = 1e-9
-"""A delay of no whole microsecond, by which a job is scheduled and not ready."""
+"""A delay of less than a microsecond: the job becomes scheduled, not available."""
 
 UPSTREAM = "SELECT status FROM {job_states} WHERE job_id = :id {lock}"
 RUN_OF = "SELECT run_id FROM {jobs} WHERE id = :id"
@@ -34,7 +34,7 @@ DESCRIBE = "SELECT id, task, queue, priority FROM {jobs} WHERE id {among:ids:uui
 
 
 class EndedJob(NamedTuple):
-    """A job that has just become terminal, as far as its callbacks are told of it."""
+    """A job that has just ended, with the facts that its callbacks get."""
 
     job_id: str
     task: str
@@ -45,7 +45,7 @@ class EndedJob(NamedTuple):
     error: str | None = None
 
     @property
-    def told(self) -> dict[str, object]:
+    def callback_arguments(self) -> dict[str, object]:
         """The arguments that a callback may take, by name."""
         return {
             "job_id": self.job_id,
@@ -57,7 +57,7 @@ class EndedJob(NamedTuple):
         }
 
 
-TOLD = tuple(EndedJob("", "", JobStatus.SUCCEEDED, None).told)
+CALLBACK_ARGUMENTS = tuple(EndedJob("", "", JobStatus.SUCCEEDED, None).callback_arguments)
 
 
 def after_end(tx: Transaction, ended: Sequence[EndedJob]) -> None:
@@ -95,7 +95,7 @@ def _callbacks_of(job: EndedJob) -> Sequence[Mapping[str, Any]]:
 
 
 def _callback(spec: Mapping[str, Any], job: EndedJob) -> NewJob:
-    told = job.told
+    told = job.callback_arguments
     given: dict[str, object] = {name: told[name] for name in spec["takes"]}
     if spec.get("rest"):
         given[KEYWORDS] = {name: value for name, value in told.items() if name not in given}
@@ -143,7 +143,7 @@ def register(tx: Transaction, upstream: str, new: NewJob) -> str:
 
 
 def release(tx: Transaction, ended: Mapping[str, JobStatus]) -> None:
-    """Let those go that wait for these jobs, or skip them, and whatever waits for them in turn."""
+    """Release the jobs that wait for these, or skip them and the jobs that wait for them in turn."""
     rows = tx.rows(FOLLOWERS, ids=sorted(ended)) if ended else []
     if not rows:
         return

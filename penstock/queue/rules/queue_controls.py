@@ -3,10 +3,11 @@
 One more row has a value that is new whenever a process was asked for its stacks: all workers hear of it this way.
 
 A row stays when its control is lifted, and each change adds one to its revision. So the sum of all revisions differs
-after every change: a worker that reads the sum with what it reads anyway knows whether to read the rows. A revision
-that cannot be (a hand has changed it) counts as 0 and begins anew with the next change, so that no sum overflows.
+after every change: a worker reads the sum along with other statements, and reads the rows only if the sum has changed.
+A revision that is out of range (a person changed it) counts as 0 and starts again with the next change, so that no sum
+overflows.
 
-A value that cannot be read is ignored: workers go on as if that row was not there, and say so once.
+A value that cannot be read is ignored: workers go on as if that row did not exist, and log it once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ EVERYWHERE = "*"
 """In place of a host."""
 PAUSED = "paused"
 LIFTED = ""
-"""The value of a control that holds no more."""
+"""The value of a control that was lifted."""
 ALL_QUEUES = "all"
 
 MOST_CHANGES = 2_000_000_000
@@ -50,7 +51,7 @@ WHERE kind = :kind AND name = :name AND value <> :value
 
 @dataclass(frozen=True, slots=True)
 class QueueControls:
-    """All controls that hold, as a worker follows them."""
+    """All controls in force, as a worker follows them."""
 
     revision: int = 0
     paused: frozenset[str] = frozenset()
@@ -71,7 +72,7 @@ class QueueControls:
 
 @dataclass(frozen=True, slots=True)
 class QueueControl:
-    """One control that holds: since when, by whom, and why. Times are microseconds by the database's clock."""
+    """One control in force: since when, by whom, and why. Times are microseconds by the database's clock."""
 
     name: str
     value: str
@@ -81,7 +82,7 @@ class QueueControl:
 
 
 def read(tx: Transaction) -> QueueControls:
-    """The controls that hold now, all of one moment."""
+    """The controls in force now, all read at one moment."""
     rows = tx.rows(READ)
     if not rows:
         found = tx.row(REVISED)
@@ -107,7 +108,7 @@ def _assigned(
 
 
 def listed(tx: Transaction, kind: str = PAUSE) -> list[QueueControl]:
-    """The controls of a kind that hold, by name."""
+    """The controls of a kind that are in force, by name."""
     return [QueueControl(*row) for row in tx.rows(LIST, kind=kind)]
 
 
@@ -127,7 +128,7 @@ def assign(tx: Transaction, host: str | None, queues: str | None, why: str | Non
 
 
 def call_for_stacks(tx: Transaction) -> None:
-    """Have every worker look whether its stacks are wanted."""
+    """Have every worker check whether its stacks were asked for."""
     _set(tx, STACKS, EVERYWHERE, new_id(), None)
 
 

@@ -1,4 +1,5 @@
-"""A second look at claimed jobs whose options ask for it: an expired job ends, a job that was replaced is read anew.
+"""Checks claimed jobs again whose options ask for it: an expired job ends, the arguments of a replaced job are read
+again.
 
 Jobs without such options cost nothing here. A job expires if no attempt of it has begun by its time; that time and the
 time of the look are both the database's. It ends `cancelled`, with the reason `expired`, before a handler is called.
@@ -19,7 +20,7 @@ from penstock.values.status import OutcomeKind, Reason
 from penstock.values.typed_json.json_text import loads
 
 EXPIRES_AT, EXPIRES_IN = "expires_at", "expires_in"
-"""The options of a job that expires: an instant, or so many microseconds after it was enqueued."""
+"""The options of a job that expires: an instant, or microseconds after the enqueue."""
 MARKS = (f'"{EXPIRES_AT}"', f'"{EXPIRES_IN}"', f'"{REPLACEABLE}"')
 LOOK = """
 SELECT j.id, j.payload, j.options, j.created_at, {now}, EXISTS (SELECT 1 FROM {executions} e WHERE e.job_id = j.id)
@@ -29,14 +30,15 @@ EXPIRED = Outcome(OutcomeKind.CANCELLED, reason=Reason.EXPIRED)
 
 
 def concerns(claims: Sequence[Claim]) -> bool:
-    """True if some of these have to be looked at again."""
+    """True if some of these claims have to be checked again."""
     return any(claim.options is not None and _is_marked(claim.options) for claim in claims)
 
 
 def look(
     tx: Transaction, claims: Sequence[Claim], process: str | None, follow: Follow
 ) -> tuple[list[Claim], list[Claim]]:
-    """The claims that are to run, with their arguments of now, and those that have expired and are settled so."""
+    """Returns the claims that are to run, with their present arguments, and those that have expired, which are
+    settled here."""
     tx.stage("second_look")
     marked = [claim.job_id for claim in claims if claim.options is not None and _is_marked(claim.options)]
     found = {str(row[0]): row for row in tx.rows(LOOK, ids=sorted(marked))}

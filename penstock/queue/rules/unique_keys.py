@@ -1,4 +1,4 @@
-"""Keys: which enqueue makes a job, and which is given the job that has the key.
+"""Unique keys: decides whether an enqueue makes a new job or gets the job that has the key.
 
 The row of a key is the lock under which that is decided: of two enqueues with one key, the second waits for the
 transaction of the first, and then sees what came of it. The holder's state is read with a lock as long as the holder is
@@ -42,7 +42,7 @@ WAITING = (JobStatus.SCHEDULED, JobStatus.AVAILABLE)
 
 
 def claim_key(tx: Transaction, job: NewJob, new: Container[str]) -> str:
-    """The job that has the key from now on: this one, or the one that had it before.
+    """Take the key; returns the job that has it: this one, or the one that had it before.
 
     `new`: jobs that are yet to be written. A key whose job is neither one of them nor there was left by a caller who
     committed although the enqueue had failed: no job owns it, and it would keep this job from ever being written.
@@ -68,7 +68,7 @@ def claim_key(tx: Transaction, job: NewJob, new: Container[str]) -> str:
 
 
 def with_due_time(tx: Transaction, job: NewJob) -> NewJob:
-    """A job that may be replaced, with the instant at which it is due: its place is found by that."""
+    """Add the instant at which a replaceable job is due: its row in the queue is found by it."""
     if job.unique is None or not job.unique.replaces or job.delay <= 0:
         return job
     return job._replace(delay=0.0, due_at=_now(tx) + int(job.delay * 1_000_000))
@@ -100,7 +100,7 @@ def _keeps_key(tx: Transaction, holder: str, job: NewJob) -> bool:
 
 
 def _standing(tx: Transaction, holder: str) -> tuple[JobStatus | None, int, int | None]:
-    """How the holder stands; locked, unless it is over."""
+    """The state of the holder; locked, unless it is over."""
     row = tx.row(STANDING, id=holder)
     if row is not None and not JobStatus.stored(row[0]).terminal:
         row = tx.row(LOCKED, id=holder)

@@ -264,10 +264,9 @@ class ChildHandle(threading.Thread):
             refuse_program_without_file()
             try:
                 self._spawn()
-            except (OSError, MemoryError) as error:
-                return self._not_started(error)
             except Exception as error:
-                return self._died(f"{NOT_STARTED}: {error}")
+                # Also an ImportError: a library that is first needed now cannot be opened without a file handle.
+                return self._not_started(error)
         if self.why is not None:
             return event_for(self.why)  # while there was no process yet that could have been killed
         assert self.pipe is not None

@@ -4,10 +4,14 @@ Invariant 11: an outage spends nothing. A process that could not write its heart
 looks dead to the process that reconnects first. A process that was stopped itself, as all are on a machine that sleeps
 or has no processor left, does not judge either: its own heartbeat must be recent. Nor does it judge while the
 database's clock has just been set (see `clock_watch`).
+
+How long it waits before it judges is measured by the database's clock, by which the silence of the others is measured
+too: a local clock may leap. A wait begins with the first reading of that clock after its cause.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -31,7 +35,11 @@ class OutageGuard:
         self.silence = silence
         self.is_away = is_away
         self.clock = ClockWatch(silence)
-        self._judge_from = 0.0
+        self._lock = threading.Lock()
+        self._wait = 0.0
+        """Seconds to wait from the next reading of the database's clock on."""
+        self._judge_from = self._read = 0
+        """By the database's clock, in microseconds: when this process may judge, and the last reading."""
         self._cut_off = False
         self._heard_until: float | None = None
         """Until then the last heartbeat of this process is recent; None: this process writes no heartbeat."""
@@ -39,21 +47,40 @@ class OutageGuard:
     def arrive(self, heartbeat: float) -> None:
         """We are new here: that all are silent may mean that the database was away until just now."""
         self.heard(heartbeat)
-        self._judge_from = time.monotonic() + min(NEWCOMER * heartbeat, self.silence)
+        self._wait_for(min(NEWCOMER * heartbeat, self.silence))
 
     def heard(self, heartbeat: float) -> None:
         """We have said that we live, and shall say so again after a heartbeat."""
         now = time.monotonic()
         if self._was_stopped(now):
-            self._judge_from = now + self.silence
+            self._wait_for(self.silence)
         self._heard_until = now + max(STOPPED * self.silence, NEWCOMER * heartbeat)
+
+    def told(self, micros: int, asked: float, shift: int) -> float:
+        """The database was asked then, and says what time it is. How many seconds its clock was set by.
+
+        `shift`: so far a test has moved the clock on purpose.
+        """
+        with self._lock:
+            if self._wait:
+                self._judge_from = max(self._judge_from, micros + int(self._wait * 1_000_000))
+                self._wait = 0.0
+            # No wait is longer: the clock was set back since.
+            self._judge_from = min(self._judge_from, micros + int(self.silence * 1_000_000))
+            self._read = micros
+        return self.clock.told(micros, asked, shift)
 
     @property
     def may_judge(self) -> bool:
         """True if every other live process has had time to write its heartbeat."""
-        now = time.monotonic()
-        in_touch = not self._cut_off and now >= self._judge_from and not self._was_stopped(now)
+        with self._lock:
+            waited = not self._wait and self._read >= self._judge_from
+        in_touch = waited and not self._cut_off and not self._was_stopped(time.monotonic())
         return in_touch and self.clock.is_trusted
+
+    def _wait_for(self, seconds: float) -> None:
+        with self._lock:
+            self._wait = max(self._wait, seconds)
 
     def _was_stopped(self, now: float) -> bool:
         return self._heard_until is not None and now > self._heard_until
@@ -66,7 +93,7 @@ class OutageGuard:
         """The database has answered."""
         if self._cut_off or not quick:
             self._cut_off = False
-            self._judge_from = time.monotonic() + self.silence
+            self._wait_for(self.silence)
 
     def failed(self) -> None:
         """The database has not answered."""

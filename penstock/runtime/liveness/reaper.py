@@ -111,7 +111,7 @@ class Reaper:
 
     def note_clock(self, now: int, asked: float) -> None:
         """The database was asked then, and says what time it is."""
-        step = self.outage_guard.clock.told(now, asked, self.database.clock_shift)
+        step = self.outage_guard.told(now, asked, self.database.clock_shift)
         if step:
             self.stream.emit(ClockStepped(step))
 
@@ -136,7 +136,7 @@ class Reaper:
 
             def may_judge(now: int) -> bool:
                 self.note_clock(now, asked)
-                return quick() and self.outage_guard.clock.is_trusted
+                return quick() and self.outage_guard.may_judge
 
             dead = self.reach.in_transaction(
                 reclaim.reap_silent, self.settings.reap_after, self.me(), may_judge

@@ -356,7 +356,7 @@ class JobSource(Source[Claim, Attempt]):
             claim = attempt.claim
             self.stream.emit(ClaimLost(claim.job_id, claim.task, claim.generation))
         if self.stream.wants(AttemptSettled):
-            for attempt in settled.accepted:
+            for attempt in (*settled.accepted, *settled.earlier):
                 self.stream.emit(_event(attempt))
 
 

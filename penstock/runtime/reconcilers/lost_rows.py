@@ -23,7 +23,9 @@ async def undo(hook: Callable[..., Any], item: Item, values: Mapping[str, Any] |
             await hook(item, values)
         else:
             await waited_for(await in_thread(hook, item, values))
-    except Exception:
+    except asyncio.CancelledError:
+        raise
+    except BaseException:  # SystemExit would end the loop, and the worker with it
         log.warning("%r was lost, and its on_lost has failed", item, exc_info=True)
 
 
@@ -35,8 +37,8 @@ class LostRows:
         self.loop = asyncio.get_running_loop()
         self._undoing: set[asyncio.Task[None]] = set()
 
-    def regret(self, item: Item, end: VisitOutcome | None) -> None:
-        """From any thread: the handler was at work, and nothing that came of it is written."""
+    def call_on_lost(self, item: Item, end: VisitOutcome | None) -> None:
+        """From any thread: call `on_lost` for a visit whose outcome was not written."""
         if self.hook is not None:
             call_on_loop(self.loop, self._undo, self.hook, item, None if end is None else dict(end.values))
 

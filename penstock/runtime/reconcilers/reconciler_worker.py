@@ -42,12 +42,12 @@ class RowWork:
         self.only = only
         self.runners: dict[str, Runner] = {}
         self.shared: list[Service] = []
-        self._deafen: Callable[[], None] = lambda: None
+        self._stop_listening: Callable[[], None] = lambda: None
         self._leaving = False
 
     def start(self) -> None:
         """Start what is declared now; `notice_new` starts what is declared later."""
-        self._deafen = self.host.wakeups.listen(self._hear)
+        self._stop_listening = self.host.wakeups.listen(self._hear)
         self.notice_new()
 
     def notice_new(self) -> None:
@@ -73,7 +73,7 @@ class RowWork:
         ]
         listener = listener_for(host.database, host.wakeups.channel_of(ROWS))
         if not isinstance(listener, NoListener):
-            self.shared.append(row_services.RowEar(listener, host.wakeups, host.events))
+            self.shared.append(row_services.RowListener(listener, host.wakeups, host.events))
         for service in self.shared:
             service.start()
 
@@ -87,7 +87,7 @@ class RowWork:
 
     @property
     def holds(self) -> bool:
-        """Rows are held here."""
+        """True if this process holds rows."""
         return any(runner.source.holdings.count for runner in self.runners.copy().values())
 
     @property
@@ -95,7 +95,7 @@ class RowWork:
         return [*self.shared, *(runner.pump for runner in self.runners.values())]
 
     def revive(self) -> None:
-        """A thread that died is started again."""
+        """Start threads again that died."""
         self.notice_new()
         for runner in self.runners.values():
             runner.dispatcher.give_back_surplus()
@@ -115,7 +115,7 @@ class RowWork:
     # the end, in this order
 
     def give_back_waiting(self) -> None:
-        """Nothing is claimed any more, and what has not begun goes back at once."""
+        """Stop claiming, and give back rows whose handlers have not begun."""
         self._leaving = True
         for runner in self.runners.values():
             runner.pump.claiming = False
@@ -131,7 +131,7 @@ class RowWork:
             runner.dispatcher.give_up_running()
 
     def give_back_deserted(self) -> None:
-        """The event loop was closed: what waits and what runs goes back, from another thread."""
+        """Give back all rows from another thread, after the event loop was closed."""
         self._leaving = True
         for runner in self.runners.values():
             runner.pump.claiming = False
@@ -139,8 +139,8 @@ class RowWork:
             runner.dispatcher.give_back_deserted()
 
     def close(self) -> None:
-        """End the threads, and give back what their last turns have brought."""
-        self._deafen()
+        """End the threads, and give back the rows that their last turns claimed."""
+        self._stop_listening()
         services = self.services
         for service in services:
             service.stop()

@@ -1,4 +1,4 @@
-"""A visit of a row in a process of its own: the order that the worker sends, and what the process does with it."""
+"""A visit of a row in a handler process: the order that the worker sends, and its execution there."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RowOrder(NamedTuple):
 
 
 def _visited(reconciler: Reconciler, item: Item, middleware: tuple[Middleware, ...]) -> RowAnswer | Raised:
-    """Whatever the handler does, there is an answer; unless it ends the process, which the worker notices."""
+    """Call the handler; always returns an answer, unless the handler ends the process, which the worker notices."""
     us = os.getpid()
     try:
         value = reconciler.visit(item, middleware)
@@ -63,7 +63,7 @@ def _visited(reconciler: Reconciler, item: Item, middleware: tuple[Middleware, .
     except BaseException as error:
         try:
             return Raised(failure_of(item, error))
-        except BaseException as broken:  # even the question of what it is an instance of runs its own code
+        except BaseException as broken:  # even `isinstance` may run code of the error's class
             return raised(broken)
     finally:
         end_copy(us, reconciler.name)

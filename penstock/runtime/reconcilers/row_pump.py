@@ -1,4 +1,4 @@
-"""The pump of a reconciler: asks for rows, and less and less often while there are none."""
+"""The pump of a reconciler: polls for rows, less and less often while there are none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROWTH = 1.6
 LONGEST_DELAY = 1.1
 """A change without a wake-up is found about a second later. Leases of dead processes are known beforehand."""
 RESTS_AFTER = 6
-"""Empty fetches, after which one statement asks whether there is anything at all."""
+"""After this many empty fetches, one statement checks for due rows before the next fetch."""
 HINT_INTERVAL = 0.005
 
 
@@ -30,35 +30,36 @@ class RowPump(Pump[Item, VisitOutcome]):
     def turn(self) -> Turn:
         self._looked = time.monotonic()
         if self._is_resting():
-            if not self._glance():
+            if not self._has_due_rows():
                 self._empty_turns += 1
                 return Turn.IDLE
-            # Should another worker be quicker, or our clock: another look soon.
+            # Another worker may be quicker, or our clock may be ahead: look again soon.
             self._empty_turns = 0
         return super().turn()
 
     def _is_resting(self) -> bool:
         return self._empty_turns >= RESTS_AFTER and not self.unsettled and self.claiming and self.room() > 0
 
-    def _glance(self) -> bool:
+    def _has_due_rows(self) -> bool:
         with self.database.reading(self.link) as tx:
-            return self.rows.glance(tx)
+            return self.rows.has_due_rows(tx)
 
     def pause(self) -> None:
         if self.unsettled:
             return
         subjects = self.waker.wait(self.delay())
         if subjects:
-            # Something was written somewhere: a glance will do. Something about our rows: a fetch.
+            # A wake-up that is not about our rows: one statement checks for due rows. One about our rows: a fetch.
             self._empty_turns = RESTS_AFTER if subjects == {ROWS} else 0
             self.source.heard(subjects)
-            # A stream of hints is one hint: the fetch to come sees what all of them were about.
+            # Several hints count as one: the next fetch finds the rows of all of them.
             early = HINT_INTERVAL - (time.monotonic() - self._looked)
             if early > 0:
                 self.stopping.wait(early)
 
     def delay(self) -> float:
-        """Growing, so that an empty table costs little; jittered, so that processes do not look in step."""
+        """The delay to the next poll: growing, so that an empty table costs little; jittered, so that processes do
+        not poll together."""
         grown = min(FIRST_DELAY * GROWTH ** min(self._empty_turns, 20), LONGEST_DELAY) * random.uniform(
             0.95, 1.1
         )

@@ -30,7 +30,7 @@ SWEEP_INTERVAL = 120.0
 
 
 class LeaseKeeper(Service):
-    """Keeps the claims of everything that runs or waits here. A thread and a connection of its own."""
+    """Renews the leases of all rows that this process holds. It has a thread and a connection of its own."""
 
     name = "lease keeper"
 
@@ -63,7 +63,7 @@ class LeaseKeeper(Service):
         return Turn.IDLE
 
     def keep(self, source: RowSource) -> None:
-        """Drop what is over, renew what soon would be."""
+        """Drop items whose lease is over, and renew those whose lease ends soon."""
         now = leases.clock()
         for item in source.holdings.overdue(now):
             source.lose(item)
@@ -99,7 +99,7 @@ class LeaseKeeper(Service):
 
 
 class Sweeper(Service):
-    """Removes orphaned row locks, to which no reconciler would come back."""
+    """Removes orphaned row locks that no reconciler would take over."""
 
     name = "lock sweeper"
 
@@ -153,15 +153,15 @@ class Sweeper(Service):
         self.stopping.wait(SWEEP_INTERVAL * random.uniform(1.0, 1.5))
 
 
-class RowEar(ResultListener):
-    """Passes on what other processes say about rows."""
+class RowListener(ResultListener):
+    """Passes on wake-ups of other processes about rows."""
 
-    name = "row ear"
+    name = "row listener"
 
     def turn(self) -> Turn:
         for subject in self.waker.wait(60.0):
             self.wakeups.relay(subject if subject.startswith(ROWS) else ROWS)
             if not subject.startswith(ROWS):
-                # About everything: a file was written, our own writes included. That may go on all the time.
+                # Not about a table: a SQLite file was written, perhaps by us. That may happen all the time.
                 self.stopping.wait(UNSPECIFIC_INTERVAL)
         return Turn.WORKED

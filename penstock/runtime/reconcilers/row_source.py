@@ -1,4 +1,4 @@
-"""A reconciler as a source for the pump: claims rows, applies what came of them, and knows what this process holds."""
+"""A reconciler as a source for the pump: claims rows, applies outcomes, and knows the rows that this process holds."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from penstock.reconcile.outcome import VisitKind, VisitOutcome, refused
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.statements import Fetch, release
 from penstock.reconcile.table import Key, in_order, key_text
-from penstock.reconcile.wakeup_subjects import awaited, stirred
+from penstock.reconcile.wakeup_subjects import awaited, table_changed
 from penstock.runtime.pump.source import Source
 from penstock.telemetry.events import ClockStepped, Stream
 from penstock.values.failure import Failure
 
-# When the rows that this process has worked on come due again: so that the pump need not ask the database all the time.
+# Due times of rows that this process has visited, so that the pump need not ask the database all the time.
 
 GRAIN = 0.05
 LONGEST = 3600.0
 
 
 class DueTimes:
-    """A coarse calendar of this process. Rows of other processes are found by looking now and then."""
+    """A coarse calendar of due times in this process. Rows of other processes are found by polling."""
 
     def __init__(self) -> None:
         self._times: list[float] = []
@@ -46,7 +46,7 @@ class DueTimes:
         self._lock = threading.Lock()
 
     def add(self, delay: float) -> None:
-        """Something is due after so many seconds."""
+        """Note that a row is due after this delay, in seconds."""
         if delay > LONGEST:
             return
         at = (int((time.monotonic() + delay) / GRAIN) + 1) * GRAIN
@@ -56,7 +56,7 @@ class DueTimes:
                 heapq.heappush(self._times, at)
 
     def until_next(self) -> float | None:
-        """Seconds to wait; what is past is forgotten."""
+        """Seconds until the next due time; past times are removed."""
         now = time.monotonic()
         with self._lock:
             while self._times and self._times[0] <= now:
@@ -85,9 +85,9 @@ class RowSource(Source[Item, VisitOutcome]):
         self.wakeups = wakeups
         self.stream = stream
         self.lost = lost
-        """Told of items that we claimed again: their handlers have nothing left to do."""
+        """Called with items whose rows were claimed again: their handlers are stopped."""
         self.refused = refused
-        """Told of ends that came too late."""
+        """Called with outcomes that came too late."""
         self.holdings = HeldRows()
         self.due = DueTimes()
         self.counts: Counter[str] = Counter()
@@ -126,19 +126,19 @@ class RowSource(Source[Item, VisitOutcome]):
         return taken.items
 
     def _statements(self, tx: Transaction) -> Statements:
-        """One for the whole turn: what is applied and what is claimed in it happens at one instant."""
+        """The statements of this turn: applies and claims in it have the same time."""
         if self._last is None or self._last.tx is not tx:
             self._last = Statements(self.database, tx)
         return self._last
 
-    def glance(self, tx: Transaction) -> bool:
-        """Whether it is worth a claim. The clock is the database's as last read, so this decides nothing."""
+    def has_due_rows(self, tx: Transaction) -> bool:
+        """True if a claim may find rows. It uses the clock as last read, so it decides nothing."""
         if self._clock is None or time.monotonic() - self._clock[1] > CLOCK_TRUSTED:
             return True
         now = self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
-        at = rows_claim.next_chance(Statements(self.database, tx), self.reconciler, self.fetch, now)
+        at = rows_claim.next_due(Statements(self.database, tx), self.reconciler, self.fetch, now)
         if at is not None and at > now:
-            # Another worker's lease ends, and is not renewed: if that worker is dead, we take its row then.
+            # The lease of another worker ends then: if that worker is dead, we take its row.
             self.due.add((at - now).total_seconds())
         return at is not None and at <= now
 
@@ -163,7 +163,7 @@ class RowSource(Source[Item, VisitOutcome]):
 
     def rolled_back(self) -> None:
         if self._taken is not None and self._taken.items:
-            # If the answer was lost, it is not known whether this was committed.
+            # If the answer was lost, it is unknown whether this was committed.
             self._doubtful.append(self._taken.token)
         self._taken = self._applied = None
         self._given_back = []
@@ -177,7 +177,7 @@ class RowSource(Source[Item, VisitOutcome]):
             self._again |= self._busy
 
     def recover(self, tx: Transaction) -> None:
-        """Give back what we may have claimed without hearing of it."""
+        """Give back rows that we may have claimed without getting the answer."""
         tx.stage("recover_rows")
         tokens, statements = self._doubtful, Statements(self.database, tx)
         targets = {self.reconciler.target} | {lock.target() for lock in self.reconciler.locks}
@@ -190,7 +190,7 @@ class RowSource(Source[Item, VisitOutcome]):
         return f"{self.reconciler.name} {finished.item.id}"
 
     def blame(self, finished: VisitOutcome, error: Exception) -> VisitOutcome | None:
-        """The database refuses what this handler wants to be written: the row's own error."""
+        """The outcome for a row whose writes the database refuses: an error of the row."""
         return refused(self.reconciler.policy, finished, Failure.of(error))
 
     # afterwards
@@ -222,13 +222,13 @@ class RowSource(Source[Item, VisitOutcome]):
         if self.stream.wants(RowSettled):
             for end in applied.accepted:
                 self.stream.emit(_settled(end))
-        for table in applied.stirred:
-            self.wakeups.notify(stirred(table))
+        for table in applied.changed_tables:
+            self.wakeups.notify(table_changed(table))
         for name in applied.awaited:
             self.wakeups.notify(awaited(name))
 
     def lose(self, item: Item) -> None:
-        """This claim is not ours any more."""
+        """Drop a claim that was lost."""
         if item.lease_lost:
             return
         item.lose()

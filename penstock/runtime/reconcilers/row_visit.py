@@ -1,6 +1,6 @@
-"""A claim of a row as work for executors: calls the reconciler's handler, and says what its end means for the row.
+"""A claim of a row as work for executors: calls the reconciler's handler, and decides the outcome for the row.
 
-Whatever the user's part of that raises is the row's error: a row always has an end.
+Any exception of user code is an error of the row: a visit always has an outcome.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from penstock.values.typed_json.annotations import waited_for
 
 @dataclass(slots=True, eq=False)
 class RowVisit(Work):
-    """One visit of a row. Its key is the item: no other claim has it."""
+    """One visit of a row. Its key is the item."""
 
     item: Item
     reconciler: Reconciler
     visited: bool = False
-    """The handler was called: if the row is lost, there may be something to undo."""
+    """True if the handler was called: if the row is lost, there may be something to undo."""
 
     only_seen: ClassVar[Interruption] = Interruption.LOST
 
@@ -103,7 +103,7 @@ class RowVisit(Work):
             end_copy(us, self.name)
 
     def _begins(self) -> bool:
-        """False: the row was lost before its turn came."""
+        """False: the row was lost before its handler began."""
         if self.item.lease_lost:
             return False
         self.item.began = self.began = time.monotonic()
@@ -111,7 +111,7 @@ class RowVisit(Work):
         return True
 
     def _broken_off(self, limit: asyncio.Timeout, error: BaseException) -> VisitOutcome | None:
-        """Whatever a handler raises while it is being stopped comes of that, and is no error of the row."""
+        """The outcome of a handler that was stopped; an exception that it raises meanwhile is no error of the row."""
         match self.interrupted:
             case Interruption.LOST:
                 return None
@@ -119,9 +119,9 @@ class RowVisit(Work):
                 return released(self.item)
         if limit.expired():
             return self._timed_out()
-        # Ended with its loop, or by something inside the handler: only the latter is the row's error.
+        # Cancelled with the event loop, or by code inside the handler: only the latter is an error of the row.
         task = asyncio.current_task()
-        # By its type: what an error says of its class is its own code, and may raise.
+        # By the type: `isinstance` may run code of the error's class, which may raise.
         cancelled = issubclass(type(error), asyncio.CancelledError)
         outside = cancelled and task is not None and task.cancelling()
         return released(self.item) if outside else self._raised(error)
@@ -134,7 +134,7 @@ class RowVisit(Work):
     # ends
 
     def outcome(self, event: Any) -> VisitOutcome:
-        """Judge what happened to the handler; what it returned or raised was judged where it ran."""
+        """The outcome for an event of the executor."""
         if isinstance(event, VisitOutcome):
             return event
         if self.started:
@@ -157,7 +157,7 @@ class RowVisit(Work):
                 return released(self.item)
 
     def _answered(self, packed: bytes) -> VisitOutcome:
-        """The handler's own process has answered: what that means is judged here, as if it had run here."""
+        """The outcome for the answer of a handler process, as if the handler had run here."""
         try:
             value = unpack_answer(self.reconciler, self.item, packed)
             return returned(self.reconciler.policy, self.item, value)
@@ -165,7 +165,7 @@ class RowVisit(Work):
             return self._raised(error)
 
     def _guarded(self, judge: Callable[[], VisitOutcome | None]) -> VisitOutcome | None:
-        """How it ends. What the user's part of that raises is the row's error."""
+        """Decide the outcome; an exception of user code becomes an error of the row."""
         try:
             return judge()
         except SimulatedCrash:

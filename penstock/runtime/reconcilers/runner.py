@@ -61,7 +61,7 @@ class Runner:
             (FIRST_DELAY, LONGEST_DELAY),
         )
         self.pump.rows = self.source
-        # Given back between turns, so that a dozen idle reconcilers do not keep a dozen connections.
+        # The connection is given back between turns, so that many idle reconcilers do not keep many connections.
         self.pump.link = ConnectionHandle(host.database, brief=True)
 
     def _room(self) -> int:
@@ -72,16 +72,16 @@ class Runner:
         self.pump.finished(end)
 
     def _lose(self, item: Item) -> None:
-        """From any thread: the claim is gone, there is nothing left to do for it."""
+        """From any thread: stop the handler of a claim that was lost."""
         call_on_loop(self.dispatcher.loop, self.dispatcher.interrupt, {item}, Interruption.LOST)
 
     def _lost(self, visit: RowVisit) -> None:
         if visit.visited:
-            self.lost_rows.regret(visit.item, None)
+            self.lost_rows.call_on_lost(visit.item, None)
 
     def _refused(self, end: VisitOutcome) -> None:
         if end.kind is not VisitKind.RELEASED:
-            self.lost_rows.regret(end.item, end)
+            self.lost_rows.call_on_lost(end.item, end)
 
     def hear(self, subject: str) -> None:
         if concerns(subject, self.reconciler.target.name, self.reconciler.name):
@@ -92,6 +92,7 @@ class Runner:
         return not (self.pump.unsettled or self.pump.in_doubt or self.source.holdings.count)
 
     def give_back(self) -> None:
-        """After the pump's last turn: what that still brought goes back now, not when its lease is over."""
+        """After the pump's last turn: give back the rows that it claimed, instead of leaving them to the end of their
+        lease."""
         if not self.at_rest:
             self.pump.turn()

@@ -1,4 +1,5 @@
-"""Annotations as the codec sees them: resolved, without what only handlers mean, and ready for pydantic."""
+"""Prepares annotations for the codec: resolved, without parts that only concern handlers, in a form that pydantic
+accepts."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _UNIONS = (Union, types.UnionType)
 def resolve(function: Callable[..., object], task: str) -> dict[str, Any]:
     """A function's annotations by parameter name (and "return"), forward references resolved."""
     try:
-        return typing.get_type_hints(bearer(function), include_extras=True)
+        return typing.get_type_hints(annotated_function(function), include_extras=True)
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         culprit = _unresolvable(function)
         raise DefinitionError(
@@ -40,8 +41,9 @@ def resolve(function: Callable[..., object], task: str) -> dict[str, Any]:
         ) from None
 
 
-def bearer(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Whose annotations a callable goes by: of a partial the whole function's, of an object those of its class."""
+def annotated_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function whose annotations describe a callable: of a partial the wrapped function, of an object its
+    `__call__`."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type) or hasattr(function, "__annotations__") or inspect.isroutine(function):
@@ -51,7 +53,7 @@ def bearer(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def is_async(function: Callable[..., Any]) -> bool:
     """Whether calling it gives something to await."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(bearer(function))
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(annotated_function(function))
 
 
 async def waited_for(value: Any) -> Any:
@@ -77,13 +79,13 @@ def stream_of(annotation: Any) -> Any | None:
     return (get_args(annotation) or (Any,))[0]
 
 
-def with_holes(annotation: Any) -> Any:
+def with_missing_elements(annotation: Any) -> Any:
     """The annotation of a collection with None in the place of any element, at any depth; others as they are."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if not parts or not (origin in (list, dict, collections.abc.Sequence) or origin in _STREAMS):
         return annotation
     *others, element = parts if origin is dict else parts[:1]
-    return origin[(*others, Union[with_holes(element), None])]  # noqa: UP007 - of whatever is there
+    return origin[(*others, Union[with_missing_elements(element), None])]  # noqa: UP007 - of whatever is there
 
 
 def is_open(annotation: Any) -> bool:
@@ -147,7 +149,7 @@ def _modern_typed_dict(annotation: Any, done: dict[Any, Any]) -> Any:
 
 
 def _unresolvable(function: Callable[..., object]) -> str:
-    function = bearer(function)
+    function = annotated_function(function)
     known = getattr(inspect.unwrap(function), "__globals__", {})
     for name, annotation in getattr(function, "__annotations__", {}).items():
         try:

@@ -1,8 +1,8 @@
-"""How values of one annotation are written and read.
+"""Writes and reads values of one annotation.
 
 Writing is strict: a value that a type checker would refuse is refused ("5" is no int). Reading is lenient,
 because what is read may have been written by another task, or by an older version of this one: an ISO text
-will do for a datetime. What has been written can be read: that is tried before it is stored.
+will do for a datetime. Every written value is read back before it is stored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, ValidationError, to_jsonab
 from penstock.errors import SerializationError
 from penstock.values.lazy_import import Lazy
 from penstock.values.typed_json import tags
-from penstock.values.typed_json.annotations import describe, is_open, modern, stream_of, with_holes
+from penstock.values.typed_json.annotations import describe, is_open, modern, stream_of, with_missing_elements
 from penstock.values.typed_json.tags import Other, Unwritable
 
 if TYPE_CHECKING:
@@ -110,14 +110,14 @@ def _equal(before: object, after: object) -> bool:
 
 
 class RawStream(ABC):
-    """Raw values, one after the other; each walk begins anew."""
+    """Raw values, one after the other; each iteration starts from the beginning."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[object]: ...
 
 
 class StreamReader:
-    """The values of a stream, each as its annotation says when its turn comes; each walk begins anew."""
+    """The values of a stream, each converted when it is reached; each iteration starts from the beginning."""
 
     def __init__(self, raw: RawStream, read: Callable[[object], object]) -> None:
         self._raw = raw
@@ -167,10 +167,11 @@ class TypeConverter:
         self._open = is_open(wanted)
         self._unchecked = self._open and get_origin(wanted) is None and wanted not in (list, dict)
         self._wanted = wanted
-        # What cannot be stored is refused now. A plain type can; it is checked only if something else comes for it.
+        # A type that cannot be stored is refused now. For plain types no converter is built before a value of another
+        # type comes.
         plain = self._unchecked or self._exact is not None
         self._adapter: TypeAdapter[object] | None = None if plain else _adapter(wanted)
-        # Values of these types are their own raw form and need no further look: the common case, made cheap.
+        # Values of these types are their own raw form and need no check: this is the common case, made cheap.
         self.as_is = tags.NATIVE if self._unchecked else tags.NATIVE & {self._exact}
 
     @property
@@ -220,7 +221,11 @@ class TypeConverter:
         except Mismatch:
             if not tags.has_missing(raw):
                 raise
-            value = None if tags.is_missing(raw) else TypeConverter(with_holes(self._annotation)).read(raw)
+            value = (
+                None
+                if tags.is_missing(raw)
+                else TypeConverter(with_missing_elements(self._annotation)).read(raw)
+            )
         return iter(value) if self._origin is Iterator and isinstance(value, list) else value
 
     def _checker(self) -> TypeAdapter[object]:
@@ -295,7 +300,7 @@ ANYTHING = TypeConverter(Any)
 def _adapter(annotation: Any) -> TypeAdapter[object]:
     adapter: TypeAdapter[object] = pydantic.TypeAdapter(annotation)
     if not adapter.pydantic_complete:
-        # Something it names was not declared when pydantic looked; it must be by now, at the first use.
+        # A name in the annotation was not declared when pydantic read it; it must be declared by the first use.
         adapter.rebuild(raise_errors=True)
     return adapter
 

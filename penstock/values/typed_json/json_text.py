@@ -60,7 +60,7 @@ def _explain(error: PydanticSerializationError) -> str:
 
 # Values without annotations as JSON text with types: signals, the run context, what `stop_run()` is given.
 #
-# For arguments and results of a task there is `Signature`, for `once()` a `Keepsake`: they know the annotations.
+# Arguments and results of a task have `Signature`, values of `once()` have `OnceValue`: they know the annotations.
 
 
 def encode(value: object, *, limit: int | None = None, name: str = "the value") -> str:

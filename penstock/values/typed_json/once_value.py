@@ -51,7 +51,7 @@ class OnceValue:
 
 
 def _shape(function: Callable[..., object]) -> TypeConverter:
-    """An annotation of which nothing can be made says nothing."""
+    """The converter of the return annotation; an annotation that cannot be used counts as none."""
     try:
         return TypeConverter(_returned(function))
     except Exception:

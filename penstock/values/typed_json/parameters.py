@@ -33,11 +33,11 @@ class Parameters:
     positional_names: tuple[str, ...]
     positional_only_names: tuple[str, ...]
     by_position: tuple[str, ...]
-    """Names of the parameters that the function cannot be given by name, or whose decorator cannot."""
+    """Parameters that can only be passed by position, to the function or to its decorator."""
     keyword_names: frozenset[str]
     required: tuple[str, ...]
     whole: frozenset[str] | None
-    """Arguments stored under just these names can be passed as they are, all by name."""
+    """If exactly these names are stored, all arguments can be passed by name."""
     rest_name: str
     simple: int
     shapes: Mapping[str, TypeConverter]

@@ -104,7 +104,7 @@ class Signature:
         return {name: raw[name] for name in self.parameters if name in raw} if isinstance(raw, dict) else {}
 
     def check_call(self, positional: int, keywords: Iterable[str] = ()) -> None:
-        """Raise `ArgumentError` unless a call with so many positional and these keyword arguments fits."""
+        """Raise `ArgumentError` unless a call with this number of positional and these keyword arguments fits."""
         self._layout.bind((None,) * positional, dict.fromkeys(keywords))
 
     def encode_value_for(self, parameter: str | int, value: object) -> str:
@@ -190,7 +190,7 @@ class Signature:
 
     def _restate(self, name: str, shape: TypeConverter, raw: object) -> object:
         value = self._read(name, shape, raw, tagged=True)
-        # What is missing stays missing; its annotation would not have it written.
+        # A missing value stays missing: the annotation need not allow None.
         return raw if has_missing(raw) else self._write(name, shape, value)
 
     def _read(self, name: str, shape: TypeConverter, raw: object, tagged: bool) -> object:
@@ -208,11 +208,11 @@ class Signature:
         try:
             return dumps(raw)
         except SerializationError:
-            self._blame(raw)
+            self._find_unwritable(raw)
             raise
 
-    def _blame(self, raw: dict[str, object]) -> None:
-        # Only now, when it is known that one of them cannot be written, is it worth asking which.
+    def _find_unwritable(self, raw: dict[str, object]) -> None:
+        # Each argument is tried by itself only after writing all of them has failed.
         for name, value in raw.items():
             try:
                 dumps(value)

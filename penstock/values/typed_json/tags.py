@@ -1,4 +1,4 @@
-"""Natural values and their raw JSON form.
+"""Converts Python values that JSON lacks to tagged JSON objects and back.
 
 JSON has no times, UUIDs, decimals or bytes, so these are written as objects with one key, `{"$uuid": "..."}`,
 and come back as what they were, in any process. A user's dict that looks like that gets one more `$` and

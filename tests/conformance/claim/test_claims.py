@@ -1,4 +1,4 @@
-"""Claims: never more than asked for, never twice, nobody starves, nothing is overlooked."""
+"""queue/claim: a claim takes no more than asked for and no job twice; no queue starves, no job is overlooked."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator

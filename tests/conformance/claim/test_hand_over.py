@@ -1,4 +1,4 @@
-"""Between the claim and its handler: whatever goes wrong there, somebody says what came of the claim."""
+"""runtime/executors/dispatcher: whatever fails between the claim and its handler, the claim gets an outcome."""
 
 import threading
 from collections.abc import Callable

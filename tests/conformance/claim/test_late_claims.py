@@ -1,4 +1,4 @@
-"""A claim that was given up for lost, and arrives all the same. Nobody here knows what it took: it must not stay there.
+"""runtime/liveness/heartbeat: a claim that is committed after its worker gave it up for lost is given back.
 
 What is left in a socket when somebody closes it is sent on when the network is back, and the server does what it says.
 """

@@ -1,4 +1,4 @@
-"""How the database finds ready jobs: a lane by its place in the index, however full the others are."""
+"""queue/claim: how the database finds ready jobs: a lane by its place in the index, however full the others are."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""A row that cannot be handled stands alone: found by halving, named, left out, tried again at growing intervals."""
+"""database/boundary: a row that cannot be handled stands alone: found by halving, named, left out, tried again at
+growing intervals.
+"""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Every act, asked for by those who may not: without its right, from another site, by GET, with a forged session."""
+"""dashboard/access: every act is refused without its right, from another site, by GET, or with a forged session."""
 
 from __future__ import annotations
 

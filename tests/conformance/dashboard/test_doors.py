@@ -1,4 +1,6 @@
-"""Both doors lead to the same pages: HTML and its JSON twin, files, conditional requests, errors."""
+"""dashboard/asgi, dashboard/wsgi: both doors lead to the same pages: HTML and its JSON twin, files, conditional
+requests, errors.
+"""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Every page and its JSON twin: whole, escaped, its links not dead, with nothing, with one and with hostile rows."""
+"""dashboard/pages: every page and its JSON twin: whole, escaped, its links not dead, with nothing, with one and with
+hostile rows.
+"""
 
 from __future__ import annotations
 

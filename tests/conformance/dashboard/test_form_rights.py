@@ -1,4 +1,6 @@
-"""Rights that depend on the form: schedules that call something, steps of runs; and what forms offer and prefill."""
+"""dashboard/acts: Rights that depend on the form: schedules that call something, steps of runs; and what forms offer
+and prefill.
+"""
 
 from __future__ import annotations
 

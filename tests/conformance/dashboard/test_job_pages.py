@@ -1,4 +1,6 @@
-"""Pages about jobs and for operators, each as HTML and as JSON, and what can be done from them."""
+"""dashboard/pages/jobs: Pages about jobs and for operators, each as HTML and as JSON, and what can be done from
+them.
+"""
 
 from __future__ import annotations
 
@@ -298,6 +300,7 @@ def test_queues_are_charted_paused_and_resumed(shop: Shop) -> None:
     for period in ("hour", "day", "week"):
         told = ann.get(f"/overview.json?period={period}").json
         assert (told["sums"]["succeeded"], told["sums"]["errors"], told["sums"]["failed"]) == (1, 1, 1)
+        assert told["sums"]["per_second"] > 0, "in its first minute too"
     assert {queue["queue"]: queue["available"] for queue in told["queues"]} == {"default": 1, "money": 0}
     assert ann.act("pause-queue", queue="default", why="deploy").status == 200
     paused = ann.get("/overview.json").json["queues"][0]

@@ -1,4 +1,4 @@
-"""Lists of 10,000 rows: pages of a size, one after the other, without a row missing or shown twice."""
+"""dashboard/pages: Lists of 10,000 rows: pages of a size, one after the other, without a row missing or shown twice."""
 
 from __future__ import annotations
 

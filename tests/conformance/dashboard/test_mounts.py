@@ -1,4 +1,6 @@
-"""The dashboard inside other applications, over real HTTP: frameworks, sub-paths, proxies, TLS."""
+"""dashboard/asgi, dashboard/wsgi: the dashboard inside other applications, over real HTTP: frameworks, sub-paths,
+proxies, TLS.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pages for operators: the sample of a group of failures, reconcilers whose table is locked, limits, messages."""
+"""dashboard/pages/operate: Pages for operators: the sample of a group of failures, reconcilers whose table is
+locked, limits, messages.
+"""
 
 from __future__ import annotations
 

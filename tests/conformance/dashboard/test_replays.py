@@ -1,4 +1,5 @@
-"""The same form sent twice does its work once: every act, one after the other and at the same moment.
+"""dashboard/request_ids: the same form sent twice does its work once: every act, one after the other and at the same
+moment.
 
 Actors: two requests with one form, in two threads or processes of the dashboard. What decides is the primary key of
 the job or run: the form's `once` is its id, so the second insert fails, and the request finds what the first has made.

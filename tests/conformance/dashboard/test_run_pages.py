@@ -1,4 +1,6 @@
-"""Pages of runs and pipelines: what they show, in part where there is much, and every act that they offer."""
+"""dashboard/pages/runs: Pages of runs and pipelines: what they show, in part where there is much, and every act that
+they offer.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Pages of schedules: next ticks, history, and every act."""
+"""dashboard/pages/schedules: Pages of schedules: next ticks, history, and every act."""
 
 from datetime import UTC, datetime
 from urllib.parse import quote, quote_plus

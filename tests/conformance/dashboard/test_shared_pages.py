@@ -1,4 +1,6 @@
-"""Viewers share pages: which are built, for whom, and what each sees; and a dashboard ends with its app."""
+"""dashboard/conditional: Viewers share pages: which are built, for whom, and what each sees; and a dashboard ends
+with its app.
+"""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

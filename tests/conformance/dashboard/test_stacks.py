@@ -1,4 +1,6 @@
-"""Stacks of a process on demand: asked for on its page, answered by the process, kept for a while."""
+"""queue/stack_dumps, runtime/stacks: Stacks of a process on demand: asked for on its page, answered by the process,
+kept for a while.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Notices of changes as a stream, where the server speaks ASGI; it ends by itself, so that a server can stop."""
+"""dashboard/asgi: Notices of changes as a stream, where the server speaks ASGI; it ends by itself, so that a server
+can stop.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What is wrong at the first try: URLs, databases, users. The message says what to do."""
+"""database/error_advice: wrong URLs, databases and users at the first connection; the message says what to do."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""The database layer through the app's door: timeouts, passing errors, an unreachable or wrong database."""
+"""database/database: the database layer through the app's door: timeouts, passing errors, an unreachable or wrong
+database.
+"""
 
 import fcntl
 import sys

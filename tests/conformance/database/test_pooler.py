@@ -1,4 +1,6 @@
-"""Behind a transaction pooler each transaction may run on another connection of the server: nothing may outlive one."""
+"""database/postgres/dialect: Behind a transaction pooler each transaction may run on another connection of the
+server: nothing may outlive one.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""The schema: made on first use, by as many at once as like, and the same whichever way it is made."""
+"""schema/migrate, schema/version: the schema: made on first use, by as many at once as like, and the same whichever
+way it is made.
+"""
 
 import asyncio
 import os

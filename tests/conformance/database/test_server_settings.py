@@ -1,4 +1,4 @@
-"""What a server, a database or a role is set to: our connections rely on none of it, or say what is wrong."""
+"""database/dialect: our connections do not depend on settings of the server, the database or the role."""
 
 from collections.abc import Callable
 from datetime import datetime

@@ -1,4 +1,6 @@
-"""`postgresql://a,b/shop`, `mysql://a,b/shop`: whichever host takes writes is used, by everything that connects."""
+"""database/url: `postgresql://a,b/shop`, `mysql://a,b/shop`: whichever host takes writes is used, by everything that
+connects.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The file of a SQLite database: where it is sought, and what happens to it under way."""
+"""database/sqlite: the file of a SQLite database: where it is sought, and what happens to it under way."""
 
 import fcntl
 import os

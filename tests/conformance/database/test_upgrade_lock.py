@@ -1,4 +1,4 @@
-"""On MySQL the lock of who upgrades is the connection's: what can go wrong with such a lock."""
+"""schema/migrate: On MySQL the lock of who upgrades is the connection's: what can go wrong with such a lock."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

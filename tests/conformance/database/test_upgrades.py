@@ -1,4 +1,6 @@
-"""A database that an earlier version has left in the middle of its work is brought up to date, and the work goes on."""
+"""schema/migrate: a database that an earlier version has left in the middle of its work is brought up to date, and
+the work goes on.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Arguments and results: typed JSON, checked when enqueued, the same on every database."""
+"""values/typed_json/signature: Arguments and results: typed JSON, checked when enqueued, the same on every database."""
 
 import enum
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What can be made a task besides a plain function, and what a handler may return besides a value."""
+"""task: callables besides plain functions as tasks, and what a handler may return besides a value."""
 
 import asyncio
 import functools

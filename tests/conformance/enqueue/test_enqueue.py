@@ -1,4 +1,6 @@
-"""Enqueue: a plain call stays a plain call; a job is durable when enqueue returns, and runs as its options say."""
+"""task, queue/enqueue: Enqueue: a plain call stays a plain call; a job is durable when enqueue returns, and runs as
+its options say.
+"""
 
 import asyncio
 import functools

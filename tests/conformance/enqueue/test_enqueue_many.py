@@ -1,4 +1,4 @@
-"""`enqueue_many`: one batch, all or none, of any size."""
+"""task, queue/enqueue: `enqueue_many`: one batch, all or none, of any size."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Jobs that expire: one that has not started by its time is never run."""
+"""queue/rules/second_look: Jobs that expire: one that has not started by its time is never run."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""What a new user comes upon: each is refused by name, or said where it is looked for."""
+"""errors: mistakes of a new user are refused with a message that names them, or logged where users look."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ logging.getLogger("alembic.runtime.plugins").info("of others")
 @pytest.fixture
 def other(databases: Databases, database_kind: str, tmp_path: Path, app_on: MakeApp) -> Iterator[Penstock]:
     """An app on another database of the same kind."""
-    with databases.migrated(database_kind, tmp_path / "other") as url:
+    with databases.migrated(database_kind) as url:
         made = app_on(url)
         yield made
         made.close()

@@ -1,4 +1,4 @@
-"""Producer idempotency: whoever comes second with a key gets the first job, however close the race."""
+"""queue/enqueue: a second enqueue with the same key gets the first job, however close the race."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

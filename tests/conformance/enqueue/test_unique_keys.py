@@ -1,4 +1,6 @@
-"""Keys that are unique for a while: until the job is over or has started, for some time, or the last enqueue wins."""
+"""queue/rules/unique_keys: Keys that are unique for a while: until the job is over or has started, for some time, or
+the last enqueue wins.
+"""
 
 import threading
 from collections.abc import Callable, Iterator

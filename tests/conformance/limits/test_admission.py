@@ -1,4 +1,4 @@
-"""What limits decide, one job at a time: who may run, who waits, in which order, and what that costs."""
+"""queue/limits/admission: which jobs run, which wait, in which order, and at what cost."""
 
 import asyncio
 from collections.abc import Callable, Mapping

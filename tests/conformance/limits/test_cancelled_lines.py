@@ -1,4 +1,4 @@
-"""A long line that is cancelled while it waits: whoever comes after it need not wait for it."""
+"""queue/limits/waiting_line: jobs behind a long line of cancelled jobs need not wait for them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A deploy that removes, renames or changes a limit: those who wait for the old one go by the new."""
+"""runtime/liveness/limit_keeper: after a deploy that changes a limit, waiting jobs follow the new one."""
 
 from __future__ import annotations
 

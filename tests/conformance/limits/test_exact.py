@@ -1,4 +1,6 @@
-"""Limits under real concurrency: several workers, each with its own connections, never one too many, nothing stuck."""
+"""queue/limits/admission: Limits under real concurrency: several workers, each with its own connections, never one
+too many, nothing stuck.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""No slot leaks, whatever ends a claim: at every point of the way, by a kill, an error, a stop, a cancellation."""
+"""queue/limits/slots: no slot leaks, whatever ends a claim: at every point of the way, by a kill, an error, a stop,
+a cancellation.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Waiting costs nothing: whoever waits for a limit is claimed once in vain, and then not before there is room."""
+"""queue/limits/waiting_line: a job that waits for a limit is claimed once, and then not before there is room."""
 
 import asyncio
 from typing import Any

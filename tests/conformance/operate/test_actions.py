@@ -1,4 +1,4 @@
-"""Doing something about many jobs: in batches, counted, repeatable."""
+"""operate/actions: Doing something about many jobs: in batches, counted, repeatable."""
 
 import pytest
 

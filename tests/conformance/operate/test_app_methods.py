@@ -1,4 +1,6 @@
-"""From Python what the command line shows: status, processes, reconcilers, doctor, prune; sync and async."""
+"""operate/app_methods: From Python what the command line shows: status, processes, reconcilers, doctor, prune; sync
+and async.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

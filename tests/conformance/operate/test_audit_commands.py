@@ -1,4 +1,6 @@
-"""Every command that changes something says who and why, and `penstock audit` tells it again."""
+"""cli/commands/audit, queue/audit: every command that changes something says who and why, and `penstock audit` tells
+it again.
+"""
 
 from __future__ import annotations
 

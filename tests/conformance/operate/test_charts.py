@@ -1,4 +1,4 @@
-"""Charts: every settled attempt is counted once, whoever folds and whatever dies, and history is not read."""
+"""queue/tallies, operate/pages/charts: every attempt is counted once, whatever process dies; no history is read."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The commands, called as the command line calls them: what they show, what they change, how they end."""
+"""cli/commands: the commands, called as the command line calls them: what they show, what they change, how they end."""
 
 import asyncio
 import json

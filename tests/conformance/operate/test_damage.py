@@ -1,4 +1,6 @@
-"""Rows that a hand has changed: the doctor names each, and its repair puts back what must hold."""
+"""operate/diagnosis/damage: Rows that a hand has changed: the doctor names each, and its repair puts back what must
+hold.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A tally or a roll-up that was damaged keeps no other from being counted."""
+"""runtime/liveness/tally_keeper: a tally or a roll-up that was damaged keeps no other from being counted."""
 
 import pytest
 from sqlalchemy import Table, func, insert, select, update

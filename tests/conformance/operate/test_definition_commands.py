@@ -1,4 +1,4 @@
-"""diff and migrate-run, as the command line calls them."""
+"""cli/commands/definitions: diff and migrate-run, as the command line calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong, and only that, and says what to do."""
+"""operate/doctor: the doctor finds what is wrong, and only that, and says what to do."""
 
 from collections.abc import Callable
 
@@ -204,7 +204,7 @@ def test_an_app_without_tasks_is_found(app: Penstock, make_app: Callable[..., Pe
     told = [finding.message for finding in found if finding.check == "tasks"]
     assert told == [
         "the app declares no tasks: its workers can run nothing",
-        "1 ready jobs are for 'send', which the app lacks",
+        "1 ready job for 'send', which the app lacks",
     ]
     unnamed = examine(CheckContext(core.database, core.metadata, frozenset()))
     assert not [finding for finding in unnamed if finding.check == "tasks"], "only a database was named"

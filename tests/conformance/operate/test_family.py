@@ -1,4 +1,6 @@
-"""Children of a supervisor that are gone: dead ones crash their work, stopped ones give it back. Invariants 10, 11."""
+"""queue/processes: Children of a supervisor that are gone: dead ones crash their work, stopped ones give it back.
+Invariants 10, 11.
+"""
 
 from penstock import Penstock
 from penstock.operate.processes import list_processes

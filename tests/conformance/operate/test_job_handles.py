@@ -1,4 +1,6 @@
-"""Jobs from Python: lists of them, their attributes, their labels, and why they wait."""
+"""job, operate/diagnosis/explain: Jobs from Python: lists of them, their attributes, their labels, and why they
+wait.
+"""
 
 import asyncio
 import sqlite3
@@ -155,6 +157,7 @@ def test_a_job_is_explained_wherever_it_stands(app: Penstock) -> None:
     told = app.explain(later)
     assert kinds(told) == ["not_due"]
     assert "is not due until" in told.text
+    assert "(in 1 h " in app.explain(enqueue(app, "quick", 2, delay=5_430)).text
     assert told.causes[0].detail["due_at"] == later.due_at
     tried, snoozed = flaky.enqueue(), again.enqueue()
     drain(app)
@@ -206,6 +209,7 @@ def test_a_run_is_explained_by_its_steps(app: Penstock) -> None:
     told = app.explain(run)
     assert "waits_for_signal" in kinds(told)
     assert f"penstock signal {run.id} approve" in told.text
+    assert "@end" not in told.text, "that the run waits for its steps goes without saying"
     run.pause()
     assert kinds(app.explain(run))[0] == "run_paused"
     run.resume()

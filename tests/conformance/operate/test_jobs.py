@@ -1,4 +1,4 @@
-"""Lists of jobs, the whole story of one, and ids that are typed by hand."""
+"""operate/jobs: Lists of jobs, the whole story of one, and ids that are typed by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What operators see of limits: that a job waits, for which key, and how long its line is."""
+"""operate/jobs, operate/overview: operators see that a job waits for a limit, its key, and the length of its line."""
 
 import json
 

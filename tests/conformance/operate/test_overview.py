@@ -1,4 +1,4 @@
-"""Status: what waits, runs and has failed, by queue; how long it waits; who is there."""
+"""operate/overview: Status: what waits, runs and has failed, by queue; how long it waits; who is there."""
 
 from penstock import Penstock
 from penstock.operate.overview import QueueCounts, gauges, overview

@@ -1,4 +1,6 @@
-"""Queues that are paused and resumed, and workers that are given other queues, at run time."""
+"""queue/rules/queue_controls: Queues that are paused and resumed, and workers that are given other queues, at run
+time.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,6 @@
-"""Commands about runs, called as the command line calls them: what they show, what they change, how they end."""
+"""cli/commands/runs, cli/commands/show_run: Commands about runs, called as the command line calls them: what they
+show, what they change, how they end.
+"""
 
 from __future__ import annotations
 

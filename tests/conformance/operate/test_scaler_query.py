@@ -1,4 +1,6 @@
-"""The query for KEDA in `deploy/`: its answer, and that it touches the same rows however much waits or is finished."""
+"""operate/overview: the query for KEDA in `deploy/`: its answer, and that it touches the same rows however much
+waits or is finished.
+"""
 
 import re
 from pathlib import Path

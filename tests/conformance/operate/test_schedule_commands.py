@@ -1,4 +1,4 @@
-"""`penstock schedules`: everything of it, in words and as JSON."""
+"""cli/commands/schedules: `penstock schedules`: everything of it, in words and as JSON."""
 
 from __future__ import annotations
 

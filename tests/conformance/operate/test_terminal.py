@@ -1,4 +1,6 @@
-"""Commands as people at a terminal meet them: short ids, failures first, tables that fit, waits and their answers."""
+"""cli/output, cli/commands/watch: Commands as people at a terminal meet them: short ids, failures first, tables that
+fit, waits and their answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each process is judged by what it has said itself: a deploy that changes the settings takes nobody for dead."""
+"""queue/reclaim: each process is judged by its own `reap_after`: a deploy that changes it declares none dead."""
 
 from collections.abc import Callable
 

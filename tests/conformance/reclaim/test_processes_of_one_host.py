@@ -1,4 +1,6 @@
-"""Processes that live at the same place: whose row is removed at once, and whose is left alone."""
+"""runtime/liveness/local_processes: Processes that live at the same place: whose row is removed at once, and whose
+is left alone.
+"""
 
 import os
 import subprocess

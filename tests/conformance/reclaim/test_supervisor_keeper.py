@@ -1,4 +1,4 @@
-"""The supervisor's keeper, one turn at a time."""
+"""runtime/supervisor/child_reaper: the supervisor's keeper, one turn at a time."""
 
 from collections.abc import Iterator
 

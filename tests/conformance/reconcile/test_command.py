@@ -1,4 +1,6 @@
-"""`penstock reconcilers`, `check` and `doctor`, called as the command line calls them."""
+"""cli/commands/reconcilers, operate/reconcilers: `penstock reconcilers`, `check` and `doctor`, called as the command
+line calls them.
+"""
 
 import json
 import sys

@@ -1,4 +1,6 @@
-"""`drain(app)` visits the rows that are due beside running the jobs, and stops when nothing is due any more."""
+"""testing/drain_rows: `drain(app)` visits the rows that are due beside running the jobs, and stops when nothing is
+due any more.
+"""
 
 from __future__ import annotations
 

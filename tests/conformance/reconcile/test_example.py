@@ -1,4 +1,4 @@
-"""The example cloud, with a provider that fails every third time: it comes, it grows, it goes."""
+"""reconcile: the example cloud, with a provider that fails every third time: it comes, it grows, it goes."""
 
 import importlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What went wrong in the system that this replaces: each failure by its number, and why it cannot happen here.
+"""reconcile: failures of the system that this replaces, each by its number, and why it cannot happen here.
 
 Those about related rows are in test_related.py: #3704, #3741, #3580, #3886, #4120 and #3471.
 """

@@ -1,4 +1,6 @@
-"""Middleware around the handlers of reconcilers, in a worker and in the hands of tests."""
+"""middleware, runtime/reconcilers/row_visit: Middleware around the handlers of reconcilers, in a worker and in the
+hands of tests.
+"""
 
 import asyncio
 import logging

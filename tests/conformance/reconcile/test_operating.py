@@ -1,4 +1,4 @@
-"""What people see of reconcilers: counts, failing rows, and what their tables lack."""
+"""operate/reconcilers: counts, failing rows, and what the reconciled tables lack."""
 
 from collections.abc import Callable
 from typing import Any

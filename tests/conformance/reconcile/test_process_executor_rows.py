@@ -1,4 +1,4 @@
-"""`penstock.runtime.reconcilers.row_order`, `penstock.reconcile.transfer`: rows in processes of their own.
+"""runtime/reconcilers/row_order, reconcile/transfer: rows in processes of their own.
 
 Actors: the worker with its lease, the handler's process, and another worker that may take the row. Crash points: the
 handler's process dies, hangs past its timeout, or goes on after the lease is lost; each is decided by the worker,

@@ -1,4 +1,6 @@
-"""Reconcilers in a real worker: hints, handlers of both kinds, time limits, lost leases, late declarations."""
+"""runtime/reconcilers/reconciler_worker: Reconcilers in a real worker: hints, handlers of both kinds, time limits,
+lost leases, late declarations.
+"""
 
 import asyncio
 import threading
@@ -12,7 +14,7 @@ from sqlalchemy import insert
 
 from penstock import Penstock
 from penstock.reconcile.events import LeaseLost, RowSettled
-from penstock.reconcile.wakeup_subjects import stirred
+from penstock.reconcile.wakeup_subjects import table_changed
 from penstock.runtime.reconcilers.row_pump import FIRST_DELAY, LONGEST_DELAY, RESTS_AFTER, RowPump
 from penstock.runtime.worker import Worker
 from penstock.telemetry import fault_points
@@ -131,14 +133,14 @@ def test_a_hint_that_comes_while_a_fetch_runs_is_not_lost(app: Penstock, cloud: 
         if point == "claim_rows.committed" and armed.is_set():
             armed.clear()
             add(cloud, 1)
-            app.wakeups.relay(stirred("volumes"))
+            app.wakeups.relay(table_changed("volumes"))
 
     async def live(worker: Worker) -> None:
         pump = worker.rows.runners["provision"].pump
         await until(lambda: pump._empty_turns > 8)
         pump.delay = lambda: 3600.0  # type: ignore[method-assign]  # from now on only a hint helps
         armed.set()
-        app.wakeups.relay(stirred("volumes"))
+        app.wakeups.relay(table_changed("volumes"))
         await until(active(cloud, 1))
 
     with fault_points.watching(strike):
@@ -158,7 +160,7 @@ def test_a_stream_of_hints_is_not_a_stream_of_fetches(app: Penstock, cloud: Clou
             go_on.wait(60)
 
     def hint() -> None:
-        app.wakeups.relay(stirred("volumes"))
+        app.wakeups.relay(table_changed("volumes"))
 
     async def live(worker: Worker) -> None:
         pump = worker.rows.runners["idle"].pump

@@ -1,4 +1,6 @@
-"""Ten thousand ticks of the past: fired in their order, in bounded batches, and each once over the death of workers."""
+"""schedules/backfill: Ten thousand ticks of the past: fired in their order, in bounded batches, and each once over
+the death of workers.
+"""
 
 import time
 from collections import Counter

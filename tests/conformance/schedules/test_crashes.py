@@ -1,4 +1,6 @@
-"""Death in every window of firing, backfilling, declaring and steering: each tick once all the same."""
+"""schedules/fire, schedules/backfill: Death in every window of firing, backfilling, declaring and steering: each
+tick once all the same.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,6 @@
-"""A schedule whose row was damaged is set aside and named, at growing intervals; the others fire in time."""
+"""schedules/fire: a schedule whose row was damaged is set aside and named, at growing intervals; the others fire in
+time.
+"""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the code declares, over deploys: the newer revision wins once, pauses stay, what is gone does not fire."""
+"""schedules/declare: over deploys the newer revision wins once, pauses stay, and removed schedules do not fire."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Ticks come on time: the housekeeping knows when one is due, and no round is waited for."""
+"""runtime/liveness/housekeeping, schedules/fire: Ticks come on time: the housekeeping knows when one is due, and no
+round is waited for.
+"""
 
 from collections.abc import Callable
 from typing import Any

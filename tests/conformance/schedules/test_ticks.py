@@ -1,4 +1,6 @@
-"""Every tick fires once or has a row that says why not: what each option and policy does, on every database."""
+"""schedules/fire, schedules/decide: every tick fires once or has a row that says why not: what each option and
+policy does, on every database.
+"""
 
 import asyncio
 from collections.abc import Callable

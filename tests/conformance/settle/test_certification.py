@@ -1,4 +1,5 @@
-"""A cluster undoes a transaction because another node's went first: it is done again, and no log line tells of it.
+"""database/transaction: a cluster undoes a transaction because another node's went first: it is done again, and no log
+line tells of it.
 
 The server itself says so here: a trigger refuses the first few writes with the error of Group Replication, or Galera's.
 A table that knows no transactions counts them.

@@ -1,4 +1,4 @@
-"""Steering from outside: cancel, retry, result, attempts."""
+"""queue/control: Steering from outside: cancel, retry, result, attempts."""
 
 import asyncio
 import threading

@@ -1,4 +1,6 @@
-"""Dead letters: what spent its budget is listed, and can be retried or discarded, one or many."""
+"""operate/dead_letters, queue/control: Dead letters: what spent its budget is listed, and can be retried or
+discarded, one or many.
+"""
 
 import asyncio
 

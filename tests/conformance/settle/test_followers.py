@@ -1,4 +1,6 @@
-"""Callbacks of jobs and jobs that follow others: enqueued with the end that they are for, exactly once."""
+"""queue/rules/followers: Callbacks of jobs and jobs that follow others: enqueued with the end that they are for,
+exactly once.
+"""
 
 import threading
 from typing import Any

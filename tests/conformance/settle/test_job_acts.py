@@ -1,4 +1,6 @@
-"""Acts on a job that waits: deleted, or given another queue, priority or time. A race that is lost is a value."""
+"""queue/control: Acts on a job that waits: deleted, or given another queue, priority or time. A race that is lost is
+a value.
+"""
 
 import threading
 from datetime import UTC, datetime, timedelta

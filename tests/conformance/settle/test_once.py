@@ -1,4 +1,4 @@
-"""What `once()` remembers, and its async twin."""
+"""context, values/typed_json/once_value: the values that `once()` and its async twin store."""
 
 import threading
 from dataclasses import dataclass

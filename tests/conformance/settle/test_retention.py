@@ -1,4 +1,6 @@
-"""Retention: finished work goes after a while, with everything that belongs to it, and nothing else."""
+"""queue/retention: Retention: finished work goes after a while, with everything that belongs to it, and nothing
+else.
+"""
 
 from penstock import Penstock
 from penstock.queue import retention

@@ -1,4 +1,6 @@
-"""Errors, retries and timeouts: an error spends a retry, and only that; times are the database's."""
+"""values/retry, queue/settle: Errors, retries and timeouts: an error spends a retry, and only that; times are the
+database's.
+"""
 
 import sys
 import time

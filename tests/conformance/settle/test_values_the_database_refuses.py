@@ -1,4 +1,4 @@
-"""What a database will not store, or cannot store now: the one never harms the others, and nothing is lost."""
+"""runtime/pump/job_source: an outcome that the database does not store harms no other, and nothing is lost."""
 
 import threading
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""`assert_enqueued`: what was enqueued, and what there was instead."""
+"""testing/enqueued: `assert_enqueued`: what was enqueued, and what there was instead."""
 
 import asyncio
 from typing import Any

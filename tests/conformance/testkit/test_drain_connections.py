@@ -1,4 +1,6 @@
-"""`drain` again and again: a connection costs the server more than a job, so the next drain has that of the last."""
+"""testing/drain: `drain` again and again: a connection costs the server more than a job, so the next drain has that
+of the last.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""`drain(raises=True)` and `inline(raises=True)`: a handler's own error comes out where the test stands."""
+"""testing/drain, testing/inline: `drain(raises=True)` and `inline(raises=True)`: a handler's own error comes out
+where the test stands.
+"""
 
 from __future__ import annotations
 

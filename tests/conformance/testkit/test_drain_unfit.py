@@ -1,4 +1,6 @@
-"""Jobs of which no work can be made: drain settles them as a worker does, and goes on with the others."""
+"""testing/drain: Jobs of which no work can be made: drain settles them as a worker does, and goes on with the
+others.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The users' test kit itself."""
+"""testing: the users' test kit itself."""
 
 import asyncio
 import sys

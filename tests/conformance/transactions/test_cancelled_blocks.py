@@ -1,4 +1,6 @@
-"""A handler that is cancelled on its way into or out of `async with job.transaction()` leaves nothing open."""
+"""async_bridge, job_transaction: a handler that is cancelled on its way into or out of `async with
+job.transaction()` leaves nothing open.
+"""
 
 import asyncio
 import threading

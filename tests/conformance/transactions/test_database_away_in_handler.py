@@ -1,4 +1,6 @@
-"""The database is away when a handler needs it. Invariant 11: that is not the job's fault and spends nothing."""
+"""runtime/executors/call: the database is away when a handler needs it. Invariant 11: that is not the job's fault
+and spends nothing.
+"""
 
 import asyncio
 from collections.abc import Callable

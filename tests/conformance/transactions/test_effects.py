@@ -1,4 +1,6 @@
-"""`job.transaction()`: the handler's writes and the job's end commit together, fenced, or not at all."""
+"""job_transaction: `job.transaction()`: the handler's writes and the job's end commit together, fenced, or not at
+all.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -10,6 +12,7 @@ import penstock
 from penstock import Penstock, Retry
 from penstock.errors import JobFailed, PenstockError
 from penstock.queue import reclaim
+from penstock.telemetry.events import AttemptSettled
 from penstock.testing import crash_at, drain
 from tests.conformance.receipts import INSERT, receipts, with_receipts
 from tests.conformance.rows import count, state
@@ -35,6 +38,24 @@ def test_writes_and_completion_commit_together(app: Penstock) -> None:
     assert job.result(timeout=0) == "receipt 7"
     assert [attempt.outcome for attempt in job.attempts()] == ["succeeded"]
     assert count(app, "claims") == 0
+
+
+@pytest.mark.parametrize("after", ["returns", "raises"])
+def test_the_end_is_told_once_whatever_the_handler_does_after_the_block(app: Penstock, after: str) -> None:
+    told: list[tuple[str, str, str]] = []
+    app.events.on(AttemptSettled, lambda event: told.append((event.job_id, event.outcome, event.status)))
+
+    @app.task
+    def pay() -> None:
+        job = penstock.current()
+        with job.transaction():
+            job.complete()
+        if after == "raises":
+            raise ValueError("after the end")
+
+    job = pay.enqueue()
+    drain(app)
+    assert told == [(job.id, "succeeded", "succeeded")]
 
 
 def test_async_with(app: Penstock) -> None:

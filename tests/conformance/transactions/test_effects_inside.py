@@ -1,4 +1,4 @@
-"""What may and may not be done with the connection of a `job.transaction()` block."""
+"""job_transaction: what may and may not be done with the connection of a `job.transaction()` block."""
 
 from collections.abc import Callable
 from contextlib import suppress

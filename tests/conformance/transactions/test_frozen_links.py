@@ -1,4 +1,5 @@
-"""A link that freezes inside `job.transaction()`, until the server has given the transaction up: an outage.
+"""job_transaction: a link that freezes inside `job.transaction()`, until the server has given the transaction up: an
+outage.
 
 Not so if the handler itself has left its transaction alone for that long: it would do the same again, for ever.
 """

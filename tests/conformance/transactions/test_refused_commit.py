@@ -1,4 +1,6 @@
-"""A commit that the database refuses leaves nothing behind: no open transaction in the pool, no closed gate."""
+"""database/transaction: a commit that the database refuses leaves nothing behind: no open transaction in the pool,
+no closed gate.
+"""
 
 import sqlite3
 import threading

@@ -1,4 +1,6 @@
-"""A connection that was lent to a user's code is as good as before, whatever was executed and rolled back on it."""
+"""database/user/transactions: a connection that was lent to a user's code is as good as before, whatever was
+executed and rolled back on it.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress

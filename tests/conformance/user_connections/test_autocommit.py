@@ -1,4 +1,6 @@
-"""A connection that commits every statement by itself: what is enqueued on it is still written whole or not at all."""
+"""database/user/connections: a connection that commits every statement by itself: what is enqueued on it is still
+written whole or not at all.
+"""
 
 import asyncio
 import dataclasses
@@ -100,7 +102,7 @@ def break_off(monkeypatch: pytest.MonkeyPatch, verb: str, done: bool, error: typ
     """Have the caller cancelled, or interrupted, when the transaction begins or ends; whether or not that was done."""
     recognize = connections.recognize
 
-    def recognized(connection: Any) -> connections.Foreign:
+    def recognized(connection: Any) -> connections.CallerConnection:
         theirs = recognize(connection)
         assert theirs.alone is not None
         act = getattr(theirs.alone, verb)

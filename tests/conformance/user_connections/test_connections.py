@@ -1,4 +1,6 @@
-"""Transactional enqueue: on the caller's connection, whatever kind it is, a job is there if and only if they commit."""
+"""database/user/connections: Transactional enqueue: on the caller's connection, whatever kind it is, a job is there
+if and only if they commit.
+"""
 
 import asyncio
 import sqlite3

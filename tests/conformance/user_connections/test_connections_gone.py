@@ -1,4 +1,6 @@
-"""A connection that is closed, or that the server has ended, is gone: from memory, and its descriptor with it."""
+"""database/user/connections: a connection that is closed, or that the server has ended, is gone: from memory, and
+its descriptor with it.
+"""
 
 import asyncio
 import gc

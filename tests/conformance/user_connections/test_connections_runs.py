@@ -1,4 +1,6 @@
-"""Runs with a key, triggered on the caller's connection: on every kind there is, they are there if it commits."""
+"""pipelines/lifecycle/start: Runs with a key, triggered on the caller's connection: on every kind there is, they are
+there if it commits.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Transactional enqueue on connections whose owner has changed what is sent or read: encodings, cursors, converters."""
+"""database/user/connections, database/user/charsets: Transactional enqueue on connections whose owner has changed
+what is sent or read: encodings, cursors, converters.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,6 @@
-"""Transactional enqueue on connections that come wrapped, or that give texts in a way of their own."""
+"""database/user/connections: Transactional enqueue on connections that come wrapped, or that give texts in a way of
+their own.
+"""
 
 import asyncio
 import sqlite3

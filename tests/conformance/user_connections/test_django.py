@@ -1,4 +1,4 @@
-"""Transactional enqueue on Django's connection."""
+"""database/user/connections: Transactional enqueue on Django's connection."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is due soon is done on time: whoever leaves it calls somebody to look after it, and no round is waited for."""
+"""runtime/liveness/housekeeping: work that is due soon calls the housekeeping, and does not wait for its round."""
 
 import time
 from collections import Counter

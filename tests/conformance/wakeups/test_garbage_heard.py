@@ -1,4 +1,6 @@
-"""Any role that may connect can notify: nothing that is heard ends a loop, stops a claim or stays in memory."""
+"""queue/wakeups, runtime/pump/lanes: Any role that may connect can notify: nothing that is heard ends a loop, stops
+a claim or stays in memory.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Work wakes as many workers as it needs, and is not missed when the one that was woken is gone."""
+"""queue/wakeup_targets: Work wakes as many workers as it needs, and is not missed when the one that was woken is
+gone.
+"""
 
 import asyncio
 from collections import Counter

@@ -1,6 +1,7 @@
-"""A worker with nothing to do asks nothing, and yet misses nothing: whatever makes work ready tells it.
+"""runtime/pump/idle: a worker with nothing to do asks nothing, and yet misses nothing: whatever makes work ready tells
+it.
 
-What nobody tells of is found by a glance. See also `test_rest_is_safe.py`.
+Work without a wake-up is found by an idle check. See also `test_idle_is_safe.py`.
 """
 
 import asyncio

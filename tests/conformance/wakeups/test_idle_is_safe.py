@@ -1,4 +1,4 @@
-"""A worker that rests asks nothing, stays alive for others, and takes no risk: whoever is not sure to hear polls."""
+"""runtime/pump/idle: an idle worker polls nothing and stays registered; one whose listener is not proven polls."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The pipe between the wake-up relay of a supervisor and the listener of a child: what is heard, and what is lost."""
+"""runtime/supervisor/wakeup_relay, database/listeners: what a child hears of the relay, and what is lost."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Streams of updates: every job and run is followed to its end, by async and by sync callers."""
+"""updates: Streams of updates: every job and run is followed to its end, by async and by sync callers."""
 
 import asyncio
 import threading

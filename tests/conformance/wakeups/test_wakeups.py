@@ -1,4 +1,6 @@
-"""Wake-ups: other processes hear of new work and of results where the database can tell; elsewhere they poll."""
+"""queue/wakeups: Wake-ups: other processes hear of new work and of results where the database can tell; elsewhere
+they poll.
+"""
 
 import asyncio
 import threading
@@ -247,3 +249,19 @@ def test_who_is_told_of_the_next_job_does_not_look_for_it_right_after_the_last(
         raise AssertionError("it looks again right after every job")
 
     beside_a_worker(app, main)
+
+
+def test_the_sender_says_what_it_has_to_and_ends_with_its_app(
+    app_on: Callable[..., Penstock], postgres_url: str
+) -> None:
+    """Also where the app is used again."""
+    app = app_on(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {app.wakeups.channel_of(wakeups.CONTROLS)}")
+        for _ in range(2):
+            app.wakeups.notify(wakeups.CONTROLS)
+            sender = app.wakeups._sender
+            app.close()
+            assert sender is not None
+            assert not sender.is_alive()
+            assert [told.payload for told in listener.notifies(timeout=5, stop_after=1)] == [wakeups.CONTROLS]

@@ -1,4 +1,5 @@
-"""A worker whose owner is cancelled while it starts or stops, or whose event loop ends: it leaves nothing behind.
+"""runtime/worker, runtime/shutdown: a worker whose owner is cancelled while it starts or stops, or whose event loop
+ends: it leaves nothing behind.
 
 What it held goes back and spends nothing; no thread of it goes on, for that would keep the claims of the dead alive.
 """

@@ -1,4 +1,6 @@
-"""A worker whose event loop is closed under it, with all that was on it: it notices, gives back what it holds, ends."""
+"""runtime/shutdown: a worker whose event loop is closed under it, with all that was on it: it notices, gives back
+what it holds, ends.
+"""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""`app.close()` while calls are under way: what has begun ends, what has not is told so, and nothing is half done."""
+"""async_bridge: `app.close()` while calls are under way: begun calls end, the others get `AppClosed`."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a handler can know and do: `penstock.current()`."""
+"""context: what a handler can know and do by `penstock.current()`."""
 
 import asyncio
 from collections.abc import Callable

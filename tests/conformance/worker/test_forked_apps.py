@@ -1,4 +1,5 @@
-"""The doors of an app: in a process forked from one that has used it, and after it was closed.
+"""values/fork_safety, app: the doors of an app: in a process forked from one that has used it, and after it was
+closed.
 
 A web server that loads the application and then forks its workers is the usual case.
 """

@@ -1,4 +1,6 @@
-"""A process that is forked inside a transaction: it is the parent's, and the child can do nothing to it."""
+"""database/user/transactions: a process that is forked inside a transaction: it is the parent's, and the child can
+do nothing to it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A handler's process that dies, or finds no memory, while it imports the application: no budget is spent.
+"""runtime/executors/process_executor: a handler's process that dies, or finds no memory, while it imports the
+application: no budget is spent.
 
 The actors: the worker, its leader thread, the fresh process. The process may end at any moment before it says that a
 handler has begun; then no line of the handler has run, so the job is given back. Its task is left out of the claims

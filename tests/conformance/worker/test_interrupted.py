@@ -1,4 +1,5 @@
-"""Ctrl-C while something waits for the database, in a program that goes on: a notebook, a shell, a server's request.
+"""database/connections: Ctrl-C while something waits for the database, in a program that goes on: a notebook, a shell,
+a server's request.
 
 Whatever was taken on the way is given back; the next call does what it would have done.
 """

@@ -1,4 +1,6 @@
-"""Middleware around handlers and enqueues: on the loop, in threads and in processes, and in the hands of tests."""
+"""middleware: Middleware around handlers and enqueues: on the loop, in threads and in processes, and in the hands of
+tests.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

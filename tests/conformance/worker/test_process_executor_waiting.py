@@ -1,4 +1,6 @@
-"""`executor="process"`: there are few processes, and most of what a worker holds waits for one of them."""
+"""runtime/executors/process_executor: `executor="process"`: there are few processes, and most of what a worker holds
+waits for one of them.
+"""
 
 import asyncio
 import os

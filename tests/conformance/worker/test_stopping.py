@@ -1,4 +1,6 @@
-"""A graceful stop of the embedded worker: running work may finish, the rest goes back, and no budget is spent."""
+"""runtime/shutdown: a graceful stop of the embedded worker: running work may finish, the rest goes back, and no
+budget is spent.
+"""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The embedded worker: executors side by side, cancellation, lost leases, a graceful stop."""
+"""runtime/worker: the embedded worker: executors side by side, cancellation, lost leases, a graceful stop."""
 
 import asyncio
 import os

@@ -8,9 +8,10 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from penstock import Cancel, Concurrency, Retry
+from penstock import Cancel, Concurrency, Retry, current
 from penstock.django import app
 from penstock.django.tasks_api import PACKAGE, base
+from penstock.queue import reclaim
 
 task: Any = base.task
 assert PACKAGE in ("django.tasks", "django_tasks")
@@ -102,6 +103,20 @@ def wait_too_long() -> None:
 @task
 def give_up() -> Cancel:
     return Cancel("not today")
+
+
+@task
+def complete_inside() -> None:
+    with current().transaction():
+        current().complete(None)
+
+
+@task(max_crashes=0)
+def lose_claim() -> int:
+    """Its process is taken for dead while it runs, and the job is ended."""
+    app.database.in_transaction(reclaim.remove_process, current()._around.process)
+    app.database.in_transaction(reclaim.reclaim)
+    return 1
 
 
 @task(max_crashes=0)

@@ -5,6 +5,7 @@ import io
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timedelta
@@ -315,6 +316,63 @@ class Work(TransactionTestCase):
             ("finished", FAILED, False),
             ("started", RUNNING, False),
         ]
+
+    def test_the_end_is_told_once_it_is_committed(self) -> None:
+        ends = {
+            tasks.meaning: SUCCESSFUL,
+            tasks.echo_async: SUCCESSFUL,
+            tasks.fail: FAILED,
+            tasks.fail_async: FAILED,
+            tasks.give_up: FAILED,
+            tasks.complete_inside: SUCCESSFUL,
+        }
+        found: dict[str, tuple[str, str]] = {}
+
+        def receive(task_result: Any, **_: Any) -> None:
+            recorded = TASKS.default_task_backend.get_result(task_result.id)
+            assert recorded == task_result
+            assert recorded.task.func.__name__ not in found, "told twice"
+            found[recorded.task.func.__name__] = (recorded.status, task_result.status)
+
+        task_finished.connect(receive)
+        try:
+            for task in ends:
+                task.enqueue()
+            drain(app)
+        finally:
+            task_finished.disconnect(receive)
+        assert found == {task.func.__name__: (status, status) for task, status in ends.items()}
+
+    def test_a_claim_that_was_lost_tells_no_end(self) -> None:
+        result = tasks.lose_claim.enqueue()
+        with heard() as said:
+            drain(app)
+        result.refresh()
+        assert (result.status, said) == (FAILED, [("started", RUNNING, False)])
+
+    def test_slow_receivers_are_waited_for_when_the_worker_stops(self) -> None:
+        told: list[str] = []
+        threads: set[str] = set()
+
+        def receive(task_result: Any, **_: Any) -> None:
+            time.sleep(0.02)
+            threads.add(threading.current_thread().name)
+            told.append(task_result.id)
+
+        async def main() -> list[str]:
+            async with app.worker():
+                results = [await tasks.meaning.aenqueue() for _ in range(10)]
+                await until(lambda: told)
+            return [result.id for result in results]
+
+        task_finished.connect(receive)
+        try:
+            made = asyncio.run(main())
+        finally:
+            task_finished.disconnect(receive)
+        done = [id for id in made if TASKS.default_task_backend.get_result(id).is_finished]
+        assert (sorted(told), bool(done)) == (sorted(done), True)
+        assert threads == {"penstock-signals_0"}
 
     def test_a_limit_by_an_argument_of_the_function(self) -> None:
         results = [tasks.by_account.enqueue(account) for account in (1, 1, 2)]

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: real processes, wrong input, and the demo."""
+"""cli/main: the command line as a user meets it: real processes, wrong input, and the demo."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""`penstock dashboard`: a link that works once, on this machine only, and an end at once."""
+"""cli/commands/dashboard: `penstock dashboard`: a link that works once, on this machine only, and an end at once."""
 
 import os
 import signal
@@ -11,6 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+
+pytest.importorskip("jinja2", reason="Jinja2 is not installed")
 
 from penstock import Penstock
 

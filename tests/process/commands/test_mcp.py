@@ -1,4 +1,6 @@
-"""`penstock mcp` as an assistant meets it: the SDK's own client over stdin and stdout of a real process."""
+"""assistant, cli/commands/mcp: `penstock mcp` as an assistant meets it: the SDK's own client over stdin and stdout
+of a real process.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from tests.workers import CHECKOUT
 
 pytestmark = pytest.mark.process
 
-READING = {"status", "failures", "jobs", "runs", "show", "explain", "schedules"}
+READING = {"status", "failures", "jobs", "runs", "show", "explain", "schedules", "doctor"}
 ACTING = {"retry", "cancel", "revive", "fork", "pause", "resume", "signal"}
 SHOP = """
 import os
@@ -65,11 +67,17 @@ class Assistant:
         return str(result.content[0].text)
 
 
-def talk(folder: Path, url: str, options: list[str], main: Callable[[Assistant], Awaitable[None]]) -> None:
+def talk(
+    folder: Path,
+    url: str,
+    options: list[str],
+    main: Callable[[Assistant], Awaitable[None]],
+    target: str = "mcp_shop:app",
+) -> None:
     (folder / "mcp_shop.py").write_text(SHOP)
     server = StdioServerParameters(
         command=sys.executable,
-        args=["-m", "penstock", "mcp", "mcp_shop:app", *options],
+        args=["-m", "penstock", "mcp", *([target] if target else []), *options],
         cwd=folder,
         env={**os.environ, "SHOP_DATABASE": url, "PYTHONPATH": str(CHECKOUT)},
     )
@@ -121,6 +129,12 @@ def test_it_reads_and_does_not_act(shop: Penstock, database_url: str, tmp_path: 
         assert (await ask("show", id=good.id))["result"] == "1"
         assert "worker" in (await ask("explain", id=waiting.id))["text"]
         assert (await ask("schedules"))["schedules"] == []
+        examined = await ask("doctor")
+        assert not examined["healthy"]
+        assert [each["level"] for each in examined["findings"]][:2] == ["warning", "warning"]
+        (letters,) = [each for each in examined["findings"] if each["check"] == "dead letters"]
+        assert letters["advice"] == "Look at them: penstock dead-letters"
+        assert examined["findings"][-1]["level"] == "ok"
         assert "no status 'fialed'. Did you mean 'failed'?" in await ask.refused("jobs", status="fialed")
         assert "no run and no job" in await ask.refused("show", id="00000000")
         await ask.refused("retry", ids=[bad.id], why="to try")
@@ -128,6 +142,19 @@ def test_it_reads_and_does_not_act(shop: Penstock, database_url: str, tmp_path: 
     talk(tmp_path, database_url, [], main)
     assert bad.status == "failed"
     shop.close()
+
+
+@pytest.mark.one_database
+def test_with_a_database_alone_the_doctor_misses_no_tasks(
+    shop: Penstock, database_url: str, tmp_path: Path
+) -> None:
+    shop.tasks["pay"].enqueue(1)
+    shop.close()
+
+    async def main(ask: Assistant) -> None:
+        assert "tasks" not in {each["check"] for each in (await ask("doctor"))["findings"]}
+
+    talk(tmp_path, database_url, ["--database", database_url], main, target="")
 
 
 @pytest.mark.one_database

@@ -1,4 +1,6 @@
-"""`penstock show` of a run with 20,000 steps, in a process of its own: `operate/run_report.py` reads it in pages."""
+"""cli/commands/show_run, operate/run_report: `penstock show` of a run with 20,000 steps, in a process of its own:
+`operate/run_report.py` reads it in pages.
+"""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Commands whose output is cut off, full or closed, and whose user has seen enough."""
+"""cli/exit_codes: Commands whose output is cut off, full or closed, and whose user has seen enough."""
 
 import os
 import subprocess

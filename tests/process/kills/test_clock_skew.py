@@ -1,4 +1,4 @@
-"""Hosts whose clocks are an hour off, one each way. Invariant 8: only the database's clock counts."""
+"""queue/reclaim: Hosts whose clocks are an hour off, one each way. Invariant 8: only the database's clock counts."""
 
 import os
 

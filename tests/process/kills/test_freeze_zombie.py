@@ -1,4 +1,4 @@
-"""SIGSTOP for longer than others wait, then SIGCONT. Invariant 3: a stale holder changes nothing.
+"""queue/settle: SIGSTOP for longer than others wait, then SIGCONT. Invariant 3: a stale holder changes nothing.
 
 The zombie's write is refused, its successor's result stands, and the zombie goes on under a new name.
 """

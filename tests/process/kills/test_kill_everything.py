@@ -1,4 +1,4 @@
-"""SIGKILL of everything at once, under load, again and again; then a fresh start. What is promised:
+"""queue/reclaim: SIGKILL of everything at once, under load, again and again; then a fresh start. What is promised:
 
 a body runs at least once, its result is recorded exactly once;
 effects written through job.transaction() happen exactly once;

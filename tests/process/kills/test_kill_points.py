@@ -1,4 +1,5 @@
-"""SIGKILL between any two statements. Invariants 1, 3, 10 and 11: no work is lost.
+"""queue/claim, queue/settle, queue/reclaim: SIGKILL between any two statements. Invariants 1, 3, 10 and 11: no work is
+lost.
 
 The points are not listed here: a first process passes them undisturbed and writes them down. Then one process is killed
 at each, on a queue of its own; what all of them left is recovered at once and checked.

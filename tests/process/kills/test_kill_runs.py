@@ -1,4 +1,5 @@
-"""SIGKILL between any two statements of what moves a run, by real workers. Invariants 3 to 7, 10 and 11.
+"""pipelines/advance: SIGKILL between any two statements of what moves a run, by real workers. Invariants 3 to 7, 10
+and 11.
 
 As in `test_kill_points` the points are not listed: a first worker passes them undisturbed, and every visit counts. Then
 one worker is killed at each, on a queue of its own; what all of them left is for a last one. On PostgreSQL settles

@@ -1,4 +1,4 @@
-"""A worker that was woken for a job and dies before it claims: another one picks the job up.
+"""queue/wakeup_targets: a worker that was woken for a job and dies before it claims: another one picks the job up.
 
 The actors: a caller that enqueues, and two idle workers. The wake-up names few workers. The one that comes first to
 its claim is killed before its first statement, so nothing is written that a reaper could find: the job is just ready.

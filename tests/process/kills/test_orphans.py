@@ -1,4 +1,4 @@
-"""A handler process does not outlive the worker whose claim it works under."""
+"""runtime/executors/process_child: a handler process does not outlive the worker whose claim it works under."""
 
 import os
 from collections.abc import Callable

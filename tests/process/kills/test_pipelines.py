@@ -1,4 +1,6 @@
-"""Real workers, killed again and again while runs are under way: every run ends, with every step recorded once."""
+"""pipelines/advance: Real workers, killed again and again while runs are under way: every run ends, with every step
+recorded once.
+"""
 
 from collections import Counter
 from functools import partial

@@ -1,4 +1,5 @@
-"""Real processes on one machine, killed with SIGKILL: the others see it, though `reap_after` is ten minutes.
+"""runtime/liveness/local_processes: Real processes on one machine, killed with SIGKILL: the others see it, though
+`reap_after` is ten minutes.
 
 Who only sleeps is left alone. What is found out by silence is tested everywhere else, by processes that do not see
 each other.

@@ -1,4 +1,4 @@
-"""Two workers want the same job. Invariants 1 and 2: a row is held by at most one claim."""
+"""queue/claim: Two workers want the same job. Invariants 1 and 2: a row is held by at most one claim."""
 
 import os
 import threading

@@ -1,4 +1,6 @@
-"""Reconcilers in real processes: killed, frozen, stopped, cut off; and what becomes of their rows."""
+"""runtime/reconcilers/reconciler_worker: Reconcilers in real processes: killed, frozen, stopped, cut off; and what
+becomes of their rows.
+"""
 
 import json
 import time

@@ -1,4 +1,6 @@
-"""SIGKILL between any two statements of a reminder: it is enqueued, and the next one set, or neither."""
+"""pipelines/lifecycle/reminders: SIGKILL between any two statements of a reminder: it is enqueued, and the next one
+set, or neither.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One schedule over many hosts: clocks an hour apart, hosts killed, the server restarted. Each tick once, in time."""
+"""schedules/fire: One schedule over many hosts: clocks an hour apart, hosts killed, the server restarted. Each tick
+once, in time.
+"""
 
 import itertools
 import os

@@ -1,4 +1,6 @@
-"""Rows that were tampered with under supervised workers: killed children are recovered from, and all others go on."""
+"""database/boundary, operate/diagnosis/damage: Rows that were tampered with under supervised workers: killed
+children are recovered from, and all others go on.
+"""
 
 import json
 import os

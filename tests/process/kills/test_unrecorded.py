@@ -1,4 +1,6 @@
-"""Killed in the middle of many short jobs: only few had run without their outcome being on record."""
+"""runtime/executors/dispatcher: Killed in the middle of many short jobs: only few had run without their outcome
+being on record.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

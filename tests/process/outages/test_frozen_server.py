@@ -1,4 +1,5 @@
-"""The primary freezes, it does not die: its machine acknowledges everything and answers nothing. Another takes over.
+"""database/server_probe: the primary freezes, it does not die: its machine acknowledges everything and answers
+nothing. Another takes over.
 
 Nothing but the silence tells of it. Workers and producers are where the new primary is in about the time that their
 cluster takes, whatever their own statements may take.

@@ -1,4 +1,5 @@
-"""Two nodes of a Galera cluster, both written to: a row lock holds on one of them, and only a write is seen by both.
+"""database/mysql, database/transaction: Two nodes of a Galera cluster, both written to: a row lock holds on one of
+them, and only a write is seen by both.
 
 Each test stops a transaction on one node right before its commit, when it has read and decided; does on the other node
 what the first would have had to see; and lets the first go on.

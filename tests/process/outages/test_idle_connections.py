@@ -1,4 +1,6 @@
-"""A server that ends connections which are not used for a while: they are opened again, and that is no trouble."""
+"""runtime/service: a server that ends connections which are not used for a while: they are opened again, and that is
+no trouble.
+"""
 
 import asyncio
 from collections.abc import Callable

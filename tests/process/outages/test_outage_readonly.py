@@ -1,4 +1,6 @@
-"""A database that can be read but not written: a full disk, a standby. Clear words, and patience."""
+"""database/error_advice: a database that can be read but not written: a full disk, a standby. Clear words, and
+patience.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The database goes away under those who wait for a result: they wait on, for as long as they said they would."""
+"""result_wait: callers that wait for a result go on waiting through an outage, until their own timeout."""
 
 import asyncio
 import threading

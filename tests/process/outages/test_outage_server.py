@@ -1,4 +1,4 @@
-"""The database goes away under a thousand jobs. Invariant 11: an outage spends nothing.
+"""runtime/liveness/outage_guard: the database goes away under a thousand jobs. Invariant 11: an outage spends nothing.
 
 all connections are cut, again and again
 the server crashes and comes back

@@ -1,4 +1,6 @@
-"""MySQL and MariaDB take no statement that is larger than max_allowed_packet: batches are as large as they may be."""
+"""database/mysql: MySQL and MariaDB take no statement that is larger than max_allowed_packet: batches are as large
+as they may be.
+"""
 
 from collections.abc import Callable
 from contextlib import closing

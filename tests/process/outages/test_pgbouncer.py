@@ -1,4 +1,6 @@
-"""Behind PgBouncer, whether or not the settings say so: work is done, nothing leaks into its pool, and it is named."""
+"""database/postgres/dialect, database/diagnostics: Behind PgBouncer, whether or not the settings say so: work is
+done, nothing leaks into its pool, and it is named.
+"""
 
 import logging
 import os

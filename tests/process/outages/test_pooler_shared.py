@@ -1,4 +1,6 @@
-"""Many workers share few connections of the server through PgBouncer, in transaction mode: five workers to one."""
+"""database/postgres/dialect: Many workers share few connections of the server through PgBouncer, in transaction
+mode: five workers to one.
+"""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""A standby answers every question and takes no write: the caller is told so."""
+"""database/diagnostics: a standby answers every question and takes no write: the caller is told so."""
 
 from collections.abc import Callable
 from contextlib import closing

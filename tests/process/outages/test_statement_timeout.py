@@ -1,4 +1,6 @@
-"""A server whose default ends every statement after 200 ms: our connections say otherwise, and work goes on."""
+"""database/postgres/dialect: a server whose default ends every statement after 200 ms: our connections say
+otherwise, and work goes on.
+"""
 
 from collections.abc import Callable
 

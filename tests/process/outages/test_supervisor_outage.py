@@ -1,4 +1,4 @@
-"""A supervisor and its children while the database is gone, and after."""
+"""runtime/supervisor/child_reaper: a supervisor and its children while the database is gone, and after."""
 
 import os
 import signal

@@ -1,9 +1,11 @@
-"""The distributed profile, forced on PostgreSQL: what it never says, and a part of the conformance suite.
+"""database/postgres/distributed: the distributed profile, forced on PostgreSQL: what it never says, and a part of the
+conformance suite.
 
 The whole of it: `python -m pytest --profile distributed tests/conformance/{enqueue,claim,settle,reclaim,pipelines}`.
 """
 
 import asyncio
+import os
 import re
 import subprocess
 import sys
@@ -42,7 +44,7 @@ NEVER = re.compile(
 
 
 def test_a_part_of_the_conformance_suite_passes_with_it(postgres_url: str) -> None:
-    """`postgres_url` is there to skip where there is no such server."""
+    """On the server of `postgres_url`: one more would take longer to start than these tests."""
     files = [str(CHECKOUT / "tests/conformance" / name) for name in CHOSEN]
     command = [
         sys.executable,
@@ -55,7 +57,8 @@ def test_a_part_of_the_conformance_suite_passes_with_it(postgres_url: str) -> No
         "distributed",
         *files,
     ]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)
+    environment = os.environ | {"TEST_POSTGRES_URL": postgres_url}
+    done = subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
     assert re.search(r"\b\d{2,} passed", done.stdout)
 

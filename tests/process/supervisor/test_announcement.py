@@ -1,4 +1,6 @@
-"""A worker says at its start which database, queues and tasks it has: once, whatever the number of its processes."""
+"""cli/commands/worker: a worker says at its start which database, queues and tasks it has: once, whatever the number
+of its processes.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A worker inside an application: it starts with it, and stops in order when the application does."""
+"""runtime/worker: a worker inside an application: it starts with it, and stops in order when the application does."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A handler that takes its interpreter down: the log says where. One that only tries to is an error like any other."""
+"""runtime/supervisor/worker_process: a handler that takes its interpreter down: the log says where. One that only
+tries to is an error like any other.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

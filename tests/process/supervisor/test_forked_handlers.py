@@ -1,4 +1,6 @@
-"""A handler that forks, and whose child returns as its parent does: one worker and one result, not two."""
+"""runtime/executors/call: a handler that forks, and whose child returns as its parent does: one worker and one
+result, not two.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""A handler's process imports the program that has started it; whoever cannot bear that is told so."""
+"""runtime/executors/process_executor: a program that a handler process cannot import is refused with a message."""
 
 import subprocess
 import sys

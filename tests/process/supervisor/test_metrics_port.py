@@ -1,4 +1,6 @@
-"""`penstock worker --metrics-port`: sums over children, which outlive them, and probes; read by Prometheus' parser."""
+"""cli/worker_monitor: `penstock worker --metrics-port`: sums over children, which outlive them, and probes; read by
+Prometheus' parser.
+"""
 
 import os
 import re

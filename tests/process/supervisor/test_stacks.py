@@ -1,4 +1,6 @@
-"""Stacks on demand, of a real worker: one that is stuck answers, one that is frozen is said not to."""
+"""queue/stack_dumps, runtime/stacks: Stacks on demand, of a real worker: one that is stuck answers, one that is
+frozen is said not to.
+"""
 
 import os
 import signal

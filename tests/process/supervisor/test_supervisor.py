@@ -1,4 +1,6 @@
-"""The supervisor with real processes and real signals: who is replaced, what is redone, what is spent."""
+"""runtime/supervisor/supervisor: the supervisor with real processes and real signals: who is replaced, what is
+redone, what is spent.
+"""
 
 import os
 import signal

@@ -1,4 +1,6 @@
-"""A child that freezes in the middle of a write: its supervisor kills it, whether the database answers or not."""
+"""runtime/supervisor/supervisor: a child that freezes in the middle of a write: its supervisor kills it, whether the
+database answers or not.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Stopping: in order, at once, alone and under a supervisor. No budget is spent by any of them."""
+"""runtime/supervisor/supervisor, runtime/os_signals: Stopping: in order, at once, alone and under a supervisor. No
+budget is spent by any of them.
+"""
 
 import os
 import signal

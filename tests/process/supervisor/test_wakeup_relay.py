@@ -1,4 +1,4 @@
-"""Children of a supervisor share one listening connection. Nothing is missed when any of the parts is killed or frozen.
+"""runtime/supervisor/wakeup_relay: nothing is missed when a part of the relay is killed or frozen.
 
 The children are at rest, and their next idle check is an hour away where it is not said otherwise: a job that begins
 was heard of.
@@ -87,7 +87,7 @@ def scene(
     producer = app_on(postgres_url, listen=False)
 
     @producer.task(name="double")
-    async def double(number: int) -> int: ...  # type: ignore[empty-body]
+    def double(number: int) -> int: ...  # type: ignore[empty-body]
 
     with psycopg.connect(postgres_url, autocommit=True) as server:
         yield Scene(double, workers_on(postgres_url), server)

@@ -1,4 +1,6 @@
-"""Graphs, timelines and charts as SVG: well-formed whatever names hold, nothing overlaps, the same each time."""
+"""dashboard/drawing: Graphs, timelines and charts as SVG: well-formed whatever names hold, nothing overlaps, the
+same each time.
+"""
 
 import time
 from typing import Any
@@ -33,7 +35,7 @@ from penstock.dashboard.drawing.timeline_svg import (
     lasted,
     timeline_axis,
 )
-from penstock.dashboard.render import span, ticked
+from penstock.dashboard.render import dotted, rate, span, ticked
 from penstock.pipelines.model.definition import Definition
 
 HOSTILE = "<script>alert(1)</script>\"'& \x00\x1b\u202e]]>" + "\ud800"
@@ -293,3 +295,24 @@ def test_backticks_become_code_and_nothing_else_becomes_markup() -> None:
         == "see <code>penstock &lt;processes&gt;</code> &amp; &lt;b&gt;"
     )
     assert ticked("one ` alone") == "one ` alone"
+
+
+def test_a_command_after_a_colon_is_code() -> None:
+    told = ticked(
+        "Start one: penstock worker MODULE:APP --queues <b>; or see `penstock processes` for a typo."
+    )
+    start, see = "penstock worker MODULE:APP --queues &lt;b&gt;", "penstock processes"
+    assert told == f"Start one: <code>{start}</code>; or see <code>{see}</code> for a typo."
+    assert ticked("Run: penstock migrate") == "Run: <code>penstock migrate</code>"
+    assert ticked("the penstock worker") == "the penstock worker"
+
+
+@pytest.mark.parametrize(
+    ("per_second", "words"), [(0.0, "0/s"), (0.02, "1.2/min"), (1.0, "1.0/s"), (41_234.5, "41,234.5/s")]
+)
+def test_a_rate_in_words(per_second: float, words: str) -> None:
+    assert rate(per_second) == words
+
+
+def test_a_long_name_breaks_after_its_dots() -> None:
+    assert dotted("shop.<b>.orders") == "shop.<wbr>&lt;b&gt;.<wbr>orders"

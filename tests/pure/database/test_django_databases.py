@@ -1,4 +1,4 @@
-"""The URL that an entry of Django's DATABASES means."""
+"""django/databases: the URL that an entry of Django's DATABASES means."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whatever form a database URL has, right or wrong, no secret in it is ever shown."""
+"""values/secrets: whatever form a database URL has, right or wrong, no secret in it is ever shown."""
 
 import pytest
 from hypothesis import given

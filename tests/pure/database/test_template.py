@@ -1,4 +1,4 @@
-"""Statement templates: one text for three databases."""
+"""database/templates: Statement templates: one text for three databases."""
 
 import pytest
 

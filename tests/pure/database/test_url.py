@@ -1,4 +1,6 @@
-"""Database URLs: what SQLAlchemy makes of them, we do too; and every form of several hosts that libpq takes."""
+"""database/url: Database URLs: what SQLAlchemy makes of them, we do too; and every form of several hosts that libpq
+takes.
+"""
 
 import pytest
 from hypothesis import given

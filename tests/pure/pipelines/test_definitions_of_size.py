@@ -1,4 +1,6 @@
-"""A definition of four times as many steps takes about four times as long to build, whatever its shape."""
+"""pipelines/model/wiring: a definition of four times as many steps takes about four times as long to build, whatever
+its shape.
+"""
 
 import gc
 import time

@@ -1,4 +1,4 @@
-"""The difference of two definitions, as people and programs read it."""
+"""pipelines/model/diff: the difference of two definitions, as people and programs read it."""
 
 # ruff: noqa: PLW0108 - each lambda stands for a whole pipeline
 

@@ -1,4 +1,4 @@
-"""The status of a run: the whole table."""
+"""pipelines/plan/plan: the status of a run: the whole table."""
 
 from __future__ import annotations
 

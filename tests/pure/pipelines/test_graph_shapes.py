@@ -1,4 +1,6 @@
-"""Graphs that other systems get wrong, one test each: at the level of the planner."""
+"""pipelines/define/graph, pipelines/define/fluent: Graphs that other systems get wrong, one test each: at the level
+of the planner.
+"""
 
 from __future__ import annotations
 

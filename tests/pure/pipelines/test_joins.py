@@ -1,4 +1,4 @@
-"""When joins are decided: early, late, once."""
+"""pipelines/plan/tokens, pipelines/plan/cascade: when joins are decided: early, late, once."""
 
 # ruff: noqa: ARG005, PLW0108 - each lambda stands for a whole pipeline
 

@@ -1,4 +1,6 @@
-"""Options where they would do nothing are refused where they are given, with the place where they belong."""
+"""pipelines/define/step_options: Options where they would do nothing are refused where they are given, with the
+place where they belong.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,4 +1,6 @@
-"""A run may go on with another definition exactly where that gives what the other would have given from the start."""
+"""pipelines/model/compatibility: a run may go on with another definition exactly where that gives what the other
+would have given from the start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random pipelines, random failures, random order: the planner ends where the reference interpreter does."""
+"""pipelines/plan: Random pipelines, random failures, random order: the planner ends where the reference interpreter
+does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused before any row is written, and what the message says."""
+"""pipelines/define: definitions that are refused before any row is written, and their messages."""
 
 # ruff: noqa: ARG005, PLW0108 - each lambda stands for a whole pipeline
 

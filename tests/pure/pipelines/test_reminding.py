@@ -1,4 +1,6 @@
-"""Waits that remind: both spellings say the same, and what could not be called is refused with the definition."""
+"""pipelines/define/validation: Waits that remind: both spellings say the same, and what could not be called is
+refused with the definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Both spellings make the same definition, with the same hash on every boot."""
+"""pipelines/define/graph, pipelines/define/fluent: both spellings make the same definition, with the same hash on
+every boot.
+"""
 
 # ruff: noqa: PLW0108 - each lambda stands for a whole pipeline
 

@@ -1,4 +1,6 @@
-"""`penstock check` reports values between steps that can never fit, in both spellings, and only those."""
+"""operate/diagnosis/step_types: `penstock check` reports values between steps that can never fit, in both spellings,
+and only those.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

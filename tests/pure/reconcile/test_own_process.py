@@ -1,4 +1,4 @@
-"""`penstock.reconcile.outcome`, `penstock.reconcile.transfer`: a row whose own process died; a row that travels."""
+"""reconcile/outcome, reconcile/transfer: a row whose own process died; a row that travels."""
 
 import pickle
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a reconciler is declared with is checked there: later a mistake would stop every visit."""
+"""reconcile/reconciler: declarations are checked at once: later a mistake would stop every visit."""
 
 from __future__ import annotations
 

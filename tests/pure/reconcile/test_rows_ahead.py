@@ -1,4 +1,4 @@
-"""How many rows a process takes ahead: low and high marks, by how long handlers take."""
+"""runtime/executors/prefetch: how many rows a process takes ahead: low and high marks, by how long handlers take."""
 
 import asyncio
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Intervals, back-off, times: what needs no database."""
+"""reconcile/options, reconcile/columns: Intervals, back-off, times: what needs no database."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
@@ -12,7 +12,7 @@ from penstock.reconcile.columns import EPOCH, Instant, Now, as_utc, from_micros,
 from penstock.reconcile.options import Policy
 from penstock.reconcile.reconciler import Reconciler
 from penstock.reconcile.table import recognize
-from penstock.reconcile.wakeup_subjects import ROWS, awaited, concerns, stirred
+from penstock.reconcile.wakeup_subjects import ROWS, awaited, concerns, table_changed
 from penstock.runtime.reconcilers.row_source import GRAIN, DueTimes
 
 INSTANT = datetime(2026, 11, 15, 12, 30, 0, 123456, tzinfo=UTC)
@@ -99,8 +99,8 @@ def test_due_times_are_known_without_asking() -> None:
 
 
 def test_who_a_hint_concerns() -> None:
-    assert concerns(stirred("volumes"), "volumes", "provision")
-    assert not concerns(stirred("fleets"), "volumes", "provision")
+    assert concerns(table_changed("volumes"), "volumes", "provision")
+    assert not concerns(table_changed("fleets"), "volumes", "provision")
     assert concerns(awaited("provision"), "volumes", "provision")
     assert not concerns(awaited("other"), "volumes", "provision")
     assert concerns(ROWS, "volumes", "provision")

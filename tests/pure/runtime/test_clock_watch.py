@@ -1,4 +1,4 @@
-"""How a process notices that the database's clock was set, by what it has waited itself."""
+"""database/clock_watch: how a process notices that the database's clock was set, by what it has waited itself."""
 
 import pytest
 from hypothesis import given

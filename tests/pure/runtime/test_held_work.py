@@ -1,4 +1,4 @@
-"""What a worker holds, and what it must not touch once it has lost it. Found by simulation; too rare to wait for."""
+"""runtime/pump/job_source, runtime/executors/dispatcher: a worker does not touch claims that it has lost."""
 
 from typing import Any, cast
 

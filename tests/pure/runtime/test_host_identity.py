@@ -1,4 +1,4 @@
-"""Where a process lives, and what the operating system says about others."""
+"""runtime/liveness/host_identity: where a process lives, and what the operating system says about others."""
 
 import os
 import signal

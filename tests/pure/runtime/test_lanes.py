@@ -1,4 +1,4 @@
-"""What a claimer remembers of the queue."""
+"""runtime/pump/lanes: which lanes and floors a claimer remembers."""
 
 from collections import Counter
 

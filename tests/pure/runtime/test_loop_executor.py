@@ -1,4 +1,6 @@
-"""Handlers on the event loop always come to an end, also those that never began and those that will not."""
+"""runtime/executors/async_executor: Handlers on the event loop always come to an end, also those that never began
+and those that will not.
+"""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,6 @@
-"""Outcomes are settled by the dozen while more than enough waits to be run, and at once when it does not."""
+"""runtime/pump/pump: Outcomes are settled by the dozen while more than enough waits to be run, and at once when it
+does not.
+"""
 
 from collections import deque
 from collections.abc import Callable

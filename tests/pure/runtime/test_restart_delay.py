@@ -1,4 +1,4 @@
-"""How long a place stays empty after a child has died in it."""
+"""runtime/supervisor/child_process: how long a place stays empty after a child has died in it."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""What the crew tells of claims that it will never finish, or cannot even begin."""
+"""runtime/executors/dispatcher: claims that the dispatcher will never finish, or cannot begin, are reported."""
 
 import asyncio
 import sys

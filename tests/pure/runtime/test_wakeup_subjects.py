@@ -1,4 +1,4 @@
-"""What is heard may be anything: only the name of a lane is taken for one."""
+"""runtime/pump/lanes: a wake-up may be any text; only the name of a lane counts as one."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st

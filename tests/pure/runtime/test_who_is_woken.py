@@ -1,4 +1,4 @@
-"""Who is told of work: as many as it takes, of those that can do it."""
+"""queue/wakeup_targets: as many workers are woken as the work needs, of those that can do it."""
 
 from collections.abc import Sequence
 

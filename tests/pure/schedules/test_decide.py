@@ -1,4 +1,4 @@
-"""What becomes of ticks that are due, against a list of all of them."""
+"""schedules/decide: decisions about due ticks, against a list of all of them."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,6 @@
-"""Ticks against a slow, obvious reference: minute by minute, what the clock on the wall shows."""
+"""schedules/times, schedules/cron: Ticks against a slow, obvious reference: minute by minute, what the clock on the
+wall shows.
+"""
 
 import itertools
 from collections.abc import Iterator
@@ -91,7 +93,7 @@ def _changes(at: datetime, zone: ZoneInfo) -> bool:
     return at.astimezone(zone).utcoffset() != (at + timedelta(hours=1)).astimezone(zone).utcoffset()
 
 
-def walls(zone: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, int]]:
+def local_times(zone: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime, int]]:
     """Every minute, what the wall shows then, and whether it has shown that before."""
     there, at = ZoneInfo(zone), start
     while at <= end:
@@ -111,7 +113,7 @@ def reference(expression: str, zone: str, start: datetime, end: datetime) -> lis
         return right_time and wall.month in rule.months and rule.match_day(wall.date())
 
     found, before = set(), None
-    for at, wall, fold in walls(zone, start - timedelta(minutes=1), end):
+    for at, wall, fold in local_times(zone, start - timedelta(minutes=1), end):
         if by_the_hour:
             found.update([at] if matches(wall) else [])
         else:

@@ -1,4 +1,4 @@
-"""Named points: nobody watches in production; a watcher sees every one, and a crasher strikes once."""
+"""telemetry/fault_points: without a watcher nothing happens; a watcher sees every point, and a crasher strikes once."""
 
 import re
 

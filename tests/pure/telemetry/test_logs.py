@@ -1,4 +1,6 @@
-"""Logs: every event has words, in text and JSON, and costs nothing below the level."""
+"""telemetry/logs, telemetry/messages: Logs: every event has words, in text and JSON, and costs nothing below the
+level.
+"""
 
 import io
 import json

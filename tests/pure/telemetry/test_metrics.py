@@ -1,4 +1,4 @@
-"""Metrics: counted from events, exposed as Prometheus reads them."""
+"""telemetry/metrics: Metrics: counted from events, exposed as Prometheus reads them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Values under annotations: what comes back as it was, and what is refused."""
+"""values/typed_json/converter: Values under annotations: what comes back as it was, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Values without annotations: what comes back, what is refused, and how it looks in the database."""
+"""values/typed_json/tags, values/typed_json/json_text: Values without annotations: what comes back, what is refused,
+and how it looks in the database.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured errors: texts that every database stores, from exceptions however hostile."""
+"""values/failure: Captured errors: texts that every database stores, from exceptions however hostile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids: valid, unique, ascending; tokens: random and positive."""
+"""values/ids: Ids: valid, unique, ascending; tokens: random and positive."""
 
 from __future__ import annotations
 

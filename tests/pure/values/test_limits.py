@@ -1,4 +1,4 @@
-"""Limits as values: what may be declared, under which key a job counts, and who of several may run."""
+"""values/limits: Limits as values: what may be declared, under which key a job counts, and who of several may run."""
 
 from datetime import timedelta
 from typing import Any

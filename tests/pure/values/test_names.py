@@ -1,4 +1,6 @@
-"""The name of a task that a program declares is the one by which a worker that imports it knows the task."""
+"""values/function_identity: the name of a task that a program declares is the one by which a worker that imports it
+knows the task.
+"""
 
 import runpy
 from pathlib import Path

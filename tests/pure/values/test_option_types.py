@@ -1,4 +1,4 @@
-"""The keyword arguments that type checkers accept are those that are read."""
+"""values/option_types: the keyword arguments that type checkers accept are those that are read."""
 
 from dataclasses import fields
 

@@ -1,4 +1,4 @@
-"""From what happened to what is settled: every kind of event, both budgets (invariant 11)."""
+"""values/outcome: From what happened to what is settled: every kind of event, both budgets (invariant 11)."""
 
 from __future__ import annotations
 

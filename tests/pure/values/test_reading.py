@@ -1,4 +1,4 @@
-"""What one task stored, read by another: lenient, natural, and the same for every reader."""
+"""values/typed_json/converter: a value that one task stored, read by another: lenient, the same for every reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resume tokens: what was signed is read again, and nothing else is."""
+"""values/resume_token: Resume tokens: what was signed is read again, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The retry policy: what it refuses, how long it waits, what it retries, and how it is stored."""
+"""values/retry: the retry policy: what it refuses, how long it waits, what it retries, and how it is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding calls to signatures: what fits, what is refused, and what is stored."""
+"""values/typed_json/signature: Binding calls to signatures: what fits, what is refused, and what is stored."""
 
 from __future__ import annotations
 

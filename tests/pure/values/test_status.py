@@ -1,4 +1,4 @@
-"""The closed vocabularies are the ones the public contract names."""
+"""values/status: the closed vocabularies are the ones the public contract names."""
 
 from __future__ import annotations
 

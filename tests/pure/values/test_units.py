@@ -1,4 +1,4 @@
-"""Quantities as people write them."""
+"""values/parse: Quantities as people write them."""
 
 from __future__ import annotations
 

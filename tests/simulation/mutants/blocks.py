@@ -8,7 +8,7 @@ from tests.simulation.mutants import Code, Mutant
 
 MUTANTS: dict[str, Mutant] = {
     "a block that is left on the way in stays open": Mutant(
-        5,
+        17,
         Code(AsyncConnection.enter, "self._end(error)", "pass"),
     ),
     "who is cancelled commits all the same": Mutant(

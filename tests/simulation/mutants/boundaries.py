@@ -14,6 +14,7 @@ from penstock.queue.wakeups import lane_of
 from penstock.runtime.liveness.limit_keeper import LimitKeeper
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
+from penstock.runtime.pump.pump import Pump
 from penstock.schedules.fire import Firing
 from tests.simulation.mutants import Code, Instead, Mutant
 
@@ -54,13 +55,18 @@ JOBS = {
         **POISONED,
     ),
     "rows are not told apart": Mutant(1, Instead(Boundary, "handle_apart", _together), **POISONED),
-    "a receipt that cannot be read": Mutant(1, Instead(reclaim, "jobs_of_receipt", _read_all), **POISONED),
+    "refused outcome dropped": Mutant(
+        80,
+        Code(Pump._put_back, "self._refused.append((time.monotonic() + pause, half[0]))", "pass"),
+        **POISONED,
+    ),
+    "a receipt that cannot be read": Mutant(2, Instead(reclaim, "jobs_of_receipt", _read_all), **POISONED),
 }
 TICKS = {
     "schedules fail together": Mutant(5, Code(Firing.turn, "return self._one_by_one()", "raise"), **POISONED),
 }
 RUNS = {
     "a timer is not put off": Mutant(
-        17, Code(Chores.take_timer, "self._put_off(taken[-1], error)", "raise"), **POISONED
+        23, Code(Chores.take_timer, "self._put_off(taken[-1], error)", "raise"), **POISONED
     ),
 }

@@ -23,9 +23,9 @@ def _jobs(old: str, new: str) -> list[Change]:
 
 
 JOBS: dict[str, Mutant] = {
-    "retention by the local clock": Mutant(1, *_jobs("{now}", LOCAL), **OFTEN),
+    "retention by the local clock": Mutant(0, *_jobs("{now}", LOCAL), **OFTEN),
     "retention of whatever is over": Mutant(
-        1, *_jobs("s.finished_at <= {now} - :age", "s.finished_at <= {now}"), **OFTEN
+        0, *_jobs("s.finished_at <= {now} - :age", "s.finished_at <= {now}"), **OFTEN
     ),
 }
 RUNS: dict[str, Mutant] = {
@@ -37,7 +37,7 @@ RUNS: dict[str, Mutant] = {
     "a run goes in pieces": Mutant(
         0, Code(run_retention.prune, "len(ids) == BATCH", "len(ids) > 0"), **OFTEN
     ),
-    "retention ignores the parent": Mutant(0, *_runs(PARENT, ""), **OFTEN),
+    "retention ignores the parent": Mutant(1, *_runs(PARENT, ""), **OFTEN),
 }
 KEPT: dict[str, Mutant] = {
     "retention ignores what was revived": Mutant(

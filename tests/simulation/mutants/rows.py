@@ -21,7 +21,7 @@ def _only_itself(item: Any, current: Any) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "apply without the token": Mutant(
-        36,
+        16,
         Instead(apply, "_is_held", lambda *_: True),
     ),
     "children not all or nothing": Mutant(
@@ -29,7 +29,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(related_rows.take, "if all(_is_free(", "if not places or any(_is_free("),
     ),
     "lease renewed without the token": Mutant(
-        9,
+        3,
         Code(
             statements.renew,
             'and_(target.among(keys), among(target["lock_token"], tokens))',
@@ -48,12 +48,12 @@ MUTANTS: dict[str, Mutant] = {
         Code(Statements.ask_now, "SELECT {now}", "SELECT sim_host_now()"),
     ),
     "rows kept by a stop's last turn": Mutant(
-        7,
+        3,
         Instead(Runner, "give_back", lambda _: None),
         home=1.0,
     ),
     "a row's handler that never began does not end": Mutant(
-        2,
+        16,
         Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
         home=1.0,
         stall=0.04,
@@ -66,7 +66,7 @@ MUTANTS: dict[str, Mutant] = {
 }
 ASKING: dict[str, Mutant] = {
     "rows taken from the living": Mutant(
-        2,
+        4,
         Code(Fetch.__init__, "or_(expires.is_(None), expires <= now)", "true()"),
     ),
     "a request for a visit forgotten": Mutant(
@@ -76,7 +76,7 @@ ASKING: dict[str, Mutant] = {
 }
 WRITERS: dict[str, Mutant] = {
     "a writer whose commit fails is waited for": Mutant(
-        12,
+        11,
         Code(
             RowLock.__exit__,
             "    self._withdraw()\n        raise",
@@ -89,7 +89,7 @@ WRITERS: dict[str, Mutant] = {
 }
 FAMILIES: dict[str, Mutant] = {
     "apply without the tokens of related rows": Mutant(
-        10,
+        20,
         Instead(apply, "_is_held", _only_itself),
         freeze=0.04,
     ),

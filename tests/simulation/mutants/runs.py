@@ -60,13 +60,13 @@ MUTANTS: dict[str, Mutant] = {
 }
 CHILDREN: dict[str, Mutant] = {
     "an offer that outlives its receipt": Mutant(
-        6,
+        25,
         Code(finish.follow, "trace.offer = None", "pass"),
     ),
 }
 SIGNALS: dict[str, Mutant] = {
     "signals delivered by their giver only": Mutant(
-        0,
+        1,
         Code(signal_rows.write, "timers.set(tx, timers.SIGNAL, run, data=name)", "pass"),
         Instead(Run, "_deliver", lambda *_: None),
     ),

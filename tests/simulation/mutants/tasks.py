@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.database import cursor_dialect
@@ -35,6 +36,14 @@ def _reap_in_two_steps(self: Reaper) -> bool:
     return self.reclaim() or bool(rows)
 
 
+TOLD = OutageGuard.told
+
+
+def _told_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
+    """How long a process waits before it judges is what its own clock says."""
+    return TOLD(self, int(time.monotonic() * 1_000_000), asked, shift)
+
+
 def _settle_first(self: TransactionScope) -> Any:
     """The job is done before its effects are."""
     self.around.database.in_transaction(_succeed, self)
@@ -65,7 +74,7 @@ def _nothing(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "fence removed": Mutant(
-        2,
+        26,
         Code(settle._through_the_fence, "if token != attempt.claim.token:", "if token is None:"),
         # One execution per attempt is a second fence, behind the first.
         Code(states.record_attempts, '"executions", rows,', '"executions", rows, ignore_duplicates=True,'),
@@ -75,7 +84,7 @@ MUTANTS: dict[str, Mutant] = {
         trouble=220,
     ),
     "claim ignores the status": Mutant(
-        6,
+        3,
         Sql(cursor_dialect, "HOLD", " AND status = 'available'", ""),
     ),
     "generation not incremented": Mutant(
@@ -96,13 +105,13 @@ MUTANTS: dict[str, Mutant] = {
         Code(ByCursor.take_ready, "if held:", "if False:"),
     ),
     "claims for a process that is gone": Mutant(
-        0,
+        15,
         Code(ByCursor.take_ready, "if not tx.rows(REGISTERED, process=process):", "if False:"),
         loss=0.3,
         trouble=220,
     ),
     "a job in the queue twice is claimed twice": Mutant(
-        14,
+        5,
         Code(claim.claim, "generation is not None and id not in met", "generation is not None"),
     ),
     "reaper without a second look": Mutant(
@@ -110,7 +119,7 @@ MUTANTS: dict[str, Mutant] = {
         Instead(Reaper, "turn", _reap_in_two_steps),
     ),
     "reaper by the local clock": Mutant(
-        1,
+        3,
         Sql(reclaim, "SILENT", "< {now}", f"< {LOCAL}"),
         Sql(reclaim, "REMOVE_SILENT", ":now", LOCAL),
     ),
@@ -123,11 +132,11 @@ MUTANTS: dict[str, Mutant] = {
         Code(reclaim.reclaim, "if tokens - locked:", "if False:"),
     ),
     "crash counted as a retry": Mutant(
-        1,
+        3,
         Sql(states, "CRASH", ONE_MORE, "retry_count = retry_count + 1"),
     ),
     "crash counted for nothing": Mutant(
-        1,
+        3,
         Sql(states, "CRASH", f"{ONE_MORE},", ""),
     ),
     "errors spend nothing": Mutant(
@@ -135,17 +144,17 @@ MUTANTS: dict[str, Mutant] = {
         Sql(states, "PUT_BACK", "retry_count + :spent", "retry_count"),
     ),
     "release spends a crash": Mutant(
-        3,
+        0,
         Sql(states, "GIVE_BACK", "status = :status", "status = :status, crash_count = crash_count + 1"),
         home=1.0,
     ),
     "a stop counts as an error": Mutant(
-        0,
+        1,
         Code(Outcome.spends_retry.fget, "self.kind in (", "self.kind in (OutcomeKind.RELEASED, "),  # type: ignore[attr-defined]
         home=1.0,
     ),
     "cancellation ignored by the settle": Mutant(
-        4,
+        8,
         Code(settle._through_the_fence, "if cancelled:", "if False:"),
     ),
     "settled before the effects": Mutant(
@@ -178,7 +187,7 @@ MUTANTS: dict[str, Mutant] = {
         Code(states.put_in_place, '"{now} + :wait"', f'"{LOCAL} + :wait"'),
     ),
     "signs of life by the local clock": Mutant(
-        8,
+        3,
         Sql(processes, "BEAT", "{now}", LOCAL),
         Instead(reclaim, "bring_back", _nothing),  # which mends it, where the local clock is ahead
     ),
@@ -190,14 +199,23 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "who was cut off judges at once": Mutant(
         5,
-        Code(OutageGuard.exchanged, "self._judge_from = time.monotonic() + self.silence", "pass"),
+        Code(OutageGuard.exchanged, "self._wait_for(self.silence)", "pass"),
         # Who is cut off is not heard of, either: that is a second reason, behind the first.
         Instead(OutageGuard, "_was_stopped", lambda *_: False),
         outage=0.01,
         trouble=220,
     ),
+    "newcomers wait by the local clock": Mutant(
+        49,
+        Instead(OutageGuard, "told", _told_by_local_clock),
+        # By a clock that leaps it seems to have been stopped: that is a second reason, behind the first.
+        Instead(OutageGuard, "_was_stopped", lambda *_: False),
+        delay=0.05,
+        crash=0.02,
+        jump=0.05,
+    ),
     "who was stopped judges at once": Mutant(
-        12,
+        32,
         Instead(OutageGuard, "_was_stopped", lambda *_: False),
         delay=0.05,
         freeze=0.02,
@@ -212,13 +230,13 @@ MUTANTS: dict[str, Mutant] = {
         Code(Lanes.sweep_is_due, "now >= self._next_sweep + patience or ", ""),
     ),
     "outcomes dropped after an error": Mutant(
-        2,
+        20,
         Code(Pump._put_back, "self._outbox.extendleft(reversed(finished))", "pass"),
         commit=0.3,
         statement=0.03,
     ),
     "lost claims stay in the register": Mutant(
-        6,
+        22,
         Code(Worker._declared_dead, "self.source.holdings.clear()", "pass"),
         # Each is also forgotten by itself when its handler has been told.
         Code(Worker._lost, "self.source.forget([claim])", "pass"),
@@ -226,13 +244,13 @@ MUTANTS: dict[str, Mutant] = {
         trouble=220,
     ),
     "claims with a lost answer forgotten": Mutant(
-        14,
+        1,
         Instead(job_source.JobSource, "recover", _nothing),
     ),
 }
 STEERING: dict[str, Mutant] = {
     "retried with old budgets": Mutant(
-        1,
+        22,
         Sql(states, "RETRY", "retry_count = 0, crash_count = 0,", ""),
     ),
     "lost answers not given again": Mutant(
@@ -243,7 +261,7 @@ STEERING: dict[str, Mutant] = {
 }
 BLOCKS: dict[str, Mutant] = {
     "a handler that never began does not end": Mutant(
-        5,
+        7,
         Code(LoopExecutor.interrupt, "if not work.started:", "if False:"),
         home=1.0,
         stall=0.04,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.schedules import backfill, declare, launch, rows
-from penstock.schedules.fire import Batch, Firing, One
+from penstock.schedules.fire import Batch, DueSchedule, Firing
 from penstock.schedules.times import next_tick
 from tests.simulation.mutants import Code, Instead, Mutant, Sql
 from tests.simulation.mutants.tasks import LOCAL
@@ -30,20 +30,20 @@ MUTANTS: dict[str, Mutant] = {
         0, Code(launch.Launch.add, '_key(options.get("key"), nominal)', "row.id")
     ),
     "the next time is advanced before the insert": Mutant(
-        0, Instead(Firing, "turn", _advance_first), crash=0.02
+        3, Instead(Firing, "turn", _advance_first), crash=0.02
     ),
     "ticks by the local clock": Mutant(0, Sql(rows, "DUE", ", {now} FROM", f", {LOCAL} FROM")),
     "ticks have no row": Mutant(0, Code(Batch.write, "self._ticks)", "self._ticks[1:])")),
     "what is skipped is not written down": Mutant(
-        0, Code(One.fire_due, "decision.skipped, TickOutcome", "[], TickOutcome")
+        5, Code(DueSchedule.fire_due, "decision.skipped, TickOutcome", "[], TickOutcome")
     ),
     "what passes in a pause is forgotten": Mutant(
-        0, Code(declare.account_paused, "rows.write_ticks(tx,", "rows.write_ticks(tx, []) if True else (tx,")
+        7, Code(declare.account_paused, "rows.write_ticks(tx,", "rows.write_ticks(tx, []) if True else (tx,")
     ),
     "a backfill fires what has fired": Mutant(
-        0, Code(backfill._known, "return {int(nominal)", "return {} and {int(nominal)")
+        3, Code(backfill._known, "return {int(nominal)", "return {} and {int(nominal)")
     ),
     "what waits is never looked at again": Mutant(
-        0, Code(One.fire_waiting, "self.look_at.append(self.now + LOOK_AGAIN)", "pass")
+        24, Code(DueSchedule.fire_waiting, "self.look_at.append(self.now + LOOK_AGAIN)", "pass")
     ),
 }

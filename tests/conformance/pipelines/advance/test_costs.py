@@ -1,4 +1,4 @@
-"""What a run costs, counted in statements and transactions: figures that no load on the machine can change."""
+"""pipelines/advance, queue/settle: statements and transactions of a run, which no load on the machine can change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Random pipelines, random failures, random order and batches: the engine ends where the reference interpreter does."""
+"""pipelines/engine, pipelines/advance: Random pipelines, random failures, random order and batches: the engine ends
+where the reference interpreter does.
+"""
 
 from __future__ import annotations
 

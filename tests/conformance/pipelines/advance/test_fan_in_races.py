@@ -1,4 +1,4 @@
-"""Fifty finishers at the same moment, again and again: the join behind them fires once, whoever comes last.
+"""pipelines/advance/join_rows: of fifty steps that end at the same moment, exactly one fires the join.
 
 Each finisher is a thread with a connection and a transaction of its own, as if it were a process; a barrier lets all
 of them go at once. A transaction settles a step of each of several runs, so that joins of many runs are fought for at a

@@ -1,4 +1,6 @@
-"""The graphs that other systems get wrong, each on every database: the planner's own tests, run by the engine."""
+"""pipelines/advance: the graphs that other systems get wrong, each on every database: the planner's own tests, run
+by the engine.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next step in the hands of whoever settled the one before: a claim like any other, wherever that one dies."""
+"""queue/jobs, pipelines/advance/step_rows: a next step that the settling worker holds is a claim like any other."""
 
 from __future__ import annotations
 

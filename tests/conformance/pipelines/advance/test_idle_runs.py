@@ -1,4 +1,4 @@
-"""Whatever makes a run go on is told to those who rest: see `tests/conformance/wakeups/test_idle.py`."""
+"""queue/wakeups: everything that lets a run go on wakes idle workers; see `tests/conformance/wakeups/test_idle.py`."""
 
 from collections import Counter
 from collections.abc import Callable

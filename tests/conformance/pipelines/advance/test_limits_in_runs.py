@@ -1,4 +1,5 @@
-"""Limits in pipelines: several rates, a concurrency and a key of each tenant at once, exact, and no slot is lost.
+"""queue/limits/admission: Limits in pipelines: several rates, a concurrency and a key of each tenant at once, exact,
+and no slot is lost.
 
 What one limit does by itself, under kills and among many workers: `tests/conformance/limits`.
 """

@@ -1,4 +1,6 @@
-"""Each part of the fast path can be left out, and what comes of jobs and runs is the same."""
+"""database/dialect, runtime/pump/pump: each part of the fast path can be left out, and what comes of jobs and runs
+is the same.
+"""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What follows from a step cannot be planned: it fails with the original error after a few tries, and nothing waits."""
+"""pipelines/advance/state: a step whose next steps cannot be planned fails with the original error after some tries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A settle presumes that nothing came in between. What did come in between is found, and counts."""
+"""queue/settle, pipelines/advance/run_modes: a settle presumes that nothing came in between. What did come in
+between is found, and counts.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The end of a run is presumed to be the usual one. Every other end is found, and counts."""
+"""pipelines/advance/finish: the end of a run is presumed to be the usual one. Every other end is found, and counts."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""`first(a, b, c, count=2)`: goes on when two have succeeded, with their values in the order of the definition."""
+"""pipelines/plan/tokens: `first(a, b, c, count=2)`: goes on when two have succeeded, with their values in the order
+of the definition.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a step without a plan is what follows it by one: the second run of a definition is like the first."""
+"""pipelines/advance/fast_path: the steps of a cached plan are those of a fresh plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simultaneous finishers: a join fires once, whoever brings the last token; nothing deadlocks for good."""
+"""pipelines/advance/join_rows: a join fires once, whichever step brings the last token; no deadlock stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left to be done for a run is done at once by the worker that left it: nobody waits for the next round."""
+"""pipelines/advance/timers: the worker that sets a timer does its work at once, not in the next round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A piece of work for a run that raises whenever it is tried does not keep the others waiting."""
+"""pipelines/maintenance/chores: a piece of work for a run that raises whenever it is tried does not keep the others
+waiting.
+"""
 
 from __future__ import annotations
 

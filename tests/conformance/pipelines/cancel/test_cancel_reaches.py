@@ -1,4 +1,4 @@
-"""What a cancellation reaches: child runs by their step, and those who were given more time before."""
+"""pipelines/lifecycle/cancel: a cancellation reaches child runs, also those that were given more time before."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""Steering from outside: whatever can be done is in the API and on the command line, and a cancellation always ends."""
+"""pipelines/lifecycle/cancel: Steering from outside: whatever can be done is in the API and on the command line, and
+a cancellation always ends.
+"""
 
 from __future__ import annotations
 

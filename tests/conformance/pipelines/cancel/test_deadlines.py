@@ -1,4 +1,4 @@
-"""A deadline ends its run: what waits is skipped, what runs is told, and after a grace nobody waits for it."""
+"""pipelines/lifecycle/cancel: a deadline ends its run: waiting steps are skipped, running ones stopped or given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is resumed, or a step that is cancelled, while somebody is about to leave the step because of a pause.
+"""pipelines/lifecycle/claimed_steps: a resume or a cancel while a claimed step is being put back because of a pause.
 
 On PostgreSQL a claim may be committed before it is known that its run is paused. Whoever resumes the run in between
 sees a step that is held, and leaves it alone; whoever holds it must not leave it without a place.

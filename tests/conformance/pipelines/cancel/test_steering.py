@@ -1,4 +1,4 @@
-"""Cancel, pause, resume: what is asked takes effect in the database, whoever works it off."""
+"""pipelines/lifecycle/cancel: cancel, pause and resume take effect in the database, whichever process does the rest."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""Pipelines that start each other: refused if nothing can end them, and brought to an end if nothing does."""
+"""pipelines/define/validation: Pipelines that start each other: refused if nothing can end them, and brought to an
+end if nothing does.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The function that describes a pipeline does nothing else."""
+"""pipelines/define/graph: the function that describes a pipeline does nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How large values may be: what is expanded counts as its elements, everything else as one."""
+"""pipelines/advance/expand: how large values may be: what is expanded counts as its elements, everything else as
+one.
+"""
 
 from collections.abc import Callable
 

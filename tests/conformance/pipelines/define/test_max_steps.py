@@ -1,4 +1,6 @@
-"""How wide, and how much in all: `max_fanout` of steps, pipelines and apps, `max_steps` of a run."""
+"""pipelines/plan/plan, pipelines/advance/run_rows: how wide, and how much in all: `max_fanout` of steps, pipelines
+and apps, `max_steps` of a run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Options where they would do nothing are refused, with the place where they belong; nothing is written.
+"""pipelines/define/step_options: Options where they would do nothing are refused, with the place where they belong;
+nothing is written.
 
 Those of definitions, which need no database, are in `tests/pure/pipelines/test_misplaced_options.py`.
 """

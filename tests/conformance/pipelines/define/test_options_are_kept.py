@@ -1,4 +1,6 @@
-"""Options are kept wherever a task or a pipeline is handed over, or refused; none is passed over in silence."""
+"""pipelines/define/step_options, task_options: Options are kept wherever a task or a pipeline is handed over, or
+refused; none is passed over in silence.
+"""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

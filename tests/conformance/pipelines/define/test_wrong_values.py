@@ -1,4 +1,6 @@
-"""Values that make no sense are refused by the package's own errors, with what to give instead; nothing is written."""
+"""pipelines/define/pipeline_options, task_options: Values that make no sense are refused by the package's own
+errors, with what to give instead; nothing is written.
+"""
 
 import math
 from collections.abc import Callable, Iterator

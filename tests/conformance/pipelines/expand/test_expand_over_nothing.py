@@ -1,4 +1,6 @@
-"""The failure of the step that gives an expand its list, where it is ignored: an expand over nothing."""
+"""pipelines/advance/expand: the failure of the step that gives an expand its list, where it is ignored: an expand
+over nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A step inside an expand waits for what it uses from outside by itself; elements go their own way."""
+"""pipelines/model/doors, pipelines/advance/admit: a step inside an expand waits for what it uses from outside by
+itself; elements go their own way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""While a large expand is being staged its elements have no places in the queue: nobody gives them any before time."""
+"""pipelines/advance/expand: elements of a large expand get no row in the queue before all are staged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Errors at the seams of a run: each is a failed step that says what happened, by its own budget; never a wedge."""
+"""pipelines/lifecycle/claimed_steps: Errors at the seams of a run: each is a failed step that says what happened, by
+its own budget; never a wedge.
+"""
 
 from __future__ import annotations
 

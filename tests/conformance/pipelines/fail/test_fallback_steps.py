@@ -1,4 +1,4 @@
-"""A step that stands in for one that has failed: `.options(on_failure=task)`."""
+"""pipelines/define/builder: a step that stands in for one that has failed: `.options(on_failure=task)`."""
 
 from __future__ import annotations
 

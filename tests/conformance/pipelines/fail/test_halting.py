@@ -1,4 +1,4 @@
-"""What a halt does to the steps beside the one that failed: they finish, or are told to stop."""
+"""pipelines/advance/finish: after a halt the other running steps finish, or are told to stop."""
 
 from __future__ import annotations
 

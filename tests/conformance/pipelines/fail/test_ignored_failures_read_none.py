@@ -1,4 +1,6 @@
-"""Steps that fail and may: what comes behind them runs with None in their place, whatever its annotations say."""
+"""pipelines/plan/inputs: Steps that fail and may: what comes behind them runs with None in their place, whatever its
+annotations say.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""A fork does one step and all that depends on it anew, whatever became of them, and keeps the rest of the old run."""
+"""pipelines/lifecycle/fork: a fork does one step and all that depends on it anew, whatever became of them, and keeps
+the rest of the old run.
+"""
 
 from __future__ import annotations
 

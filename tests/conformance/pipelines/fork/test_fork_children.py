@@ -1,4 +1,6 @@
-"""Child runs in forks: a redone child begins anew; one that the old run did not finish is continued by every fork."""
+"""pipelines/lifecycle/fork, pipelines/lifecycle/child_runs: Child runs in forks: a redone child begins anew; one
+that the old run did not finish is continued by every fork.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Forks at the same moment. Actors: two clients that fork one run, a client that revives it, workers that claim.
+"""pipelines/lifecycle/fork: Forks at the same moment. Actors: two clients that fork one run, a client that revives it,
+workers that claim.
 
 Each fork locks the row of the old run, reads that it has ended, and inserts a run of its own; that insert decides.
 Forks take no key of the old run, so none of them shuts out another, or the revival.

@@ -1,4 +1,6 @@
-"""A run stays as long as a fork of it, which reads what it keeps there; and no longer."""
+"""pipelines/maintenance/retention: a run stays as long as a fork of it, which reads what it keeps there; and no
+longer.
+"""
 
 from __future__ import annotations
 

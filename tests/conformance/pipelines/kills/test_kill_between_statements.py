@@ -1,4 +1,5 @@
-"""Kill between every two statements of everything a run does; each kill is seen to strike. Invariants 3 to 6.
+"""pipelines/advance, pipelines/lifecycle: Kill between every two statements of everything a run does; each kill is
+seen to strike. Invariants 3 to 6.
 
 Each play runs twice undisturbed, the second time with all its points noted; then once for each of them, killed there
 and begun again. Where there are too many, as on servers, where it takes longer, they are taken at even distances.

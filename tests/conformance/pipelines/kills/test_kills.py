@@ -1,4 +1,4 @@
-"""Whatever a run is doing when its process dies, it ends as if nothing had happened.
+"""pipelines/advance: whatever a run is doing when its process dies, it ends as if nothing had happened.
 
 One pipeline with everything in it is run with all points noted; then once for each of a sample of them, killed there.
 `test_kill_windows` does the same for each thing that a run does, for all points.

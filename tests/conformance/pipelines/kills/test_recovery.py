@@ -1,4 +1,4 @@
-"""Deaths, restarts and deploys around a run: what others lose, spend or wedge on."""
+"""pipelines/advance: Deaths, restarts and deploys around a run: what others lose, spend or wedge on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A run that is revived, forked or followed while it is being pruned: the act finds all of the run, or is refused.
+"""pipelines/maintenance/retention: a run that is revived, forked or followed while it is being pruned: the act finds
+all of the run, or is refused.
 
 All of them lock the run's row first, and what the other has done is asked under that lock. So each of them is stopped
 at every point of its transaction, and the other comes in between: it waits, or passes the run over.

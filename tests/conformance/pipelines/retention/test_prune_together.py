@@ -1,4 +1,6 @@
-"""Small runs go together, in one transaction; large ones in pieces, alone. A crash leaves each whole or gone."""
+"""pipelines/maintenance/retention: Small runs go together, in one transaction; large ones in pieces, alone. A crash
+leaves each whole or gone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs that nothing would move any more are found and mended; old runs go, but not what others need."""
+"""pipelines/maintenance/repair, pipelines/maintenance/retention: Runs that nothing would move any more are found and
+mended; old runs go, but not what others need.
+"""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Old runs go when nobody is there any more who may need them: those that continue them, those they are part of."""
+"""pipelines/maintenance/retention: an old run stays while a run that continues it, or its parent, may need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A step retried by itself: what depends on it is done again with it, and what else failed is not in its way."""
+"""pipelines/lifecycle/revive, pipelines/lifecycle/lineage: a step retried by itself: what depends on it is done
+again with it, and what else failed is not in its way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Revive keeps finished work, does the rest again, and keeps idempotency keys."""
+"""pipelines/lifecycle/revive: Revive keeps finished work, does the rest again, and keeps idempotency keys."""
 
 from collections.abc import Callable
 from typing import Any

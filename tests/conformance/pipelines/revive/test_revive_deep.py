@@ -1,4 +1,4 @@
-"""What a revived run keeps beyond its own tasks: the work of its children, and waits that are over."""
+"""pipelines/lifecycle/revive: a revived run also keeps the work of its children, and waits that have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A revival with the app's definition of now, and a re-run: what is kept, what is new, what cannot be."""
+"""pipelines/lifecycle/revive, pipelines/model/compatibility: a revival with the app's definition of now, and a
+re-run: what is kept, what is new, what cannot be.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A deploy has renamed the parameters of a pipeline: what keeps its definition is given them by the names it has."""
+"""pipelines/lifecycle/child_runs: a deploy has renamed the parameters of a pipeline: what keeps its definition is
+given them by the names it has.
+"""
 
 from __future__ import annotations
 

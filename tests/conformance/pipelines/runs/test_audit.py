@@ -1,4 +1,6 @@
-"""Whatever an operator does leaves a row that says who, when and why, in the transaction of the act: or neither."""
+"""queue/audit: whatever an operator does leaves a row that says who, when and why, in the transaction of the act: or
+neither.
+"""
 
 from __future__ import annotations
 

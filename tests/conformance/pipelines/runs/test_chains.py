@@ -1,4 +1,4 @@
-"""Chains: serial, fan-out, fan-in, late registration, skips that go on along the chain."""
+"""pipelines/lifecycle/chains: Chains: serial, fan-out, fan-in, late registration, skips that go on along the chain."""
 
 import pytest
 

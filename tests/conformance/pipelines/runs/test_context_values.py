@@ -1,4 +1,4 @@
-"""Values of a run's context are compared as values, and nothing gets in that cannot be read again."""
+"""run_context: Values of a run's context are compared as values, and nothing gets in that cannot be read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of the contract that can be read in more than one way: every reading works."""
+"""pipelines/run: Sentences of the contract that can be read in more than one way: every reading works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A run is pinned to its definition, can be moved to another, and the difference is shown."""
+"""pipelines/model/definition, pipelines/lifecycle/migrate: a run is pinned to its definition, can be moved to
+another, and the difference is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever looks sees what is there now, whatever was asked for before and not read."""
+"""pipelines/run: a read sees the present state, whatever was queried before and not read."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def test_a_result_that_is_an_error_leaves_nothing_open(app: Penstock, make_app: 
     assert kept.value.run_id == run.id
 
 
+@pytest.mark.standard_profile  # which sends several statements at a time
 def test_the_result_of_a_run_is_one_round_trip(
     app: Penstock, monkeypatch: pytest.MonkeyPatch, database_kind: str
 ) -> None:

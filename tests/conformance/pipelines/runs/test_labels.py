@@ -1,4 +1,4 @@
-"""Labels: words by which runs are found again."""
+"""pipelines/advance/run_rows: Labels: words by which runs are found again."""
 
 from __future__ import annotations
 

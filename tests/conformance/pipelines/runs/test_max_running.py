@@ -1,4 +1,6 @@
-"""A limit on runs of a pipeline: `max_running`. The others wait in line, in the order in which they were triggered."""
+"""pipelines/lifecycle/run_line: a limit on runs of a pipeline: `max_running`. The others wait in line, in the order
+in which they were triggered.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small things that users of other systems expect of a run, one test each."""
+"""pipelines/run: Small things that users of other systems expect of a run, one test each."""
 
 from __future__ import annotations
 

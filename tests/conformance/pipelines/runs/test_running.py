@@ -1,4 +1,4 @@
-"""Pipelines as users write them, from trigger to result, on every database."""
+"""pipelines/pipeline, pipelines/run: Pipelines as users write them, from trigger to result, on every database."""
 
 from __future__ import annotations
 

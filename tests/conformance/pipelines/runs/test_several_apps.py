@@ -1,4 +1,4 @@
-"""Several apps in one process: what one declares is a step of another's run only where somebody can run it."""
+"""pipelines/define/other_apps: a step of another app is accepted only if a worker of this database can run it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +9,8 @@ import pytest
 from penstock import Penstock
 from penstock.errors import DefinitionError
 from penstock.testing import drain
+
+pytestmark = pytest.mark.standard_profile  # the other app is on SQLite
 
 Way = Callable[[Penstock, Any], object]
 

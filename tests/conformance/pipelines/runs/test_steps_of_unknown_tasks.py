@@ -1,4 +1,6 @@
-"""Steps and callbacks made by a process that does not know their tasks are as their tasks say."""
+"""queue/unknown_tasks, pipelines/advance/step_rows: Steps and callbacks made by a process that does not know their
+tasks are as their tasks say.
+"""
 
 from __future__ import annotations
 

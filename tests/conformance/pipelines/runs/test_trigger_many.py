@@ -1,4 +1,6 @@
-"""Many runs at once: in one transaction, by a few statements, each with its key; or none of them."""
+"""pipelines/lifecycle/start: Many runs at once: in one transaction, by a few statements, each with its key; or none
+of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run's result has the types of the tasks it comes from, whatever way it came."""
+"""pipelines/advance/values: a run's result has the types of the tasks it comes from, whatever way it came."""
 
 from __future__ import annotations
 

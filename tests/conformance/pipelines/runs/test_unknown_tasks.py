@@ -1,4 +1,4 @@
-"""Work for tasks that nobody knows is left for somebody who does, and fails when that was in vain for long."""
+"""queue/unknown_tasks: jobs of a task that no live process knows wait for one that does, and fail after a long time."""
 
 from __future__ import annotations
 

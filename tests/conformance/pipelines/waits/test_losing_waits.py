@@ -1,4 +1,6 @@
-"""A `wait_for` that a decided `first` no longer needs: it is skipped, and the run ends without it."""
+"""pipelines/plan/losers, pipelines/lifecycle/signals: a `wait_for` that a decided `first` no longer needs: it is
+skipped, and the run ends without it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock, first, wait_for
+from penstock.database.transaction import Transaction
 from penstock.errors import ActionRefused
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.settle import settle
@@ -215,12 +218,15 @@ def test_a_wait_begins_while_its_first_is_decided(
 
     def end(key: str) -> None:
         done = Attempt(claims[key], Outcome(OutcomeKind.SUCCEEDED, output='"work"'))
+
+        def work(tx: Transaction) -> None:
+            settle(tx, [done], worker.identity.id, (), app.follow)
+            if key == held:
+                written.set()
+                assert go_on.wait(60)
+
         try:
-            with app.database.transaction() as tx:
-                settle(tx, [done], worker.identity.id, (), app.follow)
-                if key == held:
-                    written.set()
-                    assert go_on.wait(60)
+            app.database.in_transaction(work)
             while app.engine.chores.turn():
                 pass
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""While a step waits for somebody, he is reminded: every period, once each, and not when the wait is over."""
+"""pipelines/lifecycle/reminders: while a step waits, its reminder is enqueued once a period, and not after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A signed token gives one signal, once, in time; forged, late or spent it changes nothing, and says why."""
+"""pipelines/lifecycle/reminders, values/resume_token: a signed token gives one signal, once, in time; forged, late
+or spent it changes nothing, and says why.
+"""
 
 from __future__ import annotations
 

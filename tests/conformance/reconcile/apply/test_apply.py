@@ -1,4 +1,4 @@
-"""What a handler's end does to the database: everything in one fenced transaction, or nothing."""
+"""reconcile/apply: the outcome of a visit is written in one fenced transaction, or not at all."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -126,7 +126,7 @@ def test_a_lost_claim_writes_nothing_at_all(
     row = cloud.get(Volume, 1)
     assert (row.status, row.lock_token, cloud.all(Note)) == ("submitted", taken.token, [])
     assert [(event.row, event.token) for event in lost] == [("1", item.token)]
-    assert [end.values for _, end in mine.regretted if end] == [{"status": "mine"}], (
+    assert [end.values for _, end in mine.refused_visits if end] == [{"status": "mine"}], (
         "the undo hook hears of it"
     )
     assert item.lease_lost
@@ -232,7 +232,7 @@ def test_an_apply_whose_answer_was_lost_is_not_done_twice(
     mine.finish(*[mine.end(item, {"status": "active"}) for item in items])
     assert [note.text for note in cloud.all(Note)] == ["once"]
     assert [row.status for row in cloud.all(Volume)] == ["active"]
-    assert mine.regretted == []
+    assert mine.refused_visits == []
     assert mine.source.holdings.count == 0
 
 

@@ -1,4 +1,6 @@
-"""Attributes set on a row: the handler's error, which says how rows are written. What is no such thing is none."""
+"""reconcile/outcome: Attributes set on a row: the handler's error, which says how rows are written. What is no such
+thing is none.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""A process that dies between any two statements: what it was doing is done once, by it or by its successor."""
+"""reconcile/claim, reconcile/apply: a process that dies between any two statements: what it was doing is done once,
+by it or by its successor.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""Rows whose holders die: counted on the row, never mixed with errors, and not worth the workers for ever."""
+"""reconcile/outcome: Rows whose holders die: counted on the row, never mixed with errors, and not worth the workers
+for ever.
+"""
 
 from collections.abc import Callable
 from datetime import timedelta

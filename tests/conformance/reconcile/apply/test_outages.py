@@ -1,4 +1,4 @@
-"""The database cuts us off under a statement on a user's table: what comes out says so, and nobody is blamed."""
+"""database/user/statements: a connection lost under a statement on a user's table is an outage, not a row's error."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the database does not take of a handler, and what cannot be read of a row: that row's error, and no other's."""
+"""reconcile/apply, reconcile/claim: a value that the database refuses, or that cannot be read, is its row's error."""
 
 from __future__ import annotations
 

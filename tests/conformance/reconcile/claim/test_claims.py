@@ -1,4 +1,4 @@
-"""Which rows are taken, in which order, and what a claim leaves in them."""
+"""reconcile/claim: which rows are taken, in which order, and what a claim leaves in them."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""Whatever can be asked of a row can be a condition: its table can be made, and what it is true of is found."""
+"""reconcile/conditions: whatever can be asked of a row can be a condition: its table can be made, and what it is
+true of is found.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that fail: they wait, longer each time, and nobody waits for them."""
+"""reconcile/outcome: a failing row waits longer each time, and no other row waits for it."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Leases: renewed near their end in one statement, lost without a write, never trusted too long."""
+"""reconcile/leases: Leases: renewed near their end in one statement, lost without a write, never trusted too long."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -75,7 +75,7 @@ def test_a_renewed_row_is_kept_beyond_its_first_lease(
 def test_who_is_idle_knows_when_the_lease_of_a_silent_process_ends(
     app: Penstock, other: Penstock, cloud: Cloud, hand: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claim, "HORIZON", timedelta(seconds=100))
+    monkeypatch.setattr(claim, "LOOK_AHEAD", timedelta(seconds=100))
     cloud.volumes(2)
     reconciler = declare(app, Volume, lease=600)
     mine = hand(reconciler)
@@ -99,7 +99,7 @@ def _looks_in(hand: ManualReconciler) -> float | None:
     """In how many seconds an idle process that finds nothing now looks again; None: when it would anyway."""
     assert hand.take() == []
     with hand.app.database.reading() as tx:
-        assert not hand.source.glance(tx)
+        assert not hand.source.has_due_rows(tx)
     return hand.source.due.until_next()
 
 

@@ -1,4 +1,6 @@
-"""How the database finds the rows: by the reconciler's own index, and without standing in the way of others."""
+"""reconcile/statements: how the database finds the rows: by the reconciler's own index, and without standing in the
+way of others.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +42,7 @@ CONDITIONS: dict[str, Callable[[Table], Any]] = {
 
 
 @pytest.mark.parametrize("asked", CONDITIONS)
-@pytest.mark.parametrize("look", ["statement", "glance"])
+@pytest.mark.parametrize("look", ["statement", "next_due"])
 def test_rows_are_found_by_the_reconcilers_own_index(
     app: Penstock, cloud: Cloud, database_kind: str, look: str, asked: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Related rows: held all together, given up all together, fairly shared, and never stuck.
+"""reconcile/related_rows: Related rows: held all together, given up all together, fairly shared, and never stuck.
 
 The comments name what went wrong in the system that this replaces.
 """
@@ -207,7 +207,7 @@ class TestChildren:
         assert {row.status for row in cloud.all(Instance)} == {"idle"}
         assert (cloud.get(Fleet, 1).size, cloud.all(Note)) == (0, [])
         assert (cloud.locked(Fleet), cloud.locked(Instance)) == ([], [taken.id])
-        assert len(mine.regretted) == 1
+        assert len(mine.refused_visits) == 1
 
     def test_children_are_renewed_with_their_parent(
         self,

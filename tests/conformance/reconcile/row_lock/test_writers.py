@@ -1,4 +1,4 @@
-"""API code and reconcilers at the same row: one at a time, fairly, and no request is lost."""
+"""reconcile/row_lock: API code and reconcilers at the same row: one at a time, fairly, and no request is lost."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 from penstock import Penstock
 from penstock.errors import LockTimeout, RowNotFound
 from penstock.reconcile.row_lock import RowLock
-from penstock.reconcile.wakeup_subjects import stirred
+from penstock.reconcile.wakeup_subjects import table_changed
 from penstock.testing import travel
 from penstock.testing.drain_rows import ManualReconciler
 from tests.conformance.reconcile.cloud import Cloud, Volume, declare, ids
@@ -34,7 +34,7 @@ def test_a_writer_takes_a_free_row_and_the_row_is_visited_next(
         connection.execute(STOP)
     (item,) = mine.take()
     assert item.row.status == "terminating"
-    assert stirred("volumes") in told
+    assert table_changed("volumes") in told
 
 
 def test_the_same_from_async_code(app: Penstock, cloud: Cloud) -> None:

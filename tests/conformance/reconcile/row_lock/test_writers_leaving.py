@@ -1,4 +1,4 @@
-"""A writer that had to wait and then fails goes away like any other: nobody waits for it."""
+"""reconcile/row_lock: no worker waits for a writer that gave up waiting and failed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,4 +1,4 @@
-"""Two who write through `app.lock()` at once: one after the other, and nobody waits longer than it said."""
+"""reconcile/row_lock: of two writers at once one waits for the other, never longer than its timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys of all kinds: rows are claimed, renewed, written, asked for and told apart by them."""
+"""reconcile/table: Keys of all kinds: rows are claimed, renewed, written, asked for and told apart by them."""
 
 from __future__ import annotations
 

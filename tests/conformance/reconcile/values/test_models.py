@@ -1,4 +1,4 @@
-"""What users map to their tables: dataclasses, several models in one table, JSON, keys of several columns."""
+"""reconcile/table: models of users: dataclasses, several models in one table, JSON, keys of several columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UUID columns of the user's: real UUIDs through every door, on every database."""
+"""reconcile/table: UUID columns of the user's: real UUIDs through every door, on every database."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is in users' rows: values that compare as they like, and columns that change with every update."""
+"""reconcile/apply: values of users' types with their own comparison, and columns that change with every update."""
 
 from __future__ import annotations
 
