@@ -20,6 +20,7 @@ REGISTERED = "SELECT count(*) FROM penstock_processes WHERE role <> 'supervisor'
 USED = """
 SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND application_name {} 'penstock-listen' AND pid <> pg_backend_pid()
+AND backend_type = 'client backend'
 """
 ENDED = "SELECT count(*) FROM penstock_job_states WHERE status = 'succeeded'"
 BODIES = "SELECT count(*) FROM penstock_executions"
