@@ -364,13 +364,13 @@ class Penstock(Pipelines, Operating):
         with self._lock:
             if not self._prepared:
                 version.ensure(self.database, upgrade=self.settings.auto_migrate)
-                self.wakeups.acquaint()
+                self.wakeups.read_targets()
                 self._prepared = True
 
     def migrate(self) -> int:
         """Upgrade the schema now, even if `auto_migrate` is off. Returns how many migrations were applied."""
         applied = version.ensure(self.database, upgrade=True)
-        self.wakeups.acquaint()
+        self.wakeups.read_targets()
         self._prepared = True
         return applied
 

@@ -109,11 +109,11 @@ class ReadingTools:
         found, is_run = self.app.database.read(find_run_or_job, id)
         if is_run:
             return self._run(self.app.run(found))
-        story = self.app.database.read(operate_jobs.story, found)
-        if story is None:
+        report = self.app.database.read(operate_jobs.job_report, found)
+        if report is None:
             raise PenstockError(f"there is no job {id}")
         attempts = self.app.job(found).attempts()
-        return _answer(job=story.job, arguments=story.payload, result=story.output, attempts=attempts)
+        return _answer(job=report.job, arguments=report.payload, result=report.output, attempts=attempts)
 
     def _run(self, run: Run) -> Answer:
         graph, read = run.graph(), self.app.database.read

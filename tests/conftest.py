@@ -78,11 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
         die_with_parent(os.getppid(), SIGKILL)
-        host_identity.HEARTH = pristine.FOLDER = config.stash[SESSION]
+        host_identity.SHARED_MEMORY = pristine.FOLDER = config.stash[SESSION]
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
-    host_identity.HEARTH = pristine.FOLDER = config.stash[SESSION]
+    host_identity.SHARED_MEMORY = pristine.FOLDER = config.stash[SESSION]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,7 +20,7 @@ from uuid import uuid4
 from penstock.runtime.liveness import host_identity
 from tests.servers.child import die_with_parent
 
-HEARTH = "PENSTOCK_TEST_HEARTH"
+SHARED_MEMORY = "PENSTOCK_TEST_HEARTH"
 """A folder: processes that are given the same see at once when one of them is killed. Without, nobody sees anybody."""
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
@@ -73,7 +73,7 @@ def _become(program: Program) -> None:
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environment)
-    live_at(program.environment.get(HEARTH))
+    live_at(program.environment.get(SHARED_MEMORY))
     _redirect(program)
     path = program.environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = ["" if program.arguments[0] in ("-m", "-c") else str(program.folder), *filter(None, path)]
@@ -85,7 +85,7 @@ def _become(program: Program) -> None:
 
 def live_at(hearth: str | None) -> None:
     """Most tests are about what is found out by silence: their processes are machines of their own."""
-    host_identity.HEARTH = Path(hearth) if hearth is not None else None
+    host_identity.SHARED_MEMORY = Path(hearth) if hearth is not None else None
 
 
 def _redirect(program: Program) -> None:

@@ -24,12 +24,12 @@ class ClockWatch:
 
     def __init__(self, silence: float) -> None:
         self.silence = silence
-        self._told: deque[tuple[float, float, float]] = deque()
+        self._readings: deque[tuple[float, float, float]] = deque()
         """Readings: the monotonic time, and the least and most that the database's clock was ahead of it."""
         self._judge_from = -silence
         self._doubt_began = 0.0
 
-    def told(self, micros: int, asked: float, shift: int = 0) -> float:
+    def compare(self, micros: int, asked: float, shift: int = 0) -> float:
         """Compare a reading of the database's clock, asked for at this monotonic time; returns by how many seconds it
         was set.
 
@@ -37,19 +37,19 @@ class ClockWatch:
         """
         now, says = time.monotonic(), (micros - shift) / 1_000_000
         least, most = says - now, says - asked
-        while len(self._told) > 1 and self._told[0][0] < now - self.silence:
-            self._told.popleft()
+        while len(self._readings) > 1 and self._readings[0][0] < now - self.silence:
+            self._readings.popleft()
         step = self._step(least, most)
         if step:
-            self._told.clear()
+            self._readings.clear()
             if step > 0:
                 self._put_off(now)
-        self._told.append((now, least, most))
+        self._readings.append((now, least, most))
         return step
 
     def _step(self, least: float, most: float) -> float:
-        forward = max((least - before for _, _, before in self._told), default=0.0)
-        back = max((before - most for _, before, _ in self._told), default=0.0)
+        forward = max((least - before for _, _, before in self._readings), default=0.0)
+        back = max((before - most for _, before, _ in self._readings), default=0.0)
         tolerance = self.silence * TOLERANCE
         if max(forward, back) <= tolerance:
             return 0.0

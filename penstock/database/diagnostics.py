@@ -84,7 +84,7 @@ def version(database: Database) -> str:
             return f"SQLite {_first(database, 'SELECT sqlite_version()')}"
 
 
-def vitals(database: Database) -> list[Measurement]:
+def measurements(database: Database) -> list[Measurement]:
     """All measurements that this database can be asked for."""
     found: list[Measurement] = []
     for measure in MEASURES[database.dialect.name]:

@@ -81,7 +81,7 @@ class Transaction:
         """Send a query whose rows are read later: several queries share one round trip."""
         return self._ask(template, parameters, self.dialect.wait)
 
-    def early(self, template: str, **parameters: object) -> Ahead:
+    def send_uncommitted(self, template: str, **parameters: object) -> Ahead:
         """The same for a transaction of one statement: its rows can be read while it is being committed.
 
         They are not certain before the block has ended.
@@ -128,7 +128,7 @@ class Transaction:
         if self.dialect.locks_on_one_node:
             self.run(template, **parameters)
 
-    def aside(self, template: str, **parameters: object) -> Any:
+    def send_hint(self, template: str, **parameters: object) -> Any:
         """Send a hint, on which nothing depends. It is not a fault point, because it is not always sent.
 
         The cursor that will have its rows once the transaction has ended.

@@ -350,8 +350,8 @@ def letters(patient: CheckContext) -> Iterable[Finding]:
     return [Finding("dead letters", Level.WARNING, message, "Look at them: penstock dead-letters")]
 
 
-def database_vitals(patient: CheckContext) -> Iterable[Finding]:
-    for vital in diagnostics.vitals(patient.database):
+def database_measurements(patient: CheckContext) -> Iterable[Finding]:
+    for vital in diagnostics.measurements(patient.database):
         level = Level.WARNING if vital.advice else Level.OK
         yield Finding(vital.name, level, vital.words, vital.advice or "")
 
@@ -386,5 +386,5 @@ CHECKS: list[Check] = [
     runs,
     letters,
     reconciled_tables,
-    database_vitals,
+    database_measurements,
 ]

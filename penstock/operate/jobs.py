@@ -109,7 +109,7 @@ class JobsPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class JobReport:
     """Everything known about one job."""
 
     job: JobRow
@@ -143,7 +143,7 @@ def list_jobs(tx: Transaction, wanted: JobFilter, limit: int = 50, before: str |
             return _walk(tx, wanted, limit, before)
 
 
-def story(tx: Transaction, id: str) -> Story | None:
+def job_report(tx: Transaction, id: str) -> JobReport | None:
     """One job from its enqueue to now."""
     rows = tx.rows(COLUMNS + THESE, ids=[id])
     if not rows:
@@ -152,7 +152,7 @@ def story(tx: Transaction, id: str) -> Story | None:
     payload, options, max_crashes = tx.row(PAYLOAD, id=id) or ("null", None, None)
     due = tx.row(DUE_AT, id=id) if job.status is JobStatus.SCHEDULED else None
     output = tx.row(job_records.OUTPUT, id=id) if job.status is JobStatus.SUCCEEDED else None
-    return Story(
+    return JobReport(
         job,
         payload,
         options,

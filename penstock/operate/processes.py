@@ -126,7 +126,7 @@ def living(tx: Transaction, reap_after: float) -> list[ProcessRow]:
 
 def _details(text: str) -> object:
     """The details of a process that an operator can use: all but the list of its tasks."""
-    return {name: value for name, value in processes.told(text).items() if name != KNOWS}
+    return {name: value for name, value in processes.read_details(text).items() if name != KNOWS}
 
 
 def _children(found: list[ProcessRow], head: ProcessRow) -> list[ProcessRow]:

@@ -34,7 +34,7 @@ WHERE name = :name AND (holder = :holder OR expires_at < {now} OR expires_at > {
 """
 
 
-def told(details: object) -> dict[str, object]:
+def read_details(details: object) -> dict[str, object]:
     """The details that a process wrote into its row; empty if they cannot be read."""
     try:
         found = loads(str(details))
@@ -97,7 +97,7 @@ def on_host(tx: Transaction, host: str, me: str) -> list[RegisteredProcess]:
     """All other processes of a host."""
     return [
         RegisteredProcess(
-            str(id), int(pid), str(supervisor) if supervisor is not None else None, told(details)
+            str(id), int(pid), str(supervisor) if supervisor is not None else None, read_details(details)
         )
         for id, pid, supervisor, details in tx.rows(ON_HOST, host=host, me=me)
     ]
@@ -153,7 +153,7 @@ class ChildRow:
 
     id: str
     pid: int
-    birth: str
+    child_key: str
     silence: float
     holds: bool
     now: int
@@ -164,23 +164,23 @@ def children(tx: Transaction, supervisor: str) -> list[ChildRow]:
     tx.stage("children")
     rows = tx.rows(CHILDREN, supervisor=supervisor)
     return [
-        ChildRow(str(id), pid, _birth(details), (now - beat) / 1_000_000, bool(holds), int(now))
+        ChildRow(str(id), pid, _child_key(details), (now - beat) / 1_000_000, bool(holds), int(now))
         for id, pid, details, beat, now, holds in rows
     ]
 
 
-def reap_child(tx: Transaction, supervisor: str, birth: str) -> list[str]:
+def reap_child(tx: Transaction, supervisor: str, child_key: str) -> list[str]:
     """Remove the rows of a child that is dead: from now on its claims are orphans. The ids removed."""
-    ids = [child.id for child in children(tx, supervisor) if child.birth == birth]
+    ids = [child.id for child in children(tx, supervisor) if child.child_key == child_key]
     tx.stage("bury")
     if ids:
         tx.run(REMOVE, ids=ids)
     return ids
 
 
-def release_child(tx: Transaction, supervisor: str, birth: str) -> list[str]:
+def release_child(tx: Transaction, supervisor: str, child_key: str) -> list[str]:
     """Remove the row of a dead child that was told to stop, and give back what it still held. Returns the jobs."""
-    return leave(tx, reap_child(tx, supervisor, birth))
+    return leave(tx, reap_child(tx, supervisor, child_key))
 
 
 def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
@@ -202,5 +202,5 @@ def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
     return release.release(tx, [(job.job_id, job.token) for job in held]).given_back
 
 
-def _birth(details: str) -> str:
-    return str(told(details).get("birth", ""))
+def _child_key(details: str) -> str:
+    return str(read_details(details).get("birth", ""))

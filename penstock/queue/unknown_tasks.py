@@ -92,14 +92,14 @@ def knowing(tx: Transaction) -> Callable[[str, str], bool]:
 
     A process whose row names no tasks counts as knowing all.
     """
-    told = {str(id): processes.told(details) for id, details in tx.rows(DETAILS)}
+    told = {str(id): processes.read_details(details) for id, details in tx.rows(DETAILS)}
     said = {id: known for id, details in told.items() if isinstance(known := details.get(KNOWS), list)}
     return lambda process, task: process not in said or marks([task])[0] in said[process]
 
 
 def _known(tx: Transaction) -> set[str] | None:
     """The tasks that live processes know; None: there is no process, or one has not said what it knows."""
-    told = [processes.told(details).get(KNOWS) for (details,) in tx.rows(PROCESSES)]
+    told = [processes.read_details(details).get(KNOWS) for (details,) in tx.rows(PROCESSES)]
     lists = [known for known in told if isinstance(known, list)]
     if not told or len(lists) < len(told):
         return None

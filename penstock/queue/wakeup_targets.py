@@ -22,7 +22,7 @@ from penstock.values.ids import new_token
 from penstock.values.parse import parse_queues
 from penstock.values.typed_json.json_text import loads
 
-EAR = "ear"
+CHANNEL_KEY = "ear"
 """Where a process row says on which channel it can be told; None: on none, so it looks by itself."""
 ALL = "all"
 JOB_ROLES = ("all", "worker")
@@ -167,7 +167,7 @@ def _spare(first: Member, others: Sequence[Member]) -> Sequence[Member]:
 
 
 def _member(id: str, host: str, role: str, told: Any) -> Member | None:
-    channel = told[EAR]
+    channel = told[CHANNEL_KEY]
     if not isinstance(channel, str):
         return None
     text = told.get("queues", ALL)

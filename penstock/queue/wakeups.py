@@ -183,9 +183,12 @@ class Wakeups:
             return
         named = self._named(subject, needs)
         if named is None:
-            answer, expected = tx.aside(NOTIFY_IN_TURN, channel=self.channel_of(subject), subject=subject), 1
+            answer, expected = (
+                tx.send_hint(NOTIFY_IN_TURN, channel=self.channel_of(subject), subject=subject),
+                1,
+            )
         elif named:
-            answer, expected = tx.aside(NAMED_IN_TURN, named=_json(named)), len(named)
+            answer, expected = tx.send_hint(NAMED_IN_TURN, named=_json(named)), len(named)
         else:
             return
 
@@ -296,12 +299,12 @@ class Wakeups:
                         return
                 subjects, self._pending = self._pending, {}
                 self._reads = False
-            self.acquaint()
+            self.read_targets()
             self._send(subjects)
             with self._news:
                 self._news.wait_for(lambda: self._ending, self.database.settings.wakeup_interval)
 
-    def acquaint(self) -> None:
+    def read_targets(self) -> None:
         """Read which processes there are. If that fails, all processes are woken."""
         if not self.names or not self.fleet.stale:
             return

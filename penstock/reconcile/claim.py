@@ -78,7 +78,7 @@ def claim(
     now = from_micros(micros)
     taken = Taken(token=new_token(), now=now)
     if clock is not None:
-        taken.step = clock.told(micros, statements.read_at, statements.clock_shift)
+        taken.step = clock.compare(micros, statements.read_at, statements.clock_shift)
     trusted = clock is None or clock.is_trusted
     found = [
         _checked(reconciler, one)

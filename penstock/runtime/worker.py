@@ -18,7 +18,7 @@ from penstock.queue import stack_dumps
 from penstock.queue.jobs import Attempt, Claim
 from penstock.queue.rules import queue_controls
 from penstock.queue.rules.queue_controls import QueueControls
-from penstock.queue.wakeup_targets import EAR
+from penstock.queue.wakeup_targets import CHANNEL_KEY
 from penstock.queue.wakeups import CHORES, CONTROLS, READY
 from penstock.runtime.executors.dispatcher import Dispatcher, Unrecorded
 from penstock.runtime.executors.executor_set import ExecutorSet
@@ -35,7 +35,7 @@ from penstock.runtime.liveness.process_row import Identity
 from penstock.runtime.pump.idle import resting
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
-from penstock.runtime.pump.pump import DOZENS, Pump
+from penstock.runtime.pump.pump import MOST_COLLECTED, Pump
 from penstock.runtime.pump.waker import Waker
 from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
@@ -95,10 +95,10 @@ class Worker:
         self.stopping, self.stopped = asyncio.Event(), asyncio.Event()
         self.channel = self._find_channel()
         """The channel on which other processes wake this worker alone."""
-        who = (self.role, options.supervisor_id, {**options.details, EAR: self.channel})
+        who = (self.role, options.supervisor_id, {**options.details, CHANNEL_KEY: self.channel})
         self.identity = Identity(app.database, app.events, *who, self._tasks, host_identity.this_host)
         self.hurried = False
-        self._hindered: Set[str] = frozenset()
+        self._paused_tasks: Set[str] = frozenset()
         """The tasks that the last claim left out."""
         self._ignored: set[tuple[str, str]] = set()
         self.services: list[Service] = []
@@ -176,7 +176,7 @@ class Worker:
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
-        self.pump.worth_a_turn = max(1, min(DOZENS, self.settings.unrecorded // 2))
+        self.pump.worth_a_turn = max(1, min(MOST_COLLECTED, self.settings.unrecorded // 2))
         self.housekeeping = self._make_housekeeping()
         reaper = self.housekeeping.reaper
         reaper.outage_guard = self.heartbeat.outage_guard
@@ -282,11 +282,11 @@ class Worker:
 
     def _claimable(self) -> Sequence[str]:
         """The tasks to claim now: without those for which the system lacks threads, processes or memory just now."""
-        self._hindered = hindered = self._find_hindered()
-        return [name for name in self._tasks() if name not in hindered] if hindered else self._tasks()
+        self._paused_tasks = paused = self._find_paused()
+        return [name for name in self._tasks() if name not in paused] if paused else self._tasks()
 
-    def _find_hindered(self) -> Set[str]:
-        executors, tasks = self.dispatcher.hindered, self.dispatcher.processes.hindered_tasks
+    def _find_paused(self) -> Set[str]:
+        executors, tasks = self.dispatcher.paused_executors, self.dispatcher.processes.paused_tasks
         if not executors:
             return tasks
         known = ((name, self.app.find_task(name)) for name in self._tasks())
@@ -378,7 +378,7 @@ class Worker:
         self.dispatcher.free_lost()
         self.housekeeping.check_local_processes()
         self._notice_new_tasks()
-        if self._hindered - self._find_hindered():
+        if self._paused_tasks - self._find_paused():
             self.rest.wake_up()
             self.waker.wake(READY)  # also for claims that were skipped meanwhile
         for service in self.services:

@@ -91,7 +91,7 @@ class Released:
     """The claim is given back unfinished: a graceful stop, or work that was never started."""
 
 
-HINDERED_FOR = 1.0
+REJECTED_DELAY = 1.0
 """Seconds that a job waits after its handler could not reach the database."""
 
 
@@ -103,7 +103,7 @@ class Rejected:
     """
 
     failure: Failure
-    seconds: float = HINDERED_FOR
+    seconds: float = REJECTED_DELAY
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,6 @@ from penstock.runtime.liveness import host_identity
 from tests.chaos import flows, terms, yard
 from tests.chaos.shop import app
 
-host_identity.HEARTH = Path(os.environ[terms.HEARTH])
+host_identity.SHARED_MEMORY = Path(os.environ[terms.SHARED_MEMORY])
 
 __all__ = ["app", "flows", "yard"]

@@ -66,7 +66,7 @@ class Host:
         if self.worker is not None:
             self.former.append(self.worker)
         self.hearth.mkdir(exist_ok=True)
-        ours = {terms.HOST: self.name, terms.CLOCK: str(self.clock), terms.HEARTH: str(self.hearth)}
+        ours = {terms.HOST: self.name, terms.CLOCK: str(self.clock), terms.SHARED_MEMORY: str(self.hearth)}
         self.worker = self._started({**self.environment, **ours})
 
     def _started(self, environment: dict[str, str]) -> Program:

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock
 from tests.django.test_projects import ROOT, SHOP, needs_django_tasks, succeeded
-from tests.forkserver import HEARTH
+from tests.forkserver import SHARED_MEMORY
 from tests.integrations.servers import asked, served, told
 from tests.servers.postgres import Postgres
 from tests.waiting import eventually
@@ -104,7 +104,7 @@ def test_a_task_of_a_dead_worker_is_run_again(
 ) -> None:
     """Where other backends leave it RUNNING for ever."""
     env = {"DJANGO_SETTINGS_MODULE": "tests.django.contract.settings", "DATABASE_URL": database_url}
-    env |= {HEARTH: str(tmp_path)}  # the second worker learns at once that the first is dead
+    env |= {SHARED_MEMORY: str(tmp_path)}  # the second worker learns at once that the first is dead
     file = tmp_path / "go"
 
     def ask(script: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.job import Job
-from penstock.operate.jobs import Story, story
+from penstock.operate.jobs import JobReport, job_report
 from penstock.operate.processes import ProcessRow, list_processes
 from tests.chaos.standby import Pair
 from tests.conftest import SESSION
@@ -68,8 +68,8 @@ class Shop:
         files = [self.start_worker.folder / f"began-{job.id}-{attempt}" for job in jobs]
         eventually(lambda: all(file.exists() for file in files))
 
-    def story(self, job: Job) -> Story:
-        told = self.app.database.read(story, job.id)
+    def story(self, job: Job) -> JobReport:
+        told = self.app.database.read(job_report, job.id)
         assert told is not None
         return told
 

@@ -9,7 +9,7 @@ from penstock import Penstock, current
 from penstock.runtime.supervisor import worker_process as serve, supervisor
 
 supervisor.OVERTIME = serve.OVERTIME = float(os.environ.get("PENSTOCK_TEST_OVERTIME", "10"))
-supervisor.LAST_RITES = float(os.environ.get("PENSTOCK_TEST_LAST_RITES", "10"))
+supervisor.FINAL_CLEANUP = float(os.environ.get("PENSTOCK_TEST_LAST_RITES", "10"))
 app = Penstock(
     heartbeat_interval=0.3,
     reap_after=3,

@@ -178,7 +178,7 @@ def test_threads_that_end_while_they_are_counted_are_no_error(use: Use) -> None:
     """The folder of a thread is gone between two looks at it."""
 
     def act(_: str) -> None:
-        for _ in range(200):
+        for _number in range(200):
             threads.append(threading.Thread(target=end.wait, args=[random() / 50]))
             threads[-1].start()
 

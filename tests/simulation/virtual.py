@@ -176,7 +176,7 @@ def virtual() -> Iterator[None]:
         for name, value in SLOWER.get(module.__name__, {}).items():
             put(module, name, value)
     put(Advancer.__init__, "__defaults__", (FEW,))
-    put(host_identity, "HEARTH", None)  # hosts are machines: none sees the processes of another
+    put(host_identity, "SHARED_MEMORY", None)  # hosts are machines: none sees the processes of another
     put(row_source, "Fetch", Fetches())
     put(failure, "traceback", SimpleNamespace(format_exception=lambda *error: [repr(error[1])]))
     put(ids, "os", Os())

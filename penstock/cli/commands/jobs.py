@@ -14,7 +14,7 @@ from penstock.cli.exit_codes import UsageError, out
 from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, say, show_json, show_table, span, tell, when
 from penstock.operate import jobs as operate_jobs
-from penstock.operate.jobs import JobFilter, JobRow, Story
+from penstock.operate.jobs import JobFilter, JobReport, JobRow
 from penstock.operate.overview import Overview, QueueCounts, gauges
 from penstock.operate.processes import ProcessRow, obstacles
 from penstock.operate.runs import find_run_or_job
@@ -105,7 +105,7 @@ def show(
             show_run(found, id, as_json, everything=everything)
             return
         acts = found.audit(id)
-        told = found.database.read(operate_jobs.story, id)
+        told = found.database.read(operate_jobs.job_report, id)
         obstacle = _obstacle(found, told)
     if told is None:
         raise UsageError(f"there is no job {job}")
@@ -189,7 +189,7 @@ def _roles(seen: Overview) -> str:
     return ", ".join(f"{count} {role}" for role, count in sorted(seen.processes.items())) or "none is running"
 
 
-def _attempts_named(told: Story) -> dict[str, object]:
+def _attempts_named(told: JobReport) -> dict[str, object]:
     names = ("number", "process", "started_at", "finished_at", "outcome", "error_type", "error", "traceback")
     attempts = [dict(zip(names, row, strict=True)) for row in told.attempts]
     return {
@@ -205,7 +205,7 @@ def _attempts_named(told: Story) -> dict[str, object]:
     }
 
 
-def _obstacle(app: Penstock, told: Story | None) -> str | None:
+def _obstacle(app: Penstock, told: JobReport | None) -> str | None:
     """Why no worker takes a job that is ready; None if one would."""
     if told is None or told.job.status is not JobStatus.AVAILABLE or told.job.waits_for:
         return None
@@ -213,7 +213,7 @@ def _obstacle(app: Penstock, told: Story | None) -> str | None:
     return next(iter(app.database.read(obstacles, work, app.settings.reap_after)), None)
 
 
-def _tell(told: Story, obstacle: str | None) -> None:
+def _tell(told: JobReport, obstacle: str | None) -> None:
     for name, value in _lines(told, obstacle):
         out.print(f"{name:<12}{in_line(value)}", markup=False)
     rows = [
@@ -238,7 +238,7 @@ def _tell(told: Story, obstacle: str | None) -> None:
         out.print(f"\n{traceback.rstrip()}", markup=False)
 
 
-def _lines(told: Story, obstacle: str | None) -> list[tuple[str, str]]:
+def _lines(told: JobReport, obstacle: str | None) -> list[tuple[str, str]]:
     job = told.job
     lines = [("job", job.id), ("task", job.task), ("queue", f"{job.queue}, priority {job.priority}")]
     reason = f": {Reason.stored(job.reason).explanation}" if job.reason else ""

@@ -18,7 +18,7 @@ from penstock.cli.options import App, AsJson, By, DatabaseUrl, Why, acting, acti
 from penstock.cli.output import named, show_json, show_table, span, tell, when
 from penstock.errors import CancelConflict, DatabaseUnavailable
 from penstock.operate import actions
-from penstock.operate.jobs import story
+from penstock.operate.jobs import job_report
 from penstock.operate.processes import obstacles
 from penstock.operate.runs import RunRow, find_run, find_run_or_job, list_runs
 from penstock.pipelines.define.step_options import USUAL
@@ -370,7 +370,7 @@ def _retry_step(app: Penstock, named: list[tuple[str, bool]], step: str, as_json
 
 
 def _refuse_step(app: Penstock, id: str) -> None:
-    told = app.database.read(story, id)
+    told = app.database.read(job_report, id)
     if told is not None and told.job.run_id is not None:
         run, step = told.job.run_id, told.job.node
         raise UsageError(f"{id} is a step of run {run}, which went on: penstock retry {run} --step {step}")

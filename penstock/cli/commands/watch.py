@@ -19,7 +19,7 @@ from penstock.cli.options import App, AsJson, DatabaseUrl, opened
 from penstock.cli.output import named, show_json, when
 from penstock.errors import DatabaseUnavailable
 from penstock.operate.diagnosis.explain import why_pending
-from penstock.operate.jobs import Story, story
+from penstock.operate.jobs import JobReport, job_report
 from penstock.operate.runs import OpenWait, find_run_or_job, open_waits
 from penstock.pipelines.model.graph_view import Graph, GraphNode
 from penstock.pipelines.run import Run
@@ -97,13 +97,13 @@ def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently:
     """Show a job until it has ended or the time is up; the status it has then."""
     told: set[str] = set()
 
-    def look() -> Story:
-        found = app.database.read(story, id)
+    def look() -> JobReport:
+        found = app.database.read(job_report, id)
         if found is None:
             raise UsageError(f"job {id} is gone: it was pruned meanwhile")
         return found
 
-    def show(seen: Story) -> None:
+    def show(seen: JobReport) -> None:
         line = _standing(seen)
         if line not in told:
             out.print(line, markup=False)
@@ -165,7 +165,7 @@ def _over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _standing(told: Story) -> str:
+def _standing(told: JobReport) -> str:
     """The state of a job, in one line."""
     job = told.job
     words = [f"{in_line(job.task)}: {job.status.value}"]

@@ -20,7 +20,7 @@ from penstock.operate.processes import SUPERVISOR, ProcessRow, held_jobs, list_p
 from penstock.queue import stack_dumps
 from penstock.queue.stack_dumps import StackDump
 from penstock.queue.unknown_tasks import KNOWS
-from penstock.queue.wakeup_targets import EAR
+from penstock.queue.wakeup_targets import CHANNEL_KEY
 from penstock.schema import version
 from penstock.settings import Settings
 
@@ -39,7 +39,7 @@ KINDS = {
 """Words for the work of a process, by its role."""
 SHOWN_APART = frozenset({"new_run", "schedule"})
 """Details of an act that have links of their own."""
-INTERNAL = frozenset({"birth", EAR, KNOWS})
+INTERNAL = frozenset({"birth", CHANNEL_KEY, KNOWS})
 """Details of a process that only processes read."""
 WHOLE_ID = 36
 """Characters of an id that is not shortened."""

@@ -111,12 +111,12 @@ class Postgres:
         self.own_style: ParamStyle = "numbered"
         self.pooled_begin = ""
         self.pooler_noticed = False
-        """A pooler was met of which the settings say nothing."""
+        """True if a pooler was detected that the settings do not name."""
         self._settings = settings
         self._options = _options(settings)
         self._arguments: dict[str, Any] = {}
         self._several = False
-        """The URL names several hosts: what one of them cannot do another may."""
+        """True if the URL names several hosts."""
         self._last = ("", 0)
         """The host that was reached last, which is tried first."""
         self._probe = Probe(self._at_work)
@@ -381,9 +381,9 @@ class Postgres:
         if len(lanes) == 1:
             (ln,) = lanes
             place = {"queue": ln.queue, "tier": ln.tier, "floor": ln.floor}
-            return tx.early(TAKE_READY_OF_ONE, **place, limit=min(limit, ln.limit), **holder)
+            return tx.send_uncommitted(TAKE_READY_OF_ONE, **place, limit=min(limit, ln.limit), **holder)
         wanted = [{"queue": ln.queue, "tier": ln.tier, "floor": ln.floor, "cap": ln.limit} for ln in lanes]
-        return tx.early(TAKE_READY, lanes=to_json(wanted).decode(), limit=limit, **holder)
+        return tx.send_uncommitted(TAKE_READY, lanes=to_json(wanted).decode(), limit=limit, **holder)
 
     def succeed(
         self, tx: Transaction, rows: Sequence[Parameters], process: str | None, finished_tokens: Sequence[int]

@@ -1,4 +1,4 @@
-"""Statements to PostgreSQL by the shortest way: prepared, sent ahead, answered together.
+"""Sends statements to PostgreSQL in libpq's pipeline mode: prepared, and several in one round trip.
 
 psycopg's cursors cost more than most of our statements do. Here the same connection is spoken to through its libpq
 object: parameters go as text, rows are read by psycopg's own loaders, errors are psycopg's. Statements collect until
@@ -68,7 +68,7 @@ class _Context(NamedTuple):
 
 
 class Answer:
-    """A statement, and what it will have come to once it has been waited for."""
+    """A statement and, once it was waited for, its result."""
 
     __slots__ = ("_result", "_transformer", "kinds", "sql", "texts")
 
@@ -158,13 +158,13 @@ class Wire:
             self._expected.append(_Commit())
 
     def wait_for_answers(self) -> None:
-        """Until what was sent is answered. Its commit is under way then, and waited for by the next `wait`."""
+        """Wait for the answers to everything sent. The commit is then under way; the next `wait` waits for it."""
         if self._expected and type(self._expected[0]) is not _Commit:
             self.pgconn.send_flush_request()
             self._answered(len(self._expected))
 
     def wait(self) -> None:
-        """Until everything sent is done. The first error is raised, after all answers are in."""
+        """Wait until everything sent is done. Raises the first error after all answers have arrived."""
         if self._expected:
             self._answered(None)
 

@@ -13,7 +13,7 @@ from penstock.database.transaction import Transaction
 from penstock.errors import PenstockError
 from penstock.job import instant
 from penstock.operate import jobs, runs
-from penstock.operate.jobs import Story
+from penstock.operate.jobs import JobReport
 from penstock.operate.processes import SUPERVISOR, living, obstacles
 from penstock.pipelines.advance import read, timers
 from penstock.pipelines.advance.read import RunStatusRow
@@ -88,40 +88,40 @@ def explain(tx: Transaction, id: str, reap_after: float) -> Explanation:
     run = read.standings(tx, [id]).get(id)
     if run is not None:
         return Explanation(id, "run", run.status.value, tuple(_of_run(tx, run, reap_after)))
-    story = jobs.story(tx, id)
-    if story is None:
+    report = jobs.job_report(tx, id)
+    if report is None:
         raise PenstockError(f"there is no job and no run {id}; it may have been pruned")
-    return Explanation(id, "job", story.job.status.value, tuple(_of_job(tx, story, reap_after)))
+    return Explanation(id, "job", report.job.status.value, tuple(_of_job(tx, report, reap_after)))
 
 
 # A job
 
 
-def _of_job(tx: Transaction, story: Story, reap_after: float) -> Iterator[Cause]:
-    match story.job.status:
+def _of_job(tx: Transaction, report: JobReport, reap_after: float) -> Iterator[Cause]:
+    match report.job.status:
         case JobStatus.SCHEDULED:
-            yield from _not_due(tx, story)
-            yield from _queue_paused(tx, story.job.queue)
+            yield from _not_due(tx, report)
+            yield from _queue_paused(tx, report.job.queue)
         case JobStatus.AVAILABLE:
-            yield from _ready(tx, story, reap_after)
+            yield from _ready(tx, report, reap_after)
         case JobStatus.RUNNING:
-            yield _running(story)
-        case JobStatus.WAITING if story.job.run_id is None:
-            yield from _following(tx, story)
+            yield _running(report)
+        case JobStatus.WAITING if report.job.run_id is None:
+            yield from _following(tx, report)
         case JobStatus.WAITING:
-            yield from _waiting_step(tx, story)
+            yield from _waiting_step(tx, report)
         case _:
-            yield _ended(story)
-    if story.job.run_id is not None and not story.job.status.terminal:
-        yield from _paused_run(tx, story.job.run_id)
+            yield _ended(report)
+    if report.job.run_id is not None and not report.job.status.terminal:
+        yield from _paused_run(tx, report.job.run_id)
 
 
-def _not_due(tx: Transaction, story: Story) -> Iterator[Cause]:
-    due = story.due_at
-    detail: dict[str, object] = {"due_at": None if due is None else instant(due), **_spent(story)}
+def _not_due(tx: Transaction, report: JobReport) -> Iterator[Cause]:
+    due = report.due_at
+    detail: dict[str, object] = {"due_at": None if due is None else instant(due), **_spent(report)}
     when = "" if due is None else f" until {_when(due)}{_from_now(tx, due)}"
-    failed = next((row for row in reversed(story.attempts) if row[4] in ("errored", "timed_out")), None)
-    last = story.attempts[-1] if story.attempts else None
+    failed = next((row for row in reversed(report.attempts) if row[4] in ("errored", "timed_out")), None)
+    last = report.attempts[-1] if report.attempts else None
     if last is not None and last is failed:
         error = f"{last[5]}: {last[6]}" if last[5] else "an error"
         text = f"waits{when} before its next try, after attempt {last[0]} failed with {error}"
@@ -135,10 +135,10 @@ def _not_due(tx: Transaction, story: Story) -> Iterator[Cause]:
         yield Cause("not_due", f"is not due{when}", detail)
 
 
-def _ready(tx: Transaction, story: Story, reap_after: float) -> Iterator[Cause]:
-    job = story.job
+def _ready(tx: Transaction, report: JobReport, reap_after: float) -> Iterator[Cause]:
+    job = report.job
     if job.waits_for:
-        yield _limit(tx, story)
+        yield _limit(tx, report)
         return
     paused = list(_queue_paused(tx, job.queue))
     yield from paused
@@ -150,9 +150,9 @@ def _ready(tx: Transaction, story: Story, reap_after: float) -> Iterator[Cause]:
         yield Cause("ready", text, {"queue": job.queue})
 
 
-def _limit(tx: Transaction, story: Story) -> Cause:
-    most, used, before = story.line or ("?", "?", "?")
-    key = str(story.job.waits_for)
+def _limit(tx: Transaction, report: JobReport) -> Cause:
+    most, used, before = report.line or ("?", "?", "?")
+    key = str(report.job.waits_for)
     holders = [str(id) for (id,) in tx.rows(HOLDERS, key=key, limit=MOST)]
     held = f"; held by {', '.join(holders)}" if holders else ""
     text = f"the limit {key!r} is full: {used} of {most} taken, {before} jobs before it{held}"
@@ -161,12 +161,12 @@ def _limit(tx: Transaction, story: Story) -> Cause:
     )
 
 
-def _running(story: Story) -> Cause:
-    job = story.job
-    detail: dict[str, object] = {"process": job.process_id, "attempt": job.attempt, **_spent(story)}
-    if story.holder is None:
+def _running(report: JobReport) -> Cause:
+    job = report.job
+    detail: dict[str, object] = {"process": job.process_id, "attempt": job.attempt, **_spent(report)}
+    if report.holder is None:
         return Cause("running", f"is held by process {job.process_id}, which has no row", detail)
-    host, pid, _role, heard, now = story.holder
+    host, pid, _role, heard, now = report.holder
     detail |= {"host": host, "pid": pid, "heard_ago": (now - heard) / 1e6}
     since = f" since {_when(job.claimed_at)}" if job.claimed_at else ""
     text = (
@@ -175,17 +175,17 @@ def _running(story: Story) -> Cause:
     return Cause("running", text, detail)
 
 
-def _ended(story: Story) -> Cause:
-    job = story.job
+def _ended(report: JobReport) -> Cause:
+    job = report.job
     why = f": {Reason.stored(job.reason).explanation}" if job.reason else ""
-    error = next((f"{row[5]}: {row[6]}" for row in reversed(story.attempts) if row[5]), None)
+    error = next((f"{row[5]}: {row[6]}" for row in reversed(report.attempts) if row[5]), None)
     told = f" ({error})" if error and job.status is JobStatus.FAILED else ""
     when = f" at {_when(job.finished_at)}" if job.finished_at else ""
     return Cause("ended", f"ended{when}{why}{told}", {"reason": job.reason, "error": error})
 
 
-def _spent(story: Story) -> dict[str, object]:
-    return {"retry_count": story.job.retry_count, "crash_count": story.job.crash_count}
+def _spent(report: JobReport) -> dict[str, object]:
+    return {"retry_count": report.job.retry_count, "crash_count": report.job.crash_count}
 
 
 def _queue_paused(tx: Transaction, queue: str) -> Iterator[Cause]:
@@ -205,8 +205,8 @@ def _queue_paused(tx: Transaction, queue: str) -> Iterator[Cause]:
             )
 
 
-def _following(tx: Transaction, story: Story) -> Iterator[Cause]:
-    for id, status in tx.rows(FOLLOWED, id=story.job.id):
+def _following(tx: Transaction, report: JobReport) -> Iterator[Cause]:
+    for id, status in tx.rows(FOLLOWED, id=report.job.id):
         text = f"waits until job {id} has succeeded, which is {status}"
         yield Cause("waits_for_job", text, {"job": str(id), "status": status})
 
@@ -214,8 +214,8 @@ def _following(tx: Transaction, story: Story) -> Iterator[Cause]:
 # A step that waits without a worker
 
 
-def _waiting_step(tx: Transaction, story: Story) -> Iterator[Cause]:
-    job = story.job
+def _waiting_step(tx: Transaction, report: JobReport) -> Iterator[Cause]:
+    job = report.job
     run, node = str(job.run_id), str(job.node)
     children = tx.rows(CHILD, job=job.id, run=run)
     if children:
@@ -307,8 +307,8 @@ def _max_running(tx: Transaction, run: str) -> int | None:
 def _open_steps(tx: Transaction, run: RunStatusRow, reap_after: float) -> Iterator[Cause]:
     found = tx.rows(OPEN_STEPS, run=run.id, limit=MOST + 1)
     for id, node, path in found[:MOST]:
-        story = jobs.story(tx, str(id))
-        for cause in _of_job(tx, story, reap_after) if story is not None else ():
+        report = jobs.job_report(tx, str(id))
+        for cause in _of_job(tx, report, reap_after) if report is not None else ():
             if cause.kind != "run_paused":
                 name = _step_name(node, path)
                 text = f"step {name} (job {str(id)[:BRIEF]}) {cause.text}"

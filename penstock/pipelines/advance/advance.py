@@ -1,4 +1,6 @@
-"""Applying plans: everything that follows from ended steps, in the transaction that ended them. Invariants 4, 5 and 6.
+"""Applies plans: writes everything that follows from ended steps, in the transaction that ended them.
+
+Invariants 4, 5 and 6.
 
 Planning is pure and is told only what it asks for. Here its changes are collected over all runs of a batch and
 written together: values are looked up first, then joins are worked off in the order of the definition, then the new
@@ -28,10 +30,10 @@ from penstock.pipelines.plan.changes import (
     Ask,
     Contribution,
     Decided,
+    DoorArrival,
     Failed,
     Fan,
     FiredJoin,
-    Knock,
     Losers,
     OpenJoin,
     Plan,
@@ -84,7 +86,7 @@ class Advance:
         self.take(run, self.engine_state.planning_failures.planned(run.id, begin, run.wiring, run.facts))
 
     def ended(self, ended: Sequence[EndedStep]) -> None:
-        """Steps have ended, whichever way."""
+        """Take in steps that have ended."""
         unusual = {step.run_id for step in ended if not self._has_cached_plan(step)}
         ended = [step for step in ended if step.run_id in unusual or not self._use_fast_path(step)]
         missing = [id for id in dict.fromkeys([step.run_id for step in ended]) if id not in self.runs]
@@ -119,7 +121,7 @@ class Advance:
         return self.tx.dialect.fast_path.plan and fast_path.is_plain_success(step)
 
     def _use_fast_path(self, step: EndedStep) -> bool:
-        """Write what follows without a plan, where that is known (see `fast_path`); true if it was."""
+        """Write the next steps from a cached plan, if there is one (see `fast_path`); True if that was done."""
         run = self.runs.get(step.run_id)
         going_on = run is None or run.mode is RunMode.RUNNING
         following = fast_path.steps_after(self.engine_state, step) if going_on else None
@@ -137,7 +139,7 @@ class Advance:
                 modes.pop(step.run_id, None)
 
     def work_off(self) -> None:
-        """Follow everything to where it ends or waits, and write it. What is left is for `finish.finish`."""
+        """Apply all plans until each ends or waits, and write the rows; `finish.finish` writes the rows of runs."""
         while self._asks or self._arrivals or self._door_arrivals:
             if self._asks:
                 self._answer()
@@ -158,7 +160,7 @@ class Advance:
     # a plan, change by change
 
     def take(self, run: RunView, plan: Plan, value: object = None) -> None:
-        """Note everything a plan says; `value` is what an expand in it runs over."""
+        """Collect the changes of a plan; `value` is the value that its expand runs over."""
         if plan.mode is not run.mode:
             run.mode = self.change(run).mode = plan.mode
             self.engine_state.trace(self.tx).modes[run.id] = Mode(plan.mode.value, run.paused, run.definition)
@@ -176,8 +178,8 @@ class Advance:
             self._fan(run, fan, value)
         for added in plan.contributions:
             self._contribute(run, added)
-        for knock in plan.knocks:
-            self._knock(run, knock)
+        for arrival in plan.door_arrivals:
+            self._arrive_at_door(run, arrival)
         self._asks.extend([(run, ask) for ask in plan.asks])
         if plan.losers:
             self.change(run).losers.extend(plan.losers)
@@ -242,9 +244,9 @@ class Advance:
             known.tokens += added.tokens
             known.tally = known.tally.plus(added.tally)
 
-    def _knock(self, run: RunView, knock: Knock) -> None:
-        key = (run.definition, run.wiring.ranks[knock.door], knock.door)
-        self._door_arrivals[key][run.id, knock.path] = knock.tally
+    def _arrive_at_door(self, run: RunView, arrival: DoorArrival) -> None:
+        key = (run.definition, run.wiring.ranks[arrival.door], arrival.door)
+        self._door_arrivals[key][run.id, arrival.path] = arrival.tally
 
     # following
 
@@ -283,18 +285,18 @@ class Advance:
     def _door(self, key: tuple[str, int, str]) -> None:
         """Handle the tokens and elements that came to a door, from outside and from inside. Its row is locked
         while it is not open: so no element begins to wait while the door opens."""
-        arrivals, knocks = self._arrivals.pop(key, {}), self._door_arrivals.pop(key, {})
+        arrivals, door_arrivals = self._arrivals.pop(key, {}), self._door_arrivals.pop(key, {})
         self._write_joins()
-        node, some = key[2], self.runs[next(iter([*arrivals, *knocks]))[0]]
+        node, some = key[2], self.runs[next(iter([*arrivals, *door_arrivals]))[0]]
         place = some.wiring.places[node]
-        behind = {(run, path[: place.node.depth]) for run, path in knocks}
+        behind = {(run, path[: place.node.depth]) for run, path in door_arrivals}
         closed = behind - join_rows.fired_among(self.tx, node, behind).keys()
         for at in closed:
             arrivals.setdefault(at, Arrival(0, Tally(), place.count))
         for opened in join_rows.arrive(self.tx, place, arrivals):
             self._let_in(self.runs[opened.run], node, opened.path, opened.tally)
         is_open = join_rows.fired_among(self.tx, node, behind)
-        for (id, path), tally in knocks.items():
+        for (id, path), tally in door_arrivals.items():
             found = is_open.get((id, path[: place.node.depth]))
             if found is None:
                 self._joins.append(join_rows.waiting_row(id, node, path, tally))

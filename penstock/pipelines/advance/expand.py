@@ -43,7 +43,7 @@ CHUNK = 2000
 STAGE = "stage"
 RELEASE = "release"
 ADMIT = "admit"
-"""No expand, but a door that has opened, at which many elements wait."""
+"""Not an expand, but an open door at which many elements wait."""
 
 NEXT = """
 SELECT id, run_id, node, path, width, phase, next_index FROM {advancements} {by_key}
@@ -90,7 +90,7 @@ def _leave(tx: Transaction, run: RunView, node: str, path: Path, width: int, pha
 
 
 def postpone(tx: Transaction, id: str, problem: str, pause: float) -> None:
-    """This expand cannot go on for so many seconds; others first."""
+    """Postpone this expand by this many seconds."""
     tx.stage("put_off")
     tx.run(POSTPONE, id=id, problem=problem, wait=int((pause - PUT_OFF) * 1_000_000))
 

@@ -1,4 +1,4 @@
-"""The usual end of a step: it has succeeded, at the top of a run that goes on.
+"""Cached plans for plain successes: a step outside of expands succeeded, and its run goes on.
 
 What follows was planned when a step of that node succeeded for the first time, and is the same every time: a plan
 knows no values. Most of all that is plain steps which need its output. Then nothing is looked up or read either, and

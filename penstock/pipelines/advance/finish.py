@@ -41,12 +41,12 @@ DOWNSTREAM = (
 
 
 def ask_followers(tx: Transaction, ending: Sequence[str]) -> Ahead:
-    """Send for those that follow these runs, which are locked, or are locked by what was sent before."""
+    """Query the runs that follow these, whose rows are locked, or are locked by a statement sent before."""
     return tx.send_ahead(DOWNSTREAM, ids=sorted(ending))
 
 
 def wake_followers(tx: Transaction, followers: Sequence[Row]) -> None:
-    """Have them looked at."""
+    """Set the timers that decide about followers."""
     for (downstream,) in followers:
         timers.set(tx, timers.CHAIN, str(downstream))
 
@@ -64,7 +64,7 @@ def free_places(tx: Transaction, ended: Sequence[RunView]) -> None:
 def enqueue(
     engine_state: EngineState, tx: Transaction, run: RunView, status: RunStatus, reasons: tuple[str, ...]
 ) -> None:
-    """One job for each task that is to hear of this end."""
+    """Enqueue the callbacks of a run."""
     wanted = dict(run.wiring.definition.callbacks)
     told: dict[str, object] = {
         "run_id": run.id,
@@ -116,7 +116,7 @@ USUAL = RunChange(ended=True)
 
 
 def all_plain(runs: Mapping[str, RunView], changes: Mapping[str, RunChange]) -> bool:
-    """Nothing that is known here speaks against it."""
+    """True if nothing known here contradicts the assumption."""
     return all(change == USUAL and not runs[id].is_child for id, change in changes.items())
 
 
@@ -225,7 +225,7 @@ class _Row(NamedTuple):
 def follow(
     engine_state: EngineState, tx: Transaction, ended: Sequence[EndedStep], offer: Offer | None = None
 ) -> None:
-    """Everything that follows from ended steps, in this transaction."""
+    """Write everything that follows from ended steps, in this transaction."""
     tx.stage("advance")
     trace = engine_state.trace(tx)
     trace.offer = offer

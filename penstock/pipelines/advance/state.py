@@ -65,7 +65,7 @@ class PlanningFailures:
         return AdvancementFailed(run, f"{type(error).__name__}: {error}", partial(self._spend, run))
 
     def _spend(self, run: str) -> bool:
-        """One more try was in vain; whether half of them are left."""
+        """Count a failed try; True while at least half of the tries are left."""
         self._tries[run] = self._tries.pop(run, 0) + 1
         while len(self._tries) > MOST_FAILING_RUNS:
             self._tries.popitem(last=False)
@@ -198,7 +198,7 @@ class EngineState:
         forget_after_fork(self)
 
     def forget(self) -> None:
-        """In a forked child the lock may be held, in a thread that is the parent's."""
+        """In a forked child: replace the lock, which a thread of the parent may hold."""
         self._lock = threading.Lock()
 
     # runs

@@ -1,4 +1,4 @@
-"""Things to do for a run at a time, or as soon as possible but not in the transaction that found them necessary.
+"""Timers: work for a run at a time, or as soon as possible but in a transaction of its own.
 
 A timer is a row. A chore takes one that is due, does what it says in a transaction of its own, and removes it in
 the same transaction: it is done once, and another process does it again if that transaction fails.

@@ -144,7 +144,7 @@ def fetch(
 
 
 def ask(tx: Transaction, run: str, needs: InputQuery) -> Callable[[], Values] | None:
-    """Send for the outputs that a run needs; the function returned waits for them. None if it needs more than a few."""
+    """Query the outputs that a run needs; the function that is returned waits for them. None if there are too many."""
     if needs.joins or len(needs.outputs) > FEW or any(cell.below for cell in needs.outputs):
         return None
     places = [(run, cell.node, cell.path) for cell in needs.outputs]

@@ -13,11 +13,11 @@ from penstock.database.transaction import Transaction
 from penstock.queue.reclaim import DEAD_AT
 from penstock.queue.rules.queue_controls import REVISION
 
-SAY = "SELECT pg_notify(:channel, :proof)"
+SEND_PROOF = "SELECT pg_notify(:channel, :proof)"
 """Sends the proof alone, for a listener that has just connected."""
 # `pg_notify` sends, in this same transaction, the proof that our listener must hear for idle mode to go on. The check
 # asks separately when a process with claims falls silent: other idle processes write heartbeats as rarely as this one.
-GLANCE = f"""
+IDLE_CHECK = f"""
 WITH alive AS (UPDATE {{processes}} SET heartbeat_at = {{now}} WHERE id = CAST(:me AS uuid) RETURNING id)
 SELECT EXISTS (SELECT 1 FROM alive), CAST(pg_notify(:channel, :proof) AS text),
   EXISTS (SELECT 1 FROM {{availabilities}} WHERE task = ANY(CAST(:tasks AS text[]))
@@ -74,11 +74,11 @@ class IdleReport(NamedTuple):
     """The revision of the controls of queues."""
 
 
-def glance(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str) -> IdleReport:
+def run_idle_check(tx: Transaction, me: str, wanted: IdleQuery, channel: str, proof: str) -> IdleReport:
     """Renew the row of this process, send the proof to our own listener, and read the report."""
     tx.stage("glance")
     row = tx.row(
-        GLANCE,
+        IDLE_CHECK,
         me=me,
         channel=channel,
         proof=proof,

@@ -16,9 +16,9 @@ from penstock.pipelines.plan.changes import (
     Ask,
     Contribution,
     Decided,
+    DoorArrival,
     Failed,
     Fan,
-    Knock,
     Losers,
     OpenJoin,
     Plan,
@@ -54,7 +54,7 @@ class Cascade:
         self._decided: list[Decided] = []
         self._fans: list[Fan] = []
         self._asks: list[Ask] = []
-        self._door_arrivals: list[Knock] = []
+        self._door_arrivals: list[DoorArrival] = []
         self._failures: list[Failed] = []
         self._losers: list[Losers] = []
         self._ended = False
@@ -120,11 +120,11 @@ class Cascade:
         else:
             self.pass_on(key, path, EdgeToken.PASS)
 
-    def knock(self, key: str, path: Path) -> bool:
+    def wait_at_doors(self, key: str, path: Path) -> bool:
         """Before an expand begins: its first step may use something from outside. False: it does not."""
         doors = self.wiring.places[self.wiring.places[key].entry].doors
         if doors:
-            self._door_arrivals.append(Knock(doors[0], (*path, 0), _NOTHING))
+            self._door_arrivals.append(DoorArrival(doors[0], (*path, 0), _NOTHING))
         return bool(doors)
 
     def enter(self, door: str, path: Path, tally: Tally) -> None:
@@ -132,7 +132,7 @@ class Cascade:
         place = self.wiring.places[self.wiring.places[door].node.target]
         left = place.doors[place.doors.index(door) + 1 :]
         if left and not tally.pruned:
-            self._door_arrivals.append(Knock(left[0], path, tally))
+            self._door_arrivals.append(DoorArrival(left[0], path, tally))
         elif place.node.is_entry:
             self._begin(place.node.scope[-1], path[:-1], verdict(place, tally))
         else:
@@ -220,7 +220,7 @@ class Cascade:
             return
         token = verdict(place, tally)
         if place.doors and not entered and token is not EdgeToken.PRUNED:
-            self._door_arrivals.append(Knock(place.doors[0], path, tally))
+            self._door_arrivals.append(DoorArrival(place.doors[0], path, tally))
             return
         if place.rule is Rule.CLOSE:
             self.release(place, path, EdgeToken.PASS)

@@ -118,7 +118,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Knock:
+class DoorArrival:
     """All that a node waits for in its own scope has come, as `tally` says: it goes on when this door is open.
 
     Answer with `admit`, at once or when the door has opened. For the first step of an expand, its first element asks
@@ -160,7 +160,7 @@ class Plan:
     decided: tuple[Decided, ...] = ()
     fans: tuple[Fan, ...] = ()
     asks: tuple[Ask, ...] = ()
-    knocks: tuple[Knock, ...] = ()
+    door_arrivals: tuple[DoorArrival, ...] = ()
     failures: tuple[Failed, ...] = ()
     losers: tuple[Losers, ...] = ()
     mode: RunMode = RunMode.RUNNING

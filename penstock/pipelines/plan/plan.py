@@ -208,7 +208,7 @@ def _expand(cascade: Cascade, node: Node, ask: Ask, measure: Measure, facts: Run
         detail = f"{steps:,} steps more than there are would exceed max_steps={most:,}"
         problem = Reason.MAX_STEPS_EXCEEDED, detail
     if problem is None:
-        if ask.entered or not measure.width or not cascade.knock(node.key, ask.path):
+        if ask.entered or not measure.width or not cascade.wait_at_doors(node.key, ask.path):
             cascade.open(node.key, ask.path, measure.width or 0)
         return
     strategy = strategy_of(cascade.wiring.definition, node)

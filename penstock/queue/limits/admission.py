@@ -38,7 +38,7 @@ class Admission(NamedTuple):
     """The claims that may run, by job."""
     lanes: list[Lane]
     """The lanes in which jobs from the waiting lines got a place."""
-    has_news: bool
+    needs_sweep: bool
     """True if a line has begun, or a job went over to another line: the lines should be looked at again."""
 
 
@@ -72,7 +72,7 @@ def admit(tx: Transaction, held: Sequence[ClaimDemands], touched: Collection[str
         for claim, demands in admitted
     }
     lanes = waiting_line.release(tx, keys, standings)
-    return Admission(counting, lanes, any(key.has_news for key in standings.values()))
+    return Admission(counting, lanes, any(key.needs_sweep for key in standings.values()))
 
 
 def sweep(tx: Transaction, keys: Collection[str]) -> Admission:

@@ -60,7 +60,7 @@ class LimitUsage:
     most: int
     used: int = 0
     waited_for: bool = False
-    has_news: bool = False
+    needs_sweep: bool = False
     """True if its waiting line has begun, or a job came over from another line: the sweep should look again."""
 
     @property
@@ -69,7 +69,7 @@ class LimitUsage:
 
     def line_up(self, *, came_over: bool = False) -> None:
         """Count one more job that waits for this key."""
-        self.has_news = self.has_news or came_over or not self.waited_for
+        self.needs_sweep = self.needs_sweep or came_over or not self.waited_for
         self.waited_for = True
 
 

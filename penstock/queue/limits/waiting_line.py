@@ -119,7 +119,7 @@ def release(tx: Transaction, keys: Sequence[str], standings: dict[str, LimitUsag
             # Some could not be released; many behind them may be in the same position.
             limit = max(here.free, left)
         # A job behind all of these may be free to run.
-        here.has_news = here.has_news or (here.waited_for and here.free > 0)
+        here.needs_sweep = here.needs_sweep or (here.waited_for and here.free > 0)
     return lanes
 
 

@@ -13,11 +13,11 @@ from penstock.telemetry.fault_points import SimulatedCrash
 from penstock.values.outcome import TimedOut, raised
 
 CLEANING_UP = 5.0
-"""So long a handler may take to end once its time is over; then it is settled without it."""
+"""Seconds that a cancelled handler may take to end; then its claim is settled without it."""
 
 
 class LoopExecutor:
-    """Runs coroutines; can really end them, unless they will not hear of it."""
+    """Runs coroutines; can cancel them, unless they ignore the cancellation."""
 
     def __init__(self, around: HandlerEnvironment, stream: Stream) -> None:
         self.around = around

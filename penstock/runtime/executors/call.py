@@ -71,7 +71,7 @@ def _broken_off(
     limit: asyncio.Timeout | None,
     error: BaseException,
 ) -> Event | None:
-    """Whatever a handler raises while it is being stopped comes of that, and is no error of its own."""
+    """The event of a handler that was stopped; an exception that it raises meanwhile is no error of its own."""
     # By its type: what an error says of its class is its own code, and may raise.
     if work.interrupted is not None:
         return event_for(work.interrupted)
@@ -88,14 +88,14 @@ def _failed(around: HandlerEnvironment, job: CurrentJob, error: BaseException) -
         around.hear(error)
     try:
         _tell_if_late(job, error)
-        hindered = around.database.is_unavailable(error)
+        is_away = around.database.is_unavailable(error)
     except BaseException:  # of the error's own: whatever it is, this attempt has an end
-        hindered = False
-    return Rejected(Failure.of(error)) if hindered else raised(error)
+        is_away = False
+    return Rejected(Failure.of(error)) if is_away else raised(error)
 
 
 def _tell_if_late(job: CurrentJob, error: BaseException) -> None:
-    """The job was over before: no attempt will tell of this error."""
+    """Log an error that came after the end of the job: no attempt records it."""
     if job.completed and issubclass(type(error), Exception):
         log.warning(
             "%s: job %s was done when its transaction() block ended; what it raised after that changes nothing",

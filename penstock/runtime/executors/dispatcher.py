@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from penstock.runtime.executors import event_for
 from penstock.runtime.executors.executor_set import ExecutorSet
 from penstock.runtime.executors.prefetch import Prefetch
-from penstock.runtime.executors.start_pause import Hindrance
+from penstock.runtime.executors.start_pause import StartPause
 from penstock.runtime.executors.work import Interruption, Key, Work
 from penstock.runtime.service import call_on_loop, drain_deque
 from penstock.telemetry.events import PlaceFreed, Stream
@@ -28,13 +28,13 @@ from penstock.values.outcome import Rejected, Released, raised
 C = TypeVar("C")
 F = TypeVar("F")
 
-BREATH = 32
+YIELD_AFTER = 32
 """After so many short handlers the loop's thread lets others have the interpreter. The pump, back from the database,
 would else wait five milliseconds for it, several times a turn."""
 
 
 class PlaceLost(RuntimeError):
-    """The error of a work whose place was found to be taken by nothing."""
+    """The error of a work whose place was occupied without a running handler."""
 
     def __init__(self) -> None:
         super().__init__("the worker lost sight of this handler, and freed its place; see its log")
@@ -102,10 +102,10 @@ class Dispatcher(Generic[C, F]):
         unrecorded: Unrecorded | None = None,
     ) -> None:
         self.make_work = make_work
-        """Makes a work of a claim; or None, if its handler is not to be called, and then its outcome was told."""
+        """Makes a work of a claim; None: its handler is not called, and its outcome was reported."""
         self.finished = finished
         self.lost = lost
-        """Told of works whose claims are lost: they will never be finished, and are not held here any more."""
+        """Called with works whose claims are lost: they are not held here any more."""
         self.stream = stream
         self.prefetch = prefetch
         self.limit = prefetch.limit
@@ -121,24 +121,24 @@ class Dispatcher(Generic[C, F]):
         self.average = 0.05
         """Seconds that a handler takes, lately."""
         self._missed: set[Key] = set()
-        self._breathless = 0
+        self._begun_in_a_row = 0
         self.processes = executors.processes
         self.executors = executors.by_name
         self.uses: Set[str] = self.executors.keys()
         """The executors that the works here may need."""
-        self._hindrances = {name: Hindrance() for name in self.executors}
+        self._start_pauses = {name: StartPause() for name in self.executors}
 
     def room(self) -> int:
         """How many claims the pump may bring."""
-        if self.loop.is_closed() or self.hindered >= self.uses:
+        if self.loop.is_closed() or self.paused_executors >= self.uses:
             return 0
         return self.prefetch.room(self)
 
     @property
-    def hindered(self) -> Set[str]:
+    def paused_executors(self) -> Set[str]:
         """The executors that the system refused a thread or a process a moment ago: nothing is claimed for them now."""
-        found = {name for name, each in self._hindrances.items() if each.is_fresh}
-        return found | {"process"} if self.processes.hindrance.is_fresh else found
+        found = {name for name, each in self._start_pauses.items() if each.is_fresh}
+        return found | {"process"} if self.processes.start_pause.is_fresh else found
 
     def hand_over(self, claims: Sequence[C]) -> None:
         """Pass claims from the pump's thread to the loop's, with one call.
@@ -189,11 +189,11 @@ class Dispatcher(Generic[C, F]):
         except Exception as error:
             self._reject(work, error)
         else:
-            self._hindrances[work.executor].end()
+            self._start_pauses[work.executor].end()
             self.unrecorded.begun += 1
 
     def _have_begun(self) -> None:
-        """A pass of the loop later."""
+        """After one pass of the event loop."""
         self.unrecorded.came_round(len(self.active))
         self._start_waiting()
 
@@ -205,7 +205,7 @@ class Dispatcher(Generic[C, F]):
         get longer. Tasks of other executors go on.
         """
         self.active.pop(work.key, None)
-        pause = self._hindrances[work.executor].refresh()
+        pause = self._start_pauses[work.executor].refresh()
         work.begin_once()  # an attempt, though a short one: operators look for the error there
         work.end_once()
         self._tell(work, Rejected(Failure.of(error), pause))
@@ -221,9 +221,9 @@ class Dispatcher(Generic[C, F]):
                 self.average += (time.monotonic() - work.began - self.average) * 0.05
             self.finished(work.outcome(event))
             work.told = True
-            self._breathless += 1
-            if self._breathless >= BREATH:
-                self._breathless = 0
+            self._begun_in_a_row += 1
+            if self._begun_in_a_row >= YIELD_AFTER:
+                self._begun_in_a_row = 0
                 time.sleep(0)
         if self.waiting:
             self._start_waiting()
@@ -261,7 +261,7 @@ class Dispatcher(Generic[C, F]):
     # watching
 
     def free_lost(self) -> None:
-        """Find places that are taken by nothing, twice in a row, and free them.
+        """Free places that were occupied without a running handler in two checks in a row.
 
         By design there are none: every outcome is told, whatever it is. But a place that was lost all the same would
         be lost for good, and its claim would be held for ever.
@@ -293,7 +293,7 @@ class Dispatcher(Generic[C, F]):
         self._stop([work for key, work in self.active.items() if key in claims], why)
 
     def _stop(self, works: Sequence[Work], why: Interruption) -> None:
-        if why is Interruption.CANCELLED:  # who knows already may be cleaning up
+        if why is Interruption.CANCELLED:  # a handler that was told before may be cleaning up
             works = [work for work in works if not work.signals.cancelled]
         for work in works:
             # All of them before the first is stopped: the place that this frees is not for one of the others.
@@ -312,7 +312,7 @@ class Dispatcher(Generic[C, F]):
             self._tell(work, event)
 
     def abandon_all(self) -> None:
-        """Every claim is lost: drop what waits, stop what runs, write nothing."""
+        """All claims are lost: drop waiting works, stop running handlers, write nothing."""
         while self.waiting:
             self._lose(self.waiting.popleft())
         self._stop(list(self.active.values()), Interruption.LOST)
@@ -323,7 +323,8 @@ class Dispatcher(Generic[C, F]):
             self._tell(self.waiting.pop(), Released())
 
     def give_back_waiting(self) -> None:
-        """We are leaving: what has not begun, or is still on its way here, goes back and spends nothing."""
+        """The worker stops: give back works that have not begun, or that are still on their way here; nothing is
+        spent."""
         self.leaving = True
         self._give_back_coming()
         while self.waiting:

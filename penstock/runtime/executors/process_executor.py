@@ -1,6 +1,6 @@
 """`executor="process"`: handlers in processes of their own, which can be killed when their time is up.
 
-That one is dead is learned from the operating system. Its pipe says nothing about it: whatever the handler has started
+The operating system tells that a process is dead. Its pipe does not: whatever the handler has started
 in the background has inherited that, and may hold it open for hours. What is killed is killed with all that it has
 started: each is the leader of a process group of its own.
 
@@ -30,7 +30,7 @@ from penstock.errors import DefinitionError
 from penstock.handler_environment import HandlerEnvironment
 from penstock.runtime.executors import event_for
 from penstock.runtime.executors.process_child import AppClass, AppRecipe, Message, serve
-from penstock.runtime.executors.start_pause import Hindrance
+from penstock.runtime.executors.start_pause import StartPause
 from penstock.runtime.executors.work import Died, Interruption, Key, Order, Work, WorkOwner
 from penstock.values.failure import Failure
 from penstock.values.fork_safety import cached_property
@@ -97,10 +97,10 @@ class ProcessExecutor:
         self.around = around
         self.app = app
         self._size = size
-        self.hindrance = Hindrance()
-        """Of starting processes."""
-        self._import_pauses: defaultdict[str, Hindrance] = defaultdict(Hindrance)
-        """By task, of processes that ended before a handler of it began."""
+        self.start_pause = StartPause()
+        """The start pause of processes."""
+        self._import_pauses: defaultdict[str, StartPause] = defaultdict(StartPause)
+        """By task, the start pause after processes that ended before a handler of the task began."""
         self._inbox: OrderedDict[Key, Work] = OrderedDict()
         """Works that wait for a child process, and have not begun."""
         self._leaders: list[ChildHandle] = []
@@ -115,7 +115,7 @@ class ProcessExecutor:
         return self._size or os.cpu_count() or 1
 
     @property
-    def hindered_tasks(self) -> set[str]:
+    def paused_tasks(self) -> set[str]:
         """The tasks whose processes ended while they imported the application, and whose pause is not over."""
         return {task for task, pause in [*self._import_pauses.items()] if pause.is_waiting}
 
@@ -180,7 +180,7 @@ class ProcessExecutor:
             if work.key in self._running:
                 self._running[work.key].interrupt(why)
         if waited:
-            # Its turn may be hours away, and it must not run when it comes: it is over now.
+            # It may wait for hours and must not run any more: it ends now.
             self.finish(work, event_for(why))
 
     def give_back_waiting(self, owner: WorkOwner) -> None:
@@ -239,7 +239,7 @@ class ChildHandle(threading.Thread):
             except Exception:
                 log.exception("what came of %s %s could not be told", work.name, work.id)
             if self.why is not None:
-                self.end_child()  # it was told to end, even if it was quicker than that: the next needs another
+                self.end_child()  # it was told to end: the next work needs another child
         self.end_child()
 
     def _led(self, work: Work) -> Any:
@@ -304,7 +304,7 @@ class ChildHandle(threading.Thread):
         """The system has no room for another process: an outage of our own, which spends nothing. Invariant 11."""
         self.end_child()
         failure = replace(Failure.of(error), message=f"{NOT_STARTED}: {error}")
-        pause = self.executor.hindrance.refresh()
+        pause = self.executor.start_pause.refresh()
         return Rejected(failure, pause) if self.why is None else event_for(self.why)
 
     def _hears(self, deadline: float | None) -> bool:
@@ -372,7 +372,7 @@ class ChildHandle(threading.Thread):
         with self._ending:
             self.child, self.death = child, _handle_of(child.pid or 0)
         self._is_fresh = True
-        self.executor.hindrance.end()
+        self.executor.start_pause.end()
 
     def end_child(self) -> None:
         """Kill the child and all that it has started, and take leave of it."""

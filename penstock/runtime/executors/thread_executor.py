@@ -28,7 +28,7 @@ class ThreadExecutor:
         """Threads that wait for work; below zero: works that wait for a thread."""
         self._threads = 0
         self._taken: dict[Key, threading.Thread | None] = {}
-        """Which thread works on what; None: it waits for one."""
+        """By thread, the work that it runs; None: it waits for work."""
         self._lock = threading.Lock()
 
     def start(self, work: Work) -> None:

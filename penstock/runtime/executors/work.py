@@ -1,4 +1,4 @@
-"""A piece of work in an executor's hands: one claim, of a job or of a row, from hand-over to its end."""
+"""Work: one claim of a job or a row, from the dispatcher to its outcome."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Interruption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process of the handler ended under it."""
+    """The event of a handler whose process ended."""
 
     message: str
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Set
 
 from penstock.database.connections import ConnectionHandle
 from penstock.database.database import Database
-from penstock.pipelines.maintenance.idle_check import SAY, IdleQuery, IdleReport, glance
+from penstock.pipelines.maintenance.idle_check import SEND_PROOF, IdleQuery, IdleReport, run_idle_check
 from penstock.queue import job_records, processes
 from penstock.runtime.liveness.outage_guard import OutageGuard
 from penstock.runtime.liveness.process_row import Identity
@@ -40,7 +40,7 @@ log = logging.getLogger("penstock")
 
 
 class Heartbeat(Service):
-    """Says that this process lives, and hears what is wanted of it."""
+    """Renews the process row, and reads requests to cancel."""
 
     name = "heartbeat"
 
@@ -66,7 +66,7 @@ class Heartbeat(Service):
         self.cancelled = cancelled
         self.declared_dead = declared_dead
         self.knows = knows
-        """Asked about the tokens of what we have held for as long as it takes until a dead process is found."""
+        """Called with tokens of claims held longer than `reap_after`; True if one is unknown here."""
         self.in_doubt = in_doubt
         """Called if the database has a claim of this process that the process does not know."""
         self.rest = rest or IdleMode()
@@ -75,7 +75,7 @@ class Heartbeat(Service):
         self.look_up = look_up
         """Called every turn: this thread runs even if the event loop is closed."""
         self.interval = database.settings.heartbeat_interval
-        # After an outage we must be heard of before the patience of others ends.
+        # After an outage the heartbeat must be written before others declare this process dead.
         self.longest_backoff = min(self.longest_backoff, self.interval)
         self.link = ConnectionHandle(database, dedicated=True, patience=_patience(database.settings))
         self.outage_guard = OutageGuard(database.settings.reap_after, database.is_away)
@@ -92,7 +92,7 @@ class Heartbeat(Service):
         self.look_up()
         if self.wanted is not None and self.rest.is_wanted():
             if self.rest.is_due():
-                self._glance(self.wanted())
+                self._run_idle_check(self.wanted())
         elif time.monotonic() - self.last_beat >= self.interval or self.rest.is_unproven:
             self._beat()
         if self.reports or self._attentive or self.busy():
@@ -103,7 +103,7 @@ class Heartbeat(Service):
         with self.outage_guard.exchange(), self.database.transaction(self.link, single=True) as tx:
             alive = processes.beat(tx, self.identity.id)
             if self.rest.is_unproven:
-                tx.run(SAY, channel=self.rest.channel, proof=self.rest.prove())
+                tx.run(SEND_PROOF, channel=self.rest.channel, proof=self.rest.prove())
             tokens = processes.held_long(tx, self.identity.id, self.database.settings.reap_after)
         self._beaten(alive)
         if not self.knows(tokens):
@@ -114,17 +114,17 @@ class Heartbeat(Service):
             self.stream.emit(ProcessDeclaredDead(self.identity.id))
             self.declared_dead()
             self.identity.register()
-            # Whatever was tried without a row was refused: look again.
+            # Claims without a process row were refused: look again.
             self.rest.wake_up()
         self.outage_guard.heard(self.interval)
         self.last_beat = time.monotonic()
 
-    def _glance(self, wanted: IdleQuery) -> None:
+    def _run_idle_check(self, wanted: IdleQuery) -> None:
         begun = self.rest.begin_check()
         channel = self.rest.channel
         try:
             with self.outage_guard.exchange(), self.database.transaction(self.link, single=True) as tx:
-                seen = glance(tx, self.identity.id, wanted, channel, begun.proof)
+                seen = run_idle_check(tx, self.identity.id, wanted, channel, begun.proof)
         except Exception:
             self.rest.end()
             raise
@@ -161,7 +161,8 @@ class Heartbeat(Service):
             job_records.record(tx, reports)
 
     def _write_one_by_one(self, reports: Reports) -> None:
-        """The database refuses one of them, for instance letters that its encoding lacks: that one alone suffers."""
+        """Write the reports one by one: the database refuses one, for instance for characters that its encoding
+        lacks."""
         for job_id, report in reports.items():
             one = {job_id: report}
             try:
@@ -189,5 +190,5 @@ class Heartbeat(Service):
 
 
 def _patience(settings: Settings) -> float:
-    """How long to wait for an answer: others wait long enough for us to connect anew, twice."""
+    """Seconds to wait for an answer: short enough to reconnect twice before others declare this process dead."""
     return max((settings.reap_after - settings.heartbeat_interval) / 3, LEAST_PATIENCE)

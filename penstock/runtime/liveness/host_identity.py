@@ -20,16 +20,17 @@ from zlib import crc32
 
 from penstock.values.parse import NAME_LENGTH
 
-HEARTH: Path | None = Path("/dev/shm")
+SHARED_MEMORY: Path | None = Path("/dev/shm")
 """A directory in the memory of the machine. None: processes publish no host identity."""
 PROC = Path("/proc")
 KEY = "dwelling"
-"""Where a process row says it."""
+"""The key in the details of a process row."""
 LONGEST_WORD = 64
 NAMES = 100
-"""So many names are tried, should another user have taken the first ones."""
-DOORS = 256
-"""So many announcement files at most, chosen by hash: few processes are woken in vain, and few files stay behind."""
+"""How many file names are tried, if another user has taken the first ones."""
+ANNOUNCEMENT_FILES = 256
+"""The most announcement files, chosen by hash: enough that few processes are woken needlessly, few enough to leave
+behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class HostIdentity:
     place: str
     since: int
 
-    def told(self) -> dict[str, object]:
-        """For the details of a process row, which has host and pid already."""
+    def details(self) -> dict[str, object]:
+        """The entry for the details of a process row, which has host and pid already."""
         return {KEY: {"place": self.place, "since": self.since}}
 
     def since_there(self, details: object) -> int | None:
@@ -54,7 +55,7 @@ class HostIdentity:
 
 
 def host_name() -> str:
-    """As process rows have it."""
+    """The name of this host, as process rows have it."""
     return socket.gethostname()[:NAME_LENGTH]
 
 
@@ -62,11 +63,11 @@ def this_host() -> HostIdentity | None:
     """The host identity of this process, read anew after every fork. None: it cannot be read for sure."""
     try:
         boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
-        if HEARTH is None or os.readlink(PROC / "self") != str(os.getpid()):
+        if SHARED_MEMORY is None or os.readlink(PROC / "self") != str(os.getpid()):
             return None  # the /proc of others: pids mean something else there
         # Start times are told as the clock of a time namespace shows them; old kernels have none.
         spaces = [os.readlink(PROC / "self/ns" / kind) for kind in ("pid", "time") if _has(kind)]
-        place = " ".join([boot, *spaces, _word(_hearth())])
+        place = " ".join([boot, *spaces, _word(_word_file())])
         return HostIdentity(host_name(), place, ProcStat.of(os.getpid()).since)
     except (OSError, ValueError, IndexError):
         return None
@@ -76,7 +77,9 @@ def announce(at: str) -> None:
     """Tell the other processes on this host that use the same database that a new process has started."""
     with suppress(OSError, ValueError):
         handle = os.open(
-            _door(at), os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+            _announcement_file(at),
+            os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+            0o600,
         )
         try:
             now = time.time_ns()
@@ -88,7 +91,7 @@ def announce(at: str) -> None:
 def last_announcement(at: str) -> int:
     """When a process last announced itself: another number every time; never 0."""
     with suppress(OSError, ValueError):
-        return os.stat(_door(at), follow_symlinks=False).st_mtime_ns
+        return os.stat(_announcement_file(at), follow_symlinks=False).st_mtime_ns
     return -1
 
 
@@ -134,9 +137,9 @@ class ProcStat:
         return self.state in "ZX" and self.threads <= 1
 
 
-def _hearth() -> Path:
+def _word_file() -> Path:
     """A file of the user's. Every user may write there: a name that another user has taken is left to that user."""
-    first = (HEARTH or Path(os.devnull)) / f"penstock-{os.geteuid()}"
+    first = (SHARED_MEMORY or Path(os.devnull)) / f"penstock-{os.geteuid()}"
     names = [first, *[first.with_name(f"{first.name}.{number}") for number in range(1, NAMES)]]
     free: Path | None = None
     for name in names:
@@ -153,13 +156,15 @@ def _hearth() -> Path:
     return free or first
 
 
-def _door(at: str) -> Path:
+def _announcement_file(at: str) -> Path:
     """The announcement file for processes of the same database; a few other databases may share it.
 
     Its name holds a secret of this user on this host: no other user can create the file first.
     """
-    hearth = _hearth()
-    return hearth.with_name(f"{hearth.name}-{_word(hearth)[:12]}-{crc32(at.encode()) % DOORS}")
+    word_file = _word_file()
+    return word_file.with_name(
+        f"{word_file.name}-{_word(word_file)[:12]}-{crc32(at.encode()) % ANNOUNCEMENT_FILES}"
+    )
 
 
 def _has(kind: str) -> bool:

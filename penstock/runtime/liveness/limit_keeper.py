@@ -105,7 +105,7 @@ class LimitKeeper:
         lanes = {lane for some in swept for lane in some.lanes}
         self._tell(lanes)
         # A job that went over to another line left its place to the next one: look again.
-        return bool(lanes) or any(some.has_news for some in swept) or seen.after is not None
+        return bool(lanes) or any(some.needs_sweep for some in swept) or seen.after is not None
 
     def _let_go(self, keys: Sequence[str]) -> admission.Admission:
         return self.database.in_transaction(admission.sweep, keys)

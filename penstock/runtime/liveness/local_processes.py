@@ -52,13 +52,13 @@ class LocalProcesses:
         host_identity = self.host_identity()
         if host_identity is None:
             self._met = {}
-        elif self._heard != (knock := last_announcement(self.database.known_as)):
+        elif self._heard != (announced := last_announcement(self.database.known_as)):
             there = self.database.read(processes.on_host, host_identity.host, me)
             self._met = {
                 row.id: LocalProcess(row.pid, row.supervisor, host_identity.since_there(row.details))
                 for row in there
             }
-            self._heard = knock
+            self._heard = announced
 
     def dead(self) -> list[str]:
         """The processes that the operating system says are dead, and that no supervisor will reap."""

@@ -18,17 +18,19 @@ from collections.abc import Callable
 from penstock.database.clock_watch import ClockWatch
 
 SLOW = 0.25
-"""An exchange that takes so much of the patience with silence is as good as none."""
+"""The share of `reap_after` after which a slow answer counts as no answer."""
 
 NEWCOMER = 2
-"""So many heartbeats a new process waits before it judges: by then every live process has written its own."""
+"""How many heartbeats a new process waits before it declares others dead: by then every live process has written its
+own."""
 
 STOPPED = 0.75
-"""A process without a heartbeat of its own for so much of that time was stopped, and perhaps others were too."""
+"""The share of `reap_after`: a process without a heartbeat of its own for this long was stopped, and perhaps others
+were too."""
 
 
 class OutageGuard:
-    """How well this process reaches the database, as far as that matters for judging others."""
+    """Tells whether this process has reached the database well enough to declare others dead."""
 
     def __init__(self, silence: float, is_away: Callable[[BaseException], bool] = lambda _: True) -> None:
         """`is_away`: whether an error says that the database did not answer. One about a row is an answer too."""
@@ -45,18 +47,18 @@ class OutageGuard:
         """Until then the last heartbeat of this process is recent; None: this process writes no heartbeat."""
 
     def arrive(self, heartbeat: float) -> None:
-        """We are new here: that all are silent may mean that the database was away until just now."""
+        """Start: a new process cannot know whether the database was away until just now."""
         self.heard(heartbeat)
         self._wait_for(min(NEWCOMER * heartbeat, self.silence))
 
     def heard(self, heartbeat: float) -> None:
-        """We have said that we live, and shall say so again after a heartbeat."""
+        """Note that this process has written its heartbeat."""
         now = time.monotonic()
         if self._was_stopped(now):
             self._wait_for(self.silence)
         self._heard_until = now + max(STOPPED * self.silence, NEWCOMER * heartbeat)
 
-    def told(self, micros: int, asked: float, shift: int) -> float:
+    def compare(self, micros: int, asked: float, shift: int) -> float:
         """The database was asked then, and says what time it is. How many seconds its clock was set by.
 
         `shift`: so far a test has moved the clock on purpose.
@@ -68,7 +70,7 @@ class OutageGuard:
             # No wait is longer: the clock was set back since.
             self._judge_from = min(self._judge_from, micros + int(self.silence * 1_000_000))
             self._read = micros
-        return self.clock.told(micros, asked, shift)
+        return self.clock.compare(micros, asked, shift)
 
     @property
     def may_judge(self) -> bool:

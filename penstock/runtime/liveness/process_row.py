@@ -26,7 +26,7 @@ class Identity:
     details: dict[str, object] = field(default_factory=dict)
     tasks: Callable[[], Iterable[str]] | None = None
     """The tasks that this process can run; None: it does not say."""
-    dwells: Callable[[], HostIdentity | None] = lambda: None
+    find_identity: Callable[[], HostIdentity | None] = lambda: None
     id: str = ""
     host_identity: HostIdentity | None = None
     """Host identity, published only by the first registration.
@@ -37,10 +37,10 @@ class Identity:
     def register(self) -> str:
         id = new_id()
         host, pid = host_name(), os.getpid()
-        self.host_identity = self.dwells() if not self.id else None
+        self.host_identity = self.find_identity() if not self.id else None
         silence = self.database.settings.reap_after
         self.database.in_transaction(
-            processes.register, id, host, pid, self.role, self.supervisor_id, self._told(), silence
+            processes.register, id, host, pid, self.role, self.supervisor_id, self._details_text(), silence
         )
         self.id = id
         if self.host_identity is not None:
@@ -49,10 +49,10 @@ class Identity:
         return id
 
     def tell(self, changed: dict[str, object]) -> None:
-        """Say something else in the row than was said when the process was registered."""
+        """Change details in the process row."""
         self.details = self.details | changed
-        self.database.in_transaction(processes.describe, self.id, self._told())
+        self.database.in_transaction(processes.describe, self.id, self._details_text())
 
-    def _told(self) -> str:
+    def _details_text(self) -> str:
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
-        return dumps(told | (self.host_identity.told() if self.host_identity is not None else {}))
+        return dumps(told | (self.host_identity.details() if self.host_identity is not None else {}))

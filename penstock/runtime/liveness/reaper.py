@@ -29,7 +29,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 REAPS = 3
-"""So many times within `reap_after` the reaper looks for dead processes, and for claims without a process."""
+"""How many times within `reap_after` the reaper looks for dead processes, and for claims without a process."""
 AGAIN = 1.0
 """After a death the reaper looks once more: the last statements of the dead process may still arrive or hold locks."""
 
@@ -76,7 +76,7 @@ class Reaper:
         """True if the last look found a silent process, a dead one, or a claim without a holder."""
 
     def turn(self) -> bool:
-        """Look, and do what there is to do; True if there was something."""
+        """Look for dead processes and orphaned claims, and handle them; True if there were any."""
         buried = self._remove_dead_here()
         asked = time.monotonic()
         seen = self.reach.read(reclaim.look, self.settings.reap_after, self.me(), self.reclaimer.left)
@@ -95,11 +95,11 @@ class Reaper:
         return time.monotonic() >= self.look_at and self.turn()
 
     def call_at(self, moment: float) -> None:
-        """Look then, also if this process is idle."""
+        """Set the time of the next look, also for an idle process."""
         self.look_at = self.needed_at = moment
 
     def reclaim(self) -> bool:
-        """Take back a batch of what has no holder any more; True if there was something."""
+        """Take back a batch of orphaned claims; True if there were any."""
         crashed = self.reclaimer.turn()
         for job in crashed:
             self.stream.emit(JobCrashed(job.job_id, job.task, job.process_id, job.status, job.reason))
@@ -110,8 +110,8 @@ class Reaper:
         return bool(crashed)
 
     def note_clock(self, now: int, asked: float) -> None:
-        """The database was asked then, and says what time it is."""
-        step = self.outage_guard.told(now, asked, self.database.clock_shift)
+        """Compare a reading of the database's clock with our own."""
+        step = self.outage_guard.compare(now, asked, self.database.clock_shift)
         if step:
             self.stream.emit(ClockStepped(step))
 
@@ -201,7 +201,7 @@ class Reclaimer:
         self.jobs.lapse()
 
     def turn(self) -> list[Crashed]:
-        """A batch of what has no holder any more."""
+        """Take back one batch of orphaned claims."""
         try:
             crashed = self._take_back(None)
         except Exception as error:

@@ -22,17 +22,18 @@ from penstock.database.listeners import Listener, NotifyListener, ProvableListen
 from penstock.values.ids import new_id
 
 CALM = 10.0
-"""So long nothing must have been held, heard or found."""
+"""Seconds without a claim, a wake-up or found work, before idle mode can begin."""
 INTERVAL = 20.0
-"""Between two idle checks; never so long that other processes could take this one for dead (see `REAPED`)."""
+"""Seconds between two idle checks; shorter if other processes could declare this one dead before that (see
+`REAPED`)."""
 REAPED = 2 / 3
-"""So much of the time after which a silent process is taken for dead may pass between two idle checks."""
+"""The share of `reap_after` that may pass between two idle checks."""
 SLACK = 1.25
-"""Idle mode counts for so many intervals; then another idle check is overdue."""
+"""Idle mode lasts this many intervals after an idle check; then the next check is overdue."""
 ECHO = 2.0
-"""So soon the listener must have heard what an idle check has sent."""
+"""Seconds within which the listener must receive the message that an idle check has sent."""
 DOUBT = 60.0
-"""If it has not, the process does not rely on the listener for so long."""
+"""Seconds for which the process polls if the listener has not received it."""
 
 
 class IdleCheck(NamedTuple):
@@ -59,7 +60,7 @@ class IdleMode:
         self.interval = longest_silence(reap_after)
         self.holds = holds
         self.woken = woken
-        """The pump must look by itself."""
+        """Called when the pump must poll again."""
         self.called = threading.Event() if listener is not None else None
         """Set when idle mode ends: the heartbeat goes on."""
         self._begun: IdleCheck | None = None
@@ -104,7 +105,7 @@ class IdleMode:
         return new_id()
 
     def activity(self) -> None:
-        """Something was claimed, settled, heard of or found."""
+        """Note activity: something was claimed, settled, heard of or found."""
         if self.called is None:
             return
         self._stirred_at = time.monotonic()
@@ -141,9 +142,9 @@ class IdleMode:
         self._asked = new_id()
         return IdleCheck(self._asked, before, time.monotonic(), self._stirred_at)
 
-    def begin(self, glance: IdleCheck) -> None:
+    def begin(self, check: IdleCheck) -> None:
         """The check was made and found nothing to do: idle mode begins once the listener hears its proof."""
-        self._begun = glance
+        self._begun = check
 
     def end(self) -> None:
         """The check failed: idle mode ends."""

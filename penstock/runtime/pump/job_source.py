@@ -46,7 +46,8 @@ from penstock.values.status import JobStatus, OutcomeKind, Reason
 
 
 def outcome_for_refusal(finished: Attempt, error: Exception) -> Attempt | None:
-    """First a failure with that error. If that is refused too, no more than that it has failed; None: not even that."""
+    """The outcome to settle instead: first a failure with this error; if the database refuses that too, a failure
+    without text; then None."""
     if isinstance(error, AdvancementFailed):
         return _unplanned(finished, error)
     if finished.outcome.reason is not Reason.RESULT_NOT_SERIALIZABLE:
@@ -76,9 +77,9 @@ TIER = re.compile(r"-?[0-9]{1,10}")
 """The text of a tier in a wake-up; other text is ignored."""
 NO_LIMITS: Mapping[str, TaskLimits] = {}
 ANYTHING = (READY, "written", "reconnect")
-"""Subjects that may be about any lane: the listener itself makes the last two."""
+"""Subjects that may concern any lane; the listener itself makes the last two."""
 MOMENT = 0.1
-"""After so many seconds what another process was named for is looked at: most likely it is gone."""
+"""Seconds after which this process looks at work for which another process was woken."""
 
 
 @dataclass(slots=True)
@@ -96,7 +97,7 @@ class HeldClaims:
                 self.busy[claim.queue] += 1
 
     def emptied_by(self, claims: Sequence[Claim]) -> list[int]:
-        """The tokens whose last claims these are. Tokens that this process does not know are left out."""
+        """The tokens of which these are the last claims, without tokens that this process does not know."""
         with self.lock:
             going: dict[int, set[str]] = {}
             for claim in claims:
@@ -105,7 +106,7 @@ class HeldClaims:
             return [token for token, ids in going.items() if token in known and known[token] <= ids]
 
     def knows(self, tokens: Set[int]) -> bool:
-        """All of these are ours."""
+        """Add claims that this process now holds."""
         with self.lock:
             return tokens <= self.tokens.keys()
 
@@ -160,7 +161,7 @@ class JobSource(Source[Claim, Attempt]):
         self.limiter = Limiter(limited, process, wakeups, follow)
         self.holdings = HeldClaims()
         self._touched: set[str] = set()
-        """Keys of limits against which something that was settled had counted."""
+        """Keys of limits whose slots the settled jobs have freed."""
         self._settled: Settled | None = None
         self.met = False
         self._claimed: list[Claim] = []
@@ -172,9 +173,9 @@ class JobSource(Source[Claim, Attempt]):
         self._tried: Sequence[Lane] = ()
         """The lanes of the last claim."""
         self._brief = False
-        """The next look is at what another was named for: it is most likely gone, and there is no need to search."""
+        """True if the next claim looks for work of another process: it is most likely gone, so no sweep is needed."""
         self._steps_lately = False
-        """There were steps of runs in the last claim that was not empty: then there will be in the next."""
+        """True if the last claim that was not empty had steps of runs: then the next one probably has too."""
 
     def settle(self, tx: Transaction, finished: Sequence[Attempt], room: int = 0) -> list[Claim]:
         emptied = self.holdings.emptied_by([attempt.claim for attempt in finished])
@@ -237,12 +238,13 @@ class JobSource(Source[Claim, Attempt]):
         ids = {claim.job_id for claim in kept}
         self._dropped = [claim for claim in claims if claim.job_id not in ids]
         if self._dropped:
-            # Only here are all claims known, of which some may be under one token: its receipt goes with the last.
+            # All claims of a turn are known here. Several may share a token, whose receipt is removed with the last
+            # of them.
             queue_claim.forget_receipts(tx, self._dropped, kept)
         return kept
 
     def _is_limited(self, claims: Sequence[Claim]) -> bool:
-        """True if some of these may not run just because they are held."""
+        """True if some of these claims need an admission, a second look or their arguments before they run."""
         return bool(self.limiter.limited) and self.limiter.concerns(claims)
 
     def _look_again(self, tx: Transaction, claims: Sequence[Claim]) -> list[Claim]:
@@ -255,7 +257,7 @@ class JobSource(Source[Claim, Attempt]):
         self.holdings.remove(claims)
 
     def _busy(self) -> Counter[str]:
-        """Per queue, what is held here, with what this transaction has taken so far."""
+        """The number of claims held here per queue, including those of this transaction."""
         if not self._claimed or self.lanes.queues is None:
             return self.holdings.busy
         return self.holdings.busy + Counter(claim.queue for claim in self._claimed)

@@ -20,14 +20,14 @@ from penstock.queue.wakeups import TIERS
 from penstock.values.parse import QueueLimit, is_queue
 
 SWEEP_SHARE = 20
-"""A sweep may take one part in so many of the time."""
+"""A sweep may take at most one part in this many of the time."""
 SHORTEST_SWEEP_INTERVAL = 0.02
 KEPT = 16
-"""So many lanes that are empty now are remembered, those that gave something last."""
+"""How many empty lanes are remembered: those that had work last."""
 ASKED = 64
-"""A claim asks for so many lanes, the most urgent; a sweep looks at as many."""
+"""The most lanes that one claim asks for, most urgent first; a sweep looks at as many."""
 KNOWN = 256
-"""So many lanes are remembered that have not been looked at yet, or that others may have emptied."""
+"""How many lanes are remembered that were not looked at yet, or that others may have emptied."""
 START = ("", TIERS.start)
 """Before every lane."""
 
@@ -40,13 +40,13 @@ class Lanes:
     longest_interval: float
     uses_floor: bool
     shuffle: Callable[[list[Lane]], None] = random.shuffle
-    """Lanes of one tier take turns: no queue may starve another."""
+    """Queues of one tier are asked in turn, so that none starves another."""
     floors: dict[tuple[str, int], int] = field(default_factory=dict)
     """In the order in which something was last taken from them, or told of them."""
     paused: frozenset[str] = frozenset()
-    """Queues from which nothing is taken for now, whatever the process was started with."""
+    """Queues that are paused: nothing is claimed from them."""
     sweeps_from: tuple[str, int] = START
-    """The last sweep has looked at no lane after this one."""
+    """The lane at which the last sweep stopped."""
     _next_sweep: float = 0.0
     _forced: bool = True
 
@@ -100,13 +100,13 @@ class Lanes:
         return sorted(lanes, key=lambda lane: lane.tier)[:ASKED]
 
     def learn(self, floors: dict[tuple[str, int], int]) -> None:
-        """Something was met in these lanes, up to there."""
+        """Raise the floors of these lanes to the sequences seen."""
         for lane, seq in floors.items():
             self.floors[lane] = max(seq, self.floors.pop(lane, 0))
         self._forget_beyond(KNOWN)
 
     def emptied(self, lanes: Iterable[tuple[str, int]]) -> None:
-        """A look that had room for more found nothing in these."""
+        """A claim with free room found nothing in these lanes: forget them, or keep their floors."""
         empty = [lane for lane in lanes if lane in self.floors]
         for lane in empty:
             if not self.floors[lane]:
@@ -118,7 +118,7 @@ class Lanes:
                     self.floors.pop(lane, None)
 
     def hear(self, queue: str, tier: int) -> bool:
-        """There may be something in this lane. False: it is none that we could take anything from."""
+        """Note that there may be work in this lane. False: this process does not take from it."""
         if not is_queue(queue) or tier not in TIERS:
             return False
         names = self.names
@@ -129,7 +129,7 @@ class Lanes:
         return True
 
     def _forget_beyond(self, most: int) -> None:
-        """The least urgent go first, and are found again by a sweep."""
+        """Forget lanes, the least urgent first; a sweep finds them again."""
         while len(self.floors) > most:
             del self.floors[max(self.floors, key=lambda lane: lane[1])]
             self._forced = True

@@ -32,7 +32,7 @@ class Limiter:
         self.follow = follow
 
     def concerns(self, claims: Sequence[Claim]) -> bool:
-        """Some of these may not run just because they are held."""
+        """True if a limit may keep some of these claims from running."""
         return bool(self.limited) and any(claim.task in self.limited for claim in claims)
 
     def admit(self, tx: Transaction, claims: Sequence[Claim], touched: Collection[str]) -> list[Claim]:
@@ -45,12 +45,15 @@ class Limiter:
         kept = {claim.job_id: claim for claim in free} | found.admitted
         running = [kept[claim.job_id] for claim in claims if claim.job_id in kept]
         self.wakeups.notify_on_commit(tx, [ready(queue, tier) for queue, tier in sorted(set(found.lanes))])
-        if found.has_news:
+        if found.needs_sweep:
             tx.leave_chores()
         return running
 
     def _sorted_out(self, claims: Sequence[Claim]) -> tuple[list[Claim], list[ClaimDemands]]:
-        """Claims without limits, and what the others need. One whose key cannot be told fails by that."""
+        """Separate claims without limits from the others with their demands.
+
+        A claim whose key function fails gets that error.
+        """
         free: list[Claim] = []
         wanted: list[ClaimDemands] = []
         for claim in claims:

@@ -29,19 +29,19 @@ from penstock.telemetry.events import Stream
 C = TypeVar("C")
 F = TypeVar("F")
 
-CAUTIOUS = 20
-"""So many turns nothing is presumed after something was presumed wrongly."""
-TOLD = 6
-"""So many empty looks are left out of the growing pauses where others tell of what is new."""
-DOZENS = 250
-"""So many outcomes are worth a turn; no more than there are claims that wait here to be run."""
-FEW = 64
-"""If fewer claims wait, each outcome is settled at once."""
-COLLECTING = 0.04
-"""Seconds that the pump waits for so many outcomes, at most. A process that shares its core with others needs them."""
-MOST_COLLISIONS, COLLIDING = 5, 10.0
-"""So many races may be lost in a row, and for so many seconds, before that counts as trouble."""
-AFTER_COLLISION = (0.0, 0.004, 0.1)
+CAUTIOUS_TURNS = 20
+"""For how many turns the pump settles without assumptions after one was wrong."""
+SKIPPED_PAUSES = 6
+"""How many steps of the growing pauses are skipped, if wake-ups tell of new work."""
+MOST_COLLECTED = 250
+"""How many outcomes the pump collects before a turn, at most; never more than claims that wait to be run."""
+LEAST_WAITING = 64
+"""If fewer claims wait to be run, each outcome is settled at once."""
+COLLECT_FOR = 0.04
+"""Seconds that the pump waits for these outcomes, at most: a process that shares its core with others is slow."""
+MOST_COLLISIONS, LONGEST_COLLISION = 5, 10.0
+"""How many conflicts in a row, and over how many seconds, count as trouble."""
+RETRY_PAUSES = (0.0, 0.004, 0.1)
 """Seconds before another try: after the first lost race, after the second, and at most."""
 
 
@@ -51,7 +51,7 @@ class Pump(Service, Generic[C, F]):
     _in_trouble_claiming = _collecting = False
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
-    worth_a_turn = DOZENS
+    worth_a_turn = MOST_COLLECTED
     """The number of outcomes that the pump collects before a turn, at most."""
     _look_at = math.inf
     """When to look at what another process was told of, and does not seem to come to."""
@@ -97,7 +97,7 @@ class Pump(Service, Generic[C, F]):
         self._one_at_a_time, self._enough = threading.Lock(), threading.Event()
 
     def finished(self, work: F) -> None:
-        """An outcome: it will be settled in the next turn."""
+        """Add an outcome, which the next turn settles."""
         self._outbox.append(work)
         if self._collecting and not self._is_worth_waiting():
             self._enough.set()
@@ -114,7 +114,7 @@ class Pump(Service, Generic[C, F]):
 
     @property
     def in_doubt(self) -> bool:
-        """An answer was lost: we may hold something without knowing it."""
+        """True if an answer was lost: this process may hold claims that it does not know."""
         return self._doubtful
 
     def doubt(self) -> None:
@@ -129,19 +129,22 @@ class Pump(Service, Generic[C, F]):
             return turn
 
     def _trouble(self, error: Exception) -> None:
-        """A deadlock or the like is a race lost, no trouble: go again at once, unless that does not help.
+        """Handle a conflict such as a deadlock: repeat at once, then with random pauses.
 
         Two who go again at the same moment meet again: the more often that was so, the longer one of them waits.
         """
         if self._collisions == 0:
             self._colliding_since = time.monotonic()
         self._collisions += 1
-        lasts = self._collisions > MOST_COLLISIONS and time.monotonic() - self._colliding_since > COLLIDING
+        lasts = (
+            self._collisions > MOST_COLLISIONS
+            and time.monotonic() - self._colliding_since > LONGEST_COLLISION
+        )
         if lasts or not self.database.dialect.is_transient(error):
             self._in_trouble_claiming = self.claiming
             super()._trouble(error)
             return
-        first, second, most = AFTER_COLLISION
+        first, second, most = RETRY_PAUSES
         longest = first if self._collisions == 1 else min(second * 2 ** (self._collisions - 2), most)
         self.stopping.wait(random.uniform(0, longest))
 
@@ -192,7 +195,7 @@ class Pump(Service, Generic[C, F]):
         return Turn.IDLE
 
     def _hear_in_passing(self, finished: Sequence[F]) -> None:
-        """Hear what was told since the last pause, before the settle holds what it makes ready."""
+        """Read wake-ups that came since the last pause, before the settle may hold the next steps."""
         just_heard, self._just_heard = self._just_heard, False
         if finished and self._nothing_waits and self.source.unblocks_work and not just_heard:
             self._hear(self.waker.wait(0))
@@ -210,23 +213,23 @@ class Pump(Service, Generic[C, F]):
                 self.guarded_pause()
 
     def _collect(self) -> None:
-        """As long as more than enough waits here to be run, outcomes go by the dozen: each turn has its price."""
+        """While many claims wait to be run, collect outcomes for a larger batch: each turn has a cost."""
         if not self._is_worth_waiting():
             return
         self._enough.clear()
         self._collecting = True
         # Asked again after `_collecting` is set: the outcome that makes it enough may have come in between.
         if self._is_worth_waiting():
-            self._enough.wait(COLLECTING)
+            self._enough.wait(COLLECT_FOR)
         self._collecting = False
 
     def _is_worth_waiting(self) -> bool:
         waiting = self.waiting()
-        enough = min(self.worth_a_turn, waiting) if waiting >= FEW else 0
+        enough = min(self.worth_a_turn, waiting) if waiting >= LEAST_WAITING else 0
         return len(self._outbox) < enough and not self.stopping.is_set()
 
     def _settle(self, finished: Sequence[F], limit: int) -> list[C]:
-        """First in the belief that nothing has come in between; if that is wrong, once more without it."""
+        """Do the transaction optimistically; if an assumption fails, repeat it without assumptions."""
         if self._cautious > 0:
             self._cautious -= 1
         elif finished:
@@ -235,11 +238,14 @@ class Pump(Service, Generic[C, F]):
             except Exception as error:
                 if not self.database.dialect.is_failed_assumption(error):
                     raise
-                self._cautious = CAUTIOUS
+                self._cautious = CAUTIOUS_TURNS
         return self._transact(self._settle_and_claim, finished, limit)
 
     def _settle_and_claim(self, tx: Transaction, finished: Sequence[F], limit: int) -> list[C]:
-        """Right after a look that found nothing more, what the settle makes ready is held without another."""
+        """Settle and claim.
+
+        Right after a claim that found nothing more, the next steps are held without another claim.
+        """
         just_now = time.monotonic() - self._asked_at < self.shortest_pause
         knows = self.source.unblocks_work and self._nothing_waits and just_now
         holds = knows and self.database.dialect.fast_path.offer
@@ -270,7 +276,7 @@ class Pump(Service, Generic[C, F]):
             raise
 
     def _claim_apart(self, limit: int, error: Exception) -> list[C]:
-        """Fewer at a time, down to the one that cannot be claimed; that one is set aside, and the others go on."""
+        """Claim fewer jobs at a time until the failing one is alone; it is set aside, and the others go on."""
         self._transact(self.source.recover)
         self._doubtful = False
         while limit > 1:
@@ -363,7 +369,7 @@ class Pump(Service, Generic[C, F]):
 
     @property
     def _is_called(self) -> bool:
-        """There is something to do that does not end a rest."""
+        """Wake the pump without ending idle mode."""
         due = self._look_at <= time.monotonic()
         return bool(self._outbox) or self._doubtful or due or self.stopping.is_set()
 
@@ -371,7 +377,7 @@ class Pump(Service, Generic[C, F]):
         self._hear(self.waker.wait(max(0.0, min(seconds, self._look_at - time.monotonic()))))
 
     def _hear(self, subjects: Set[str]) -> None:
-        """Whatever that is: what is not about our work changes nothing."""
+        """Handle the subjects of wake-ups; unknown ones are ignored."""
         if not subjects:
             return
         heed = self.source.heard(subjects, self.room() if self.claiming else 0)
@@ -387,7 +393,7 @@ class Pump(Service, Generic[C, F]):
     @property
     def _first_pause(self) -> int:
         """A worker that is sure to be told of the next job need not look for it right after the last."""
-        return TOLD if self.rest.is_told else 0
+        return SKIPPED_PAUSES if self.rest.is_told else 0
 
     def stop(self) -> None:
         super().stop()

@@ -13,7 +13,7 @@ F = TypeVar("F")
 
 
 class Heed(NamedTuple):
-    """When a look is worth it."""
+    """When the pump should look again."""
 
     after: float
     """In so many seconds."""
@@ -65,7 +65,7 @@ class Source(ABC, Generic[C, F]):
 
     @abstractmethod
     def committed(self) -> None:
-        """The transaction of the last settle and claim is durable: now tell, count and forget."""
+        """Called after the commit of the last settle and claim: emit events, wake others, drop settled claims."""
 
     @abstractmethod
     def rolled_back(self) -> None:

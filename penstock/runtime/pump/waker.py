@@ -13,7 +13,7 @@ from penstock.telemetry.events import Stream
 
 
 class Waker:
-    """One place to wait at. Any thread may wake it; a wake that comes while none waits is kept."""
+    """The pump waits here. Any thread may wake it; a wake-up that comes while it does not wait is kept."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener

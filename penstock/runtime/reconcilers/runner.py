@@ -65,7 +65,7 @@ class Runner:
         self.pump.link = ConnectionHandle(host.database, brief=True)
 
     def _room(self) -> int:
-        paused = self.reconciler.name in self.dispatcher.processes.hindered_tasks
+        paused = self.reconciler.name in self.dispatcher.processes.paused_tasks
         return self.dispatcher.room() if self.reconciler.enabled and not paused else 0
 
     def _finished(self, end: VisitOutcome) -> None:

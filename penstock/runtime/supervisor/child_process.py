@@ -20,13 +20,13 @@ from functools import partial
 from penstock.values.ids import new_id
 
 SETTLED_AFTER = 5.0
-"""A child that lived so long had a good start."""
+"""Seconds: a child that lived this long has started well."""
 FORGIVEN = 2
 FIRST_DELAY = 0.25
 LONGEST_DELAY = 30.0
 LONGEST_DELAY_WHEN_READY = 1.0
 MOVES, READY = b".", b"!"
-"""The words of a child: that it moves, and that it has got to work."""
+"""The bytes that a child writes into its pipe: it is alive; it is ready."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class ChildProcess:
     """A forked process. `told`: it was asked to stop, so that its end is no surprise."""
 
     pid: int
-    birth: str
+    child_key: str
     since: float
     readiness: int
     told: bool = False
@@ -42,7 +42,7 @@ class ChildProcess:
     ready: bool = False
     """True once the child has got to work."""
     heard: float = field(default_factory=time.monotonic)
-    """When it was last found to move, by our own clock; at first, when it was forked."""
+    """When it was last heard of, by our own clock; at first, when it was forked."""
 
     def send(self, number: signal.Signals) -> None:
         if self.code is None:
@@ -68,7 +68,7 @@ class ChildProcess:
                 self.heard = time.monotonic()
 
     def was_ready(self) -> bool:
-        """After its end: did it ever get to work?"""
+        """After its end: True if it ever became ready."""
         self.listen()
         with suppress(OSError):
             os.close(self.readiness)
@@ -82,7 +82,7 @@ class ChildSlot:
     slot: int
     child: ChildProcess | None = None
     deaths: int = 0
-    """Children that died young, one after the other."""
+    """How many children in a row died early."""
     empty_since: float | None = None
     due: float = 0.0
 
@@ -107,8 +107,8 @@ def delay_after(deaths: int, ready: bool) -> float:
 
 
 def fork_child(live: Callable[[str, Callable[[bytes], None]], int], not_theirs: list[int]) -> ChildProcess:
-    """Fork. In the child, `live(birth, say)` is all that ever happens, and its result is the exit code."""
-    birth = new_id()
+    """Fork. In the child, `live(child_key, say)` is all that ever happens, and its result is the exit code."""
+    child_key = new_id()
     readiness, announce = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -120,17 +120,17 @@ def fork_child(live: Callable[[str, Callable[[bytes], None]], int], not_theirs: 
                 os.close(handle)
             signal.set_wakeup_fd(-1)
             os.set_blocking(announce, False)
-            code = live(birth, partial(_say, announce))
+            code = live(child_key, partial(_say, announce))
         finally:
             _flush()
             os._exit(code)
     os.close(announce)
     os.set_blocking(readiness, False)
-    return ChildProcess(pid, birth, time.monotonic(), readiness)
+    return ChildProcess(pid, child_key, time.monotonic(), readiness)
 
 
 def _say(announce: int, word: bytes) -> None:
-    with suppress(BlockingIOError):  # enough was said that is not yet heard
+    with suppress(BlockingIOError):  # the pipe is full: the supervisor has not read it yet
         os.write(announce, word)
 
 

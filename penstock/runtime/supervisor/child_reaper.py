@@ -1,4 +1,4 @@
-"""The supervisor's side of the database: its own sign of life, its dead children's work, its silent children.
+"""The supervisor's database thread: writes its heartbeat, reaps dead children, and finds silent ones.
 
 Here is only what is about children: their deaths are proven by the operating system, their work is given back or taken
 back at once, and a silent one is named, to be killed. Everything else is the reaper's (`liveness/reaper`), as in a
@@ -59,13 +59,13 @@ LONGEST_START = 30.0
 class ChildInfo:
     """A child as the child reaper knows it: the mark it got at the fork, its pid, and when it was forked."""
 
-    birth: str
+    child_key: str
     pid: int
     since: float
 
 
 class GuardedConnection:
-    """The way of the child reaper's thread to the database. Every question tells the guard whether it answers."""
+    """The child reaper's connection to the database. Every call tells the outage guard whether the database answers."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -125,7 +125,7 @@ class ChildReaper(Service):
         """Write the process row; if that must be done again, under the same id: a supervisor holds no claims."""
         host, pid = host_identity.host_name(), os.getpid()
         at_home = host_identity.this_host() if not self._registered else None  # as with every Identity
-        told = self.details | (at_home.told() if at_home is not None else {})
+        told = self.details | (at_home.details() if at_home is not None else {})
         self.database.in_transaction(processes.register, self.id, host, pid, "supervisor", None, dumps(told))
         if not self._registered:
             self.outage_guard.arrive(self.interval)
@@ -134,9 +134,9 @@ class ChildReaper(Service):
         self._beat_at = time.monotonic() + self._beats_every
         self.stream.emit(ProcessStarted(self.id, host, pid, "supervisor"))
 
-    def reap_child(self, birth: str, released: bool) -> None:
+    def reap_child(self, child_key: str, released: bool) -> None:
         """A child is dead. Its work is given back if it was stopped, and counts as crashed if it died."""
-        self.dead.append((birth, released))
+        self.dead.append((child_key, released))
         self._told.set()
 
     def rest(self, seconds: float | None = None) -> bool:
@@ -182,7 +182,7 @@ class ChildReaper(Service):
         if time.monotonic() >= self._beat_at:
             self._beat()
         while self.dead:
-            self._bury_next()
+            self._reap_next()
         if time.monotonic() >= self._look_at:
             self._look()
         return Turn.IDLE
@@ -222,20 +222,20 @@ class ChildReaper(Service):
         soon = min(LOOK_INTERVAL, self.silence / 4)
         self._look_at = min(self._look_at, time.monotonic() + (after + SHORTEST_LOOK if after > 0 else soon))
 
-    def _bury_next(self) -> None:
-        birth, released = self.dead[0]
+    def _reap_next(self) -> None:
+        child_key, released = self.dead[0]
         if released:
-            self._release(birth)
+            self._release(child_key)
         else:
-            for process in self.connection.in_transaction(processes.reap_child, self.id, birth):
+            for process in self.connection.in_transaction(processes.reap_child, self.id, child_key):
                 self.stream.emit(ProcessReaped(process))
         while self.reaper.reclaim():
             pass
         self.dead.popleft()
 
-    def _release(self, birth: str) -> None:
+    def _release(self, child_key: str) -> None:
         def work(tx: Transaction) -> int:
-            jobs = processes.release_child(tx, self.id, birth)
+            jobs = processes.release_child(tx, self.id, child_key)
             if jobs:
                 self.wakeups.notify_on_commit(tx, [READY])
             return len(jobs)
@@ -254,28 +254,30 @@ class ChildReaper(Service):
 
     def _look_after_children(self) -> None:
         asked = time.monotonic()
-        heard = {child.birth: child for child in self.connection.read(processes.children, self.id)}
+        heard = {child.child_key: child for child in self.connection.read(processes.children, self.id)}
         for child in heard.values():
             self.reaper.note_clock(child.now, asked)
         now = time.monotonic()
-        self._seen = {kin.birth: self._seen.get(kin.birth, 0.0) for kin in self.living}
-        for kin in self.living:
-            if kin.birth in heard:
-                self._seen[kin.birth] = now
-            if self._is_silent(kin, heard.get(kin.birth), now) and self.outage_guard.may_judge:
-                self.silent.add(kin.birth)
+        self._seen = {info.child_key: self._seen.get(info.child_key, 0.0) for info in self.living}
+        for info in self.living:
+            if info.child_key in heard:
+                self._seen[info.child_key] = now
+            if self._is_silent(info, heard.get(info.child_key), now) and self.outage_guard.may_judge:
+                self.silent.add(info.child_key)
                 self.wake()
 
-    def _is_silent(self, kin: ChildInfo, row: ChildRow | None, now: float) -> bool:
-        """Its heartbeat is old; or others have removed its row, and it does not come back."""
+    def _is_silent(self, info: ChildInfo, row: ChildRow | None, now: float) -> bool:
+        """True if its heartbeat is old, or another reaper removed its row and it did not register again."""
         if row is not None:
             patience = self.silence * (SILENCE_SHARE if row.holds else 1.0)
             self._look_again(patience - row.silence)
             return row.silence > patience
         self._look_again(0.0)
-        if self._seen[kin.birth]:
-            return now - self._seen[kin.birth] > max(2 * self.interval, self.longest_rest) + LOOK_INTERVAL
-        return now - kin.since > max(LONGEST_START, self.silence)
+        if self._seen[info.child_key]:
+            return (
+                now - self._seen[info.child_key] > max(2 * self.interval, self.longest_rest) + LOOK_INTERVAL
+            )
+        return now - info.since > max(LONGEST_START, self.silence)
 
 
 def _impatient(app: AppServices) -> Settings:

@@ -1,6 +1,6 @@
 """The supervisor: forks the workers, learns from the operating system when one dies, and starts another in its place.
 
-The main thread only forks, waits and signals; everything about the database is the keeper's, which rests while a child
+The main thread only forks, waits and signals; the child reaper does all database work, and rests while a child
 is forked, so that the parent of a fork has one thread and no connection but the relay's, which the child closes. A dead
 child's work is taken back at once, for its death is proven. A child that does not move is killed, whether the database
 answers or not: on SQLite it may be this very child, frozen in the middle of a write, that keeps it from answering. When
@@ -49,11 +49,11 @@ log = logging.getLogger("penstock")
 
 WAIT = 1.0
 AT_ONCE = 1.0
-LAST_RITES = 10.0
+FINAL_CLEANUP = 10.0
 FEWEST_RELAYED = 2
 """So many children share the supervisor's listening connection; fewer listen by themselves."""
 PULSES = 4
-"""So many times a child that moves is heard of in the time after which it is taken for frozen, at least."""
+"""How often a live child is heard of, at least, in the time after which it counts as frozen."""
 
 
 class ChildMonitor(Protocol):
@@ -185,8 +185,10 @@ class Supervisor:
         self.app.database.close()
         _wait_for_other_threads()
         for place in empty:
-            self._bear(place)
-        self.child_reaper.living = [ChildInfo(child.birth, child.pid, child.since) for child in self.children]
+            self._fork(place)
+        self.child_reaper.living = [
+            ChildInfo(child.child_key, child.pid, child.since) for child in self.children
+        ]
         self.child_reaper.start()
         if self.relay is not None:
             self.relay.start()
@@ -196,7 +198,7 @@ class Supervisor:
         """End the threads that use the database. False: not in time."""
         return (self.relay is None or self.relay.rest(WAIT)) and self.child_reaper.rest(WAIT)
 
-    def _bear(self, place: ChildSlot) -> None:
+    def _fork(self, place: ChildSlot) -> None:
         try:
             with self._listener(place.slot) as listener, os_signals.held_back():
                 place.child = child = fork_child(partial(self._live, place.slot, listener), self._handles())
@@ -218,10 +220,10 @@ class Supervisor:
         return [*own, *relayed, *(child.readiness for child in self.children)]
 
     def _live(
-        self, slot: int, listener: RelayedListener | None, birth: str, say: Callable[[bytes], None]
+        self, slot: int, listener: RelayedListener | None, child_key: str, say: Callable[[bytes], None]
     ) -> int:
-        """All that a child ever does."""
-        details = {**self.options.details, "birth": birth}
+        """The life of a child."""
+        details = {**self.options.details, "birth": child_key}
         turned = self.monitor.begin_in_child(slot)
         options = replace(self.options, details=details, turned=turned, listener=listener)
         options = replace(options, supervisor_id=self.child_reaper.id)
@@ -249,18 +251,21 @@ class Supervisor:
             delay = place.lost(child)
             self.monitor.child_ended(place.slot)
             self.stream.emit(ChildEnded(child.pid, place.slot, code, child.told, lived))
-            self.child_reaper.reap_child(child.birth, released=child.told or code == 0)
+            self.child_reaper.reap_child(child.child_key, released=child.told or code == 0)
             if delay and not self._stopping:
                 self.stream.emit(ChildPostponed(place.slot, place.deaths, delay))
 
     def _kill_silent(self) -> None:
         silent, self.child_reaper.silent = self.child_reaper.silent, set()
         for child in self.children:
-            if child.birth in silent and not self._stopping:
+            if child.child_key in silent and not self._stopping:
                 self._kill(child, "nothing was heard of it for too long")
 
     def _kill_frozen(self) -> None:
-        """Nothing is asked of the database for this. After a stop of its own it gives its children time to be heard."""
+        """Kill frozen children, without the database.
+
+        After this process was stopped itself, children get time to be heard first.
+        """
         now = time.monotonic()
         was_stopped, self._turned = now - self._turned > self._patience / 4, now
         for child in self.children:
@@ -326,13 +331,13 @@ class Supervisor:
     def _time_to_leave(self) -> float:
         """Seconds that the child reaper may still take: a stop ends in time, however much of that the children took."""
         if self._leave_by is None:
-            return LAST_RITES
-        return min(LAST_RITES, max(LAST_MOMENT, self._leave_by - time.monotonic()))
+            return FINAL_CLEANUP
+        return min(FINAL_CLEANUP, max(LAST_MOMENT, self._leave_by - time.monotonic()))
 
     # waiting
 
     def _wait(self) -> None:
-        """Until a signal, a word of the keeper, or the time of the next thing to do."""
+        """Wait for a signal, a message of the child reaper, or the next due time."""
         times = [place.due for place in self.places if place.child is None and not self._stopping]
         if self._deadline is not None:
             times.append(self._deadline)

@@ -76,14 +76,14 @@ class Stop:
         self.app = app
         self.worker = worker
         self.alone = alone
-        """There is no supervisor to end what does not end by itself."""
+        """True if there is no supervisor that could kill this process."""
         self.loop = asyncio.get_running_loop()
         self.requested = asyncio.Event()
         self.told = 0.0
         self.code = 0
 
     def ask(self, number: int) -> None:
-        """The first time: in order. After that: at once."""
+        """Handle a stop signal: the first one stops in order, a second one at once."""
         if not self.requested.is_set():
             self.ask_once(number)
         elif time.monotonic() > self.told + os_signals.ECHO:

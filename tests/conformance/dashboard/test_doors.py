@@ -17,10 +17,10 @@ from penstock.errors import ConfigurationError, ReadTimeout
 from penstock.operate.pages.job_search import search
 from tests.conformance.dashboard.browser import Browser, browser
 
-DOORS = ["wsgi", "asgi"]
+ANNOUNCEMENT_FILES = ["wsgi", "asgi"]
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ANNOUNCEMENT_FILES)
 def test_a_page_its_twin_and_its_files(app: Penstock, door: str) -> None:
     @app.task(name="shop.<b>receipt</b>")
     def receipt(order: int) -> int:
@@ -43,7 +43,7 @@ def test_a_page_its_twin_and_its_files(app: Penstock, door: str) -> None:
     assert ann.get("/static/penstock.000000000000.css").status == 404
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ANNOUNCEMENT_FILES)
 def test_an_unchanged_page_is_not_sent_again(
     app: Penstock, door: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,7 +62,7 @@ def test_an_unchanged_page_is_not_sent_again(
     assert ann.get("/jobs", if_none_match=tag).status == 200
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ANNOUNCEMENT_FILES)
 def test_errors_are_pages(app: Penstock, door: str) -> None:
     ann = browser(app, door=door)
     assert ann.get("/nowhere").status == 404
@@ -73,7 +73,7 @@ def test_errors_are_pages(app: Penstock, door: str) -> None:
     assert ann.post("/act/nothing").status == 404
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ANNOUNCEMENT_FILES)
 def test_it_is_closed_unless_it_is_opened(app: Penstock, door: str) -> None:
     shut = Browser(Dashboard(app), door).get("/jobs.json")
     assert shut.status == 403
@@ -88,7 +88,7 @@ def test_it_is_closed_unless_it_is_opened(app: Penstock, door: str) -> None:
     assert bob.get("/jobs").status == 403
 
 
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", ANNOUNCEMENT_FILES)
 def test_an_act_needs_its_right_and_its_own_site(app: Penstock, door: str) -> None:
     @app.task(name="receipt")
     def receipt(order: int) -> int:

@@ -15,8 +15,8 @@ from penstock.values.typed_json.json_text import dumps
 from tests.conformance.operate.helpers import enqueue, look, register, take
 
 
-def child(app: Penstock, supervisor: str, birth: str) -> str:
-    return register(app, supervisor=supervisor, details=dumps({"birth": birth}))
+def child(app: Penstock, supervisor: str, child_key: str) -> str:
+    return register(app, supervisor=supervisor, details=dumps({"birth": child_key}))
 
 
 def test_only_the_child_of_that_birth_is_buried(app: Penstock) -> None:

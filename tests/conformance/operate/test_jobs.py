@@ -5,7 +5,7 @@ import pytest
 from penstock import Penstock
 from penstock.errors import PenstockError
 from penstock.operate import jobs as operate_jobs
-from penstock.operate.jobs import JobFilter, JobsPage, find_job, id_range, list_jobs, story
+from penstock.operate.jobs import JobFilter, JobsPage, find_job, id_range, job_report, list_jobs
 from penstock.testing import drain
 from penstock.values.ids import new_id
 from penstock.values.status import JobStatus
@@ -90,7 +90,7 @@ def test_a_filter_that_matches_little_says_how_far_it_came(
 def test_a_story_tells_everything(app: Penstock) -> None:
     job = enqueue(app, "fail", 7, key="order:7", priority=4)
     drain(app)
-    told = app.database.read(story, job.id)
+    told = app.database.read(job_report, job.id)
     assert told is not None
     assert (told.job.task, told.job.key, told.job.priority, told.job.status) == (
         "fail",
@@ -111,7 +111,7 @@ def test_a_running_job_names_its_holder(app: Penstock) -> None:
     job = enqueue(app, "quick", 1)
     process = register(app)
     take(app, process)
-    told = app.database.read(story, job.id)
+    told = app.database.read(job_report, job.id)
     assert told is not None
     assert told.job.process_id == process
     assert told.holder is not None
@@ -121,7 +121,7 @@ def test_a_running_job_names_its_holder(app: Penstock) -> None:
 def test_a_scheduled_job_says_when_and_a_finished_one_what(app: Penstock) -> None:
     later, done = enqueue(app, "quick", 1, delay=60), enqueue(app, "quick", 2)
     drain(app)
-    waiting, finished = (app.database.read(story, job.id) for job in (later, done))
+    waiting, finished = (app.database.read(job_report, job.id) for job in (later, done))
     assert waiting is not None
     assert finished is not None
     assert waiting.due_at is not None
@@ -131,7 +131,7 @@ def test_a_scheduled_job_says_when_and_a_finished_one_what(app: Penstock) -> Non
 
 def test_there_is_no_story_of_a_job_that_is_not(app: Penstock) -> None:
     app.prepare()
-    assert app.database.read(story, new_id()) is None
+    assert app.database.read(job_report, new_id()) is None
 
 
 def test_an_id_may_be_shortened_as_long_as_it_is_the_only_one(app: Penstock) -> None:

@@ -29,7 +29,7 @@ def test_status_jobs_and_show_say_what_a_job_waits_for(app: Penstock, database_u
     assert 'penstock_queue_jobs{queue="default",status="limited"} 2' in gauges(look(app))
     page = app.database.read(jobs.list_jobs, JobFilter())
     assert [job.waits_for for job in page.jobs] == [KEY, KEY, None]
-    story = app.database.read(jobs.story, waiting.id)
+    story = app.database.read(jobs.job_report, waiting.id)
     assert story is not None
     assert tuple(story.line or ()) == (1, 1, 1)
     assert f"waits for   {KEY} (1 of 1 taken; 1 before it)" in penstock("show", waiting.id)

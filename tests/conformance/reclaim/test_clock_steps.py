@@ -49,7 +49,7 @@ def test_a_step_of_the_clock_costs_no_living_process_its_work(app: Penstock, ste
         async with app.worker():
             jobs = await slow.enqueue_many_async([()] * 6)
             await until(lambda: all(job.status == "running" for job in jobs))
-            await until(lambda: len(first.housekeeping.reaper.outage_guard.clock._told) > 0)
+            await until(lambda: len(first.housekeeping.reaper.outage_guard.clock._readings) > 0)
             await asyncio.sleep(SILENCE / 2)  # a new process judges no other: only now it can go wrong
             set_clock(app.database, step)
             assert [await job.result_async(timeout=60) for job in jobs] == ["done"] * 6

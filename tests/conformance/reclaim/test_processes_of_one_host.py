@@ -57,7 +57,7 @@ def settle_in(
     role: str = "all",
 ) -> str:
     """Somebody at the same place, unless the details say something else."""
-    told = dumps(HostIdentity(home.host, home.place, since).told()) if details is None else details
+    told = dumps(HostIdentity(home.host, home.place, since).details()) if details is None else details
     id = new_id()
     app.database.in_transaction(processes.register, id, home.host, pid, role, supervisor, told)
     host_identity.announce(app.database.known_as)
@@ -87,7 +87,7 @@ def test_who_lives_elsewhere_is_not_judged(
 ) -> None:
     boot, *rest = home.place.split(" ")
     for place in (" ".join(["another-boot", *rest]), " ".join([boot, "pid:[1]", *rest[1:]]), home.place[:-1]):
-        told = dumps(HostIdentity(home.host, place, 1).told())
+        told = dumps(HostIdentity(home.host, place, 1).details())
         settle_in(app, home, ghost, 1, details=told)
     for details in ("{}", "[]", '{"dwelling": null}', '{"dwelling": {"place": 7}}'):
         settle_in(app, home, ghost, 1, details=details)
@@ -168,12 +168,12 @@ def test_who_was_taken_for_dead_and_lives_does_not_say_any_more_where(
 ) -> None:
     """Machines that were copied from one may take each other's processes for dead: once, not for ever."""
     app.prepare()
-    identity = Identity(app.database, app.events, "all", dwells=host_identity.this_host)
+    identity = Identity(app.database, app.events, "all", find_identity=host_identity.this_host)
     neighbours = LocalProcesses(app.database, lambda: identity.host_identity)
     identity.register()
     assert identity.host_identity == home
     told = app.database.read(processes.on_host, home.host, new_id())
-    assert [row.details for row in told] == [home.told()]
+    assert [row.details for row in told] == [home.details()]
     app.database.in_transaction(reclaim.remove_process, identity.id)
     dead = settle_in(app, home, ghost, 1)
     assert neighbours.changed

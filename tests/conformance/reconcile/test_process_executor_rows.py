@@ -205,7 +205,7 @@ def test_a_process_that_cannot_import_the_application_spends_nothing(
     foundry: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its rows are given back, and no more are claimed for a pause that grows; each pause is told once."""
-    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.2)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.REJECTED_DELAY", 0.2)
     (tmp_path / "no import").touch()
     add(foundry, foundry.Engine, {"id": 1, "kind": "good", "note": str(os.getpid()), "tags": ["a"]})
 

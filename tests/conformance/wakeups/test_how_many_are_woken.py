@@ -65,7 +65,7 @@ def looks(workers: Sequence[Worker], monkeypatch: pytest.MonkeyPatch) -> Counter
 async def acquainted(producer: Penstock) -> None:
     """The producer knows who there is."""
     producer.wakeups.fleet.read_at = -FRESH
-    await asyncio.to_thread(producer.wakeups.acquaint)
+    await asyncio.to_thread(producer.wakeups.read_targets)
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.one_database
 @pytest.fixture
 def how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PENSTOCK_TEST_IMPORT", str(tmp_path / "how"))
-    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.2)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.REJECTED_DELAY", 0.2)
     return tmp_path / "how"
 
 
@@ -55,10 +55,10 @@ def test_a_process_that_cannot_import_the_application_spends_nothing(
     async def main(worker: Worker) -> Any:
         job = await crashing.work.enqueue_async(5)
         await until(lambda: len(job.attempts()) >= 3)
-        assert worker.dispatcher.hindered == set(), "tasks of other modules go on"
+        assert worker.dispatcher.paused_executors == set(), "tasks of other modules go on"
         await asyncio.to_thread(how.write_text, "go on")
         assert await job.result_async(timeout=60) == 5
-        assert not worker.dispatcher.processes.hindered_tasks
+        assert not worker.dispatcher.processes.paused_tasks
         return job
 
     job = beside_a_worker(crashing.app, main)

@@ -124,7 +124,7 @@ def test_as_long_as_no_process_can_be_started_a_job_spends_nothing_and_waits_lon
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(SpawnProcess, "start", refuse)
-    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.2)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.REJECTED_DELAY", 0.2)
 
     async def main(_: Worker) -> Any:
         job = await shop.die.options(max_crashes=0).enqueue_async()
@@ -151,7 +151,7 @@ def test_while_no_process_can_be_started_other_executors_go_on(
 
     start = SpawnProcess.start
     monkeypatch.setattr(SpawnProcess, "start", refuse)
-    monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 3600.0)
+    monkeypatch.setattr("penstock.runtime.executors.start_pause.REJECTED_DELAY", 3600.0)
 
     @shop.app.task(name="beside", retries=0)
     def beside() -> int:
@@ -159,14 +159,14 @@ def test_while_no_process_can_be_started_other_executors_go_on(
 
     async def main(worker: Worker) -> None:
         refused = await shop.render.enqueue_async(3)
-        await until(lambda: worker.dispatcher.hindered == {"process"})
+        await until(lambda: worker.dispatcher.paused_executors == {"process"})
         left = await shop.render.enqueue_async(4)
         for _ in range(5):
             assert await (await beside.enqueue_async()).result_async(timeout=30) == 1
         await until(lambda: refused.status == "scheduled")
         assert (left.status, left.attempts()) == ("available", [])
         monkeypatch.setattr(SpawnProcess, "start", start)
-        monkeypatch.setattr("penstock.runtime.executors.start_pause.HINDERED_FOR", 0.0)
+        monkeypatch.setattr("penstock.runtime.executors.start_pause.REJECTED_DELAY", 0.0)
         assert (await left.result_async(timeout=60))["pages"] == 4
 
     beside_a_worker(shop.app, main)

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from penstock import Penstock
-from penstock.database.diagnostics import vitals
+from penstock.database.diagnostics import measurements
 from penstock.errors import DatabaseUnavailable
 from penstock.runtime.worker import Worker
 from tests.conformance.embedded import beside_a_worker
@@ -107,7 +107,7 @@ def test_a_transaction_pool(
     assert seen(url) == before, "nothing leaks"
     words = [line for line in caplog.messages if "a pooler stands before the database" in line]
     assert len(words) == (said == "none"), caplog.messages
-    advice = [check.advice for check in vitals(app.database) if check.name == "pooler"]
+    advice = [check.advice for check in measurements(app.database) if check.name == "pooler"]
     assert bool(advice and advice[0]) == (said == "none")
 
 
@@ -137,4 +137,4 @@ def test_a_listen_url_that_leads_through_a_pool(
     app = declare(app_on(postgres_url, listen_url=url, poll_interval=0.05))
     work(app)
     assert not app.database.dialect.is_pooled
-    assert {vital.name for vital in vitals(app.database) if vital.advice} == {"wake-ups"}
+    assert {vital.name for vital in measurements(app.database) if vital.advice} == {"wake-ups"}

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.database.database import Database
-from penstock.database.diagnostics import vitals
+from penstock.database.diagnostics import measurements
 from penstock.errors import DatabaseUnavailable
 from tests.chaos.standby import Pair
 from tests.process.scenes import make_app
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 
 
 def advice_on_writes(database: Database) -> str | None:
-    (found,) = [vital.advice for vital in vitals(database) if vital.name == "writes"]
+    (found,) = [vital.advice for vital in measurements(database) if vital.name == "writes"]
     return found
 
 

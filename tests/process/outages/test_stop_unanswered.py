@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 SHUTDOWN = 1.0
 OVERTIME = 1.0
-LAST_RITES = 60.0
+FINAL_CLEANUP = 60.0
 A_BUSY_MACHINE = 15.0
 """Without an end of its own each of these takes half a minute or more."""
 
@@ -45,7 +45,7 @@ def test_a_stop_ends_although_nothing_is_heard_of_the_database(
             "PENSTOCK_DATABASE_URL": there,
             "PENSTOCK_TEST_OVERTIME": str(OVERTIME),
             "PENSTOCK_TEST_SHUTDOWN": str(SHUTDOWN),
-            "PENSTOCK_TEST_LAST_RITES": str(LAST_RITES),
+            "PENSTOCK_TEST_LAST_RITES": str(FINAL_CLEANUP),
         },
     )
     job = shop.hold()

@@ -13,7 +13,7 @@ from random import Random
 from penstock.pipelines.define.validation import check
 from penstock.pipelines.model.definition import Definition, NodeKind, Strategy
 from penstock.pipelines.model.expressions import Path
-from penstock.pipelines.plan.changes import Ask, FiredJoin, Knock, Plan, RunMode, StepEnded
+from penstock.pipelines.plan.changes import Ask, DoorArrival, FiredJoin, Plan, RunMode, StepEnded
 from penstock.pipelines.plan.inputs import arguments, asked_value, inputs_of, result_of, value_of
 from penstock.pipelines.plan.plan import (
     RunFacts,
@@ -83,7 +83,7 @@ class Machine:
         self.steps: dict[Where, Step] = {}
         self.joins: dict[Where, Row] = {}
         self.fired: dict[Where, int] = {}
-        self.waiting: list[Knock] = []
+        self.waiting: list[DoorArrival] = []
         self.lost: set[Where] = set()
         self.failures: list[tuple[str, Path, Strategy, Reason, str]] = []
         self.order: list[Where] = []
@@ -170,8 +170,8 @@ class Machine:
         if swept:
             self._sweep(JobStatus.SKIPPED, Reason.RUN_HALTED)
         self._contribute(plan)
-        for knock in plan.knocks:
-            self._knock(knock)
+        for arrival in plan.door_arrivals:
+            self._arrive_at_door(arrival)
         for ask in plan.asks:
             self._answer(ask)
         self._end_losers()
@@ -205,25 +205,25 @@ class Machine:
                     continue
                 self.apply(fire(self.wiring, self.facts, FiredJoin(added.node, added.path, row.tally)))
 
-    def _knock(self, knock: Knock) -> None:
-        row = self.joins.get((knock.door, knock.path[: self.wiring.places[knock.door].node.depth]))
+    def _arrive_at_door(self, arrival: DoorArrival) -> None:
+        row = self.joins.get((arrival.door, arrival.path[: self.wiring.places[arrival.door].node.depth]))
         if row is not None and row.fired:
-            self._admit(knock, row.tally)
+            self._admit(arrival, row.tally)
         else:
-            assert knock not in self.waiting
-            self.waiting.append(knock)
+            assert arrival not in self.waiting
+            self.waiting.append(arrival)
 
     def _open(self, door: str, path: Path, tally: Tally) -> None:
         """Those who wait go on in any order, and not before all of them are known."""
         ready = [one for one in self.waiting if one.door == door and one.path[: len(path)] == path]
         self.waiting = [one for one in self.waiting if one not in ready]
         self.random.shuffle(ready)
-        for knock in ready:
-            self._admit(knock, tally)
+        for arrival in ready:
+            self._admit(arrival, tally)
 
-    def _admit(self, knock: Knock, tally: Tally) -> None:
-        tally = knock.tally.plus(tally)
-        self.apply(admit(self.wiring, self.facts, knock.door, knock.path, tally))
+    def _admit(self, arrival: DoorArrival, tally: Tally) -> None:
+        tally = arrival.tally.plus(tally)
+        self.apply(admit(self.wiring, self.facts, arrival.door, arrival.path, tally))
 
     def _answer(self, ask: Ask) -> None:
         self._check_needs(ask.node, ask.path)

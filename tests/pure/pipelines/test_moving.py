@@ -36,8 +36,8 @@ def present(machine: Machine) -> StoredState:
     joins: dict[str, bool] = {}
     for (node, _), row in machine.joins.items():
         joins[node] = joins.get(node, False) or row.fired
-    for knock in machine.waiting:
-        joins.setdefault(knock.door, False)
+    for arrival in machine.waiting:
+        joins.setdefault(arrival.door, False)
     return StoredState(True, steps, joins)
 
 

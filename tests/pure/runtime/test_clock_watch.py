@@ -24,7 +24,7 @@ class Clocks:
         asked = self.ours
         told = self.ours + self.send_ahead + answered_after
         self.ours += takes
-        return watch.told(int(told * 1_000_000), asked)
+        return watch.compare(int(told * 1_000_000), asked)
 
 
 @pytest.fixture

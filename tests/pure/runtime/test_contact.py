@@ -21,7 +21,7 @@ class Time:
 
     def may_judge(self, touch: OutageGuard) -> bool:
         """As the reaper asks: with a fresh reading of the database's clock."""
-        touch.told(int(self.database * 1_000_000), self.local, 0)
+        touch.compare(int(self.database * 1_000_000), self.local, 0)
         return touch.may_judge
 
 

@@ -18,8 +18,8 @@ TAIL = b"S 1 5 5 0 -1 4194304 100 0 0 0 1 2 0 0 20 0 7 0 5775344 3133440 382 184
 
 
 @pytest.fixture
-def hearth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(host_identity, "HEARTH", tmp_path)
+def word_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(host_identity, "SHARED_MEMORY", tmp_path)
     return tmp_path / f"penstock-{os.geteuid()}"
 
 
@@ -84,42 +84,42 @@ def test_what_is_hidden_may_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert is_dead(process.pid, 1), "that there is none is said by the kernel itself"
 
 
-def test_a_place_stays_the_same_as_long_as_the_machine_does(hearth: Path) -> None:
+def test_a_place_stays_the_same_as_long_as_the_machine_does(word_file: Path) -> None:
     ours = this_host()
     assert ours is not None
     assert ours == this_host()
     assert ours.since == ProcStat.of(os.getpid()).since
-    hearth.unlink()
+    word_file.unlink()
     another = this_host()
     assert another is not None
     assert another.place != ours.place, "a machine copied before anybody had lived there"
 
 
-def test_the_first_to_ask_draws_the_word(hearth: Path) -> None:
+def test_the_first_to_ask_draws_the_word(word_file: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        words = set(pool.map(lambda _: host_identity._word(hearth), range(32)))
+        words = set(pool.map(lambda _: host_identity._word(word_file), range(32)))
     assert len(words) == 1
-    assert list(hearth.parent.iterdir()) == [hearth], "no draft is left"
+    assert list(word_file.parent.iterdir()) == [word_file], "no draft is left"
 
 
-def test_nothing_is_said_where_another_has_been_first(hearth: Path, tmp_path: Path) -> None:
-    hearth.write_text("")
+def test_nothing_is_said_where_another_has_been_first(word_file: Path, tmp_path: Path) -> None:
+    word_file.write_text("")
     assert this_host() is None
-    hearth.unlink()
+    word_file.unlink()
     (tmp_path / "word").write_text("theirs")
-    hearth.symlink_to(tmp_path / "word")
+    word_file.symlink_to(tmp_path / "word")
     assert this_host() is None
-    hearth.unlink()
-    os.mkfifo(hearth)
+    word_file.unlink()
+    os.mkfifo(word_file)
     assert this_host() is None
 
 
 def test_nothing_is_said_without_a_place_for_the_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_identity, "HEARTH", tmp_path / "nowhere")
+    monkeypatch.setattr(host_identity, "SHARED_MEMORY", tmp_path / "nowhere")
     assert this_host() is None
-    monkeypatch.setattr(host_identity, "HEARTH", None)
+    monkeypatch.setattr(host_identity, "SHARED_MEMORY", None)
     assert this_host() is None
 
 
@@ -127,14 +127,14 @@ def test_only_who_says_so_lives_here() -> None:
     ours = HostIdentity("host", "boot pid:[1] word", 7)
     there = HostIdentity("host", "boot pid:[1] word", 9)
     elsewhere = HostIdentity("host", "boot pid:[2] word", 9)
-    assert ours.since_there({"birth": "x", **there.told()}) == 9
-    assert ours.since_there(elsewhere.told()) is None
+    assert ours.since_there({"birth": "x", **there.details()}) == 9
+    assert ours.since_there(elsewhere.details()) is None
     since = {"place": ours.place, "since": "9"}
     odd: list[object] = [None, [], {}, {"dwelling": "here"}, {"dwelling": since}]
     assert [ours.since_there(details) for details in odd] == [None] * 5
 
 
-def test_a_knock_is_heard_by_those_of_the_same_door(hearth: Path, tmp_path: Path) -> None:
+def test_a_knock_is_heard_by_those_of_the_same_door(word_file: Path, tmp_path: Path) -> None:
     assert this_host() is not None
     assert host_identity.last_announcement("ours") == host_identity.last_announcement("theirs") == -1
     host_identity.announce("ours")
@@ -146,28 +146,28 @@ def test_a_knock_is_heard_by_those_of_the_same_door(hearth: Path, tmp_path: Path
     assert host_identity.last_announcement("ours") > first
     for number in range(1000):
         host_identity.announce(f"database {number}")
-    assert len(list(tmp_path.iterdir())) <= host_identity.DOORS + 1
+    assert len(list(tmp_path.iterdir())) <= host_identity.ANNOUNCEMENT_FILES + 1
 
 
-def test_a_door_that_leads_elsewhere_is_not_touched(hearth: Path, tmp_path: Path) -> None:
+def test_a_door_that_leads_elsewhere_is_not_touched(word_file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text("not ours")
     before = other.stat().st_mtime_ns
-    host_identity._door("ours").symlink_to(other)
+    host_identity._announcement_file("ours").symlink_to(other)
     host_identity.announce("ours")
     assert other.stat().st_mtime_ns == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-def test_a_name_that_another_user_has_taken_is_left_to_that_user(hearth: Path, tmp_path: Path) -> None:
-    taken = [hearth, tmp_path / f"{hearth.name}.1"]
+def test_a_name_that_another_user_has_taken_is_left_to_that_user(word_file: Path, tmp_path: Path) -> None:
+    taken = [word_file, tmp_path / f"{word_file.name}.1"]
     for squatted in taken:
         squatted.write_text("theirs")
         os.chown(squatted, 65534, 65534)
     ours = this_host()
     assert ours is not None
     assert ours == this_host()
-    word = tmp_path / f"{hearth.name}.2"
+    word = tmp_path / f"{word_file.name}.2"
     assert word.stat().st_mode & 0o777 == 0o600, "no other user can foresee the names of the doors"
     host_identity.announce("ours")
     assert host_identity.last_announcement("ours") > 0

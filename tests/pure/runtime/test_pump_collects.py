@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.runtime.pump.pump import COLLECTING, DOZENS, FEW, Pump
+from penstock.runtime.pump.pump import COLLECT_FOR, LEAST_WAITING, MOST_COLLECTED, Pump
 
 
 class Waits:
@@ -25,7 +25,7 @@ class Waits:
         self.is_told = True
 
     def wait(self, seconds: float) -> bool:
-        assert seconds == COLLECTING
+        assert seconds == COLLECT_FOR
         self.waits += 1
         for number in range(self.arriving):
             self.pump.finished(number)
@@ -58,22 +58,22 @@ def collecting(
 
 def test_a_job_that_ends_alone_is_not_kept() -> None:
     assert collecting(1, 0) == (0, 1)
-    assert collecting(1, FEW - 1) == (0, 1)
+    assert collecting(1, LEAST_WAITING - 1) == (0, 1)
 
 
 def test_while_enough_waits_a_few_outcomes_wait_for_more() -> None:
-    assert collecting(1, 500, arriving=DOZENS) == (1, DOZENS)
-    assert collecting(DOZENS, 500) == (0, DOZENS)
+    assert collecting(1, 500, arriving=MOST_COLLECTED) == (1, MOST_COLLECTED)
+    assert collecting(MOST_COLLECTED, 500) == (0, MOST_COLLECTED)
 
 
 def test_no_more_are_collected_than_wait_to_be_run() -> None:
-    assert collecting(1, FEW, arriving=DOZENS) == (1, FEW)
-    assert collecting(FEW, FEW) == (0, FEW)
+    assert collecting(1, LEAST_WAITING, arriving=MOST_COLLECTED) == (1, LEAST_WAITING)
+    assert collecting(LEAST_WAITING, LEAST_WAITING) == (0, LEAST_WAITING)
 
 
 def test_the_wait_ends_when_claims_run_out() -> None:
-    left = iter([100, 100, 99, 98, FEW, FEW - 1])
-    assert collecting(1, 0, arriving=DOZENS, waiting_now=lambda: next(left)) == (1, 5)
+    left = iter([100, 100, 99, 98, LEAST_WAITING, LEAST_WAITING - 1])
+    assert collecting(1, 0, arriving=MOST_COLLECTED, waiting_now=lambda: next(left)) == (1, 5)
 
 
 def test_but_not_for_long() -> None:

@@ -17,7 +17,7 @@ from penstock.runtime.executors.job_work import work_maker
 from penstock.runtime.executors.prefetch import JobPrefetch
 from penstock.runtime.executors.work import Work
 from penstock.telemetry.events import PlaceFreed, Stream
-from penstock.values.outcome import HINDERED_FOR, Returned
+from penstock.values.outcome import REJECTED_DELAY, Returned
 from penstock.values.retry import Retry
 from tests.refused import no_threads
 from tests.waiting import until
@@ -80,11 +80,11 @@ def test_who_has_no_thread_does_not_go_through_the_whole_queue(monkeypatch: pyte
         with no_threads("penstock-handler", times=3):
             crew.hand_over([claim(1), claim(2), claim(3)])
             await asyncio.sleep(0)
-        assert [attempt.outcome.delay for attempt in given_back] == [HINDERED_FOR] * 3
-        assert (crew.busy, crew.hindered) == (0, {"thread"})
+        assert [attempt.outcome.delay for attempt in given_back] == [REJECTED_DELAY] * 3
+        assert (crew.busy, crew.paused_executors) == (0, {"thread"})
         assert crew.room() == room, "for tasks of other executors"
-        now += HINDERED_FOR
-        assert (crew.hindered, crew.room()) == (set(), room)
+        now += REJECTED_DELAY
+        assert (crew.paused_executors, crew.room()) == (set(), room)
         for pause in (2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0):
             with no_threads("penstock-handler", times=1):
                 crew.hand_over([claim(1)])

@@ -36,12 +36,12 @@ def _reap_in_two_steps(self: Reaper) -> bool:
     return self.reclaim() or bool(rows)
 
 
-TOLD = OutageGuard.told
+COMPARE = OutageGuard.compare
 
 
-def _told_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
+def _compare_by_local_clock(self: OutageGuard, micros: int, asked: float, shift: int) -> float:
     """How long a process waits before it judges is what its own clock says."""
-    return TOLD(self, int(time.monotonic() * 1_000_000), asked, shift)
+    return COMPARE(self, int(time.monotonic() * 1_000_000), asked, shift)
 
 
 def _settle_first(self: TransactionScope) -> Any:
@@ -207,7 +207,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "newcomers wait by the local clock": Mutant(
         49,
-        Instead(OutageGuard, "told", _told_by_local_clock),
+        Instead(OutageGuard, "compare", _compare_by_local_clock),
         # By a clock that leaps it seems to have been stopped: that is a second reason, behind the first.
         Instead(OutageGuard, "_was_stopped", lambda *_: False),
         delay=0.05,
