@@ -298,8 +298,7 @@ class Wakeups:
                 self._reads = False
             self.acquaint()
             self._send(subjects)
-            with self._news:
-                self._news.wait_for(lambda: self._ending, self.database.settings.wakeup_interval)
+            time.sleep(self.database.settings.wakeup_interval)
 
     def acquaint(self) -> None:
         """Read which processes there are. If that fails, all processes are woken."""
