@@ -301,8 +301,7 @@ class Wakeups:
                 self._reads = False
             self.read_targets()
             self._send(subjects)
-            with self._news:
-                self._news.wait_for(lambda: self._ending, self.database.settings.wakeup_interval)
+            time.sleep(self.database.settings.wakeup_interval)
 
     def read_targets(self) -> None:
         """Read which processes there are. If that fails, all processes are woken."""
