@@ -17,12 +17,12 @@ needs of the database is tested on every kind elsewhere.
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from signal import SIGKILL
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import hypothesis
@@ -75,14 +75,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if profile := config.getoption("--profile"):
         os.environ["PENSTOCK_PROFILE"] = profile
     _chosen_kinds(config)
+    _hear_interrupts()
     if hasattr(config, "workerinput"):
         config.stash[SESSION] = Path(config.workerinput["session"])
-        die_with_parent(os.getppid(), SIGKILL)
+        die_with_parent(os.getppid(), signal.SIGKILL)
         host_identity.SHARED_MEMORY = pristine.FOLDER = config.stash[SESSION]
         return
     config.stash[SESSION_END] = ExitStack()
     config.stash[SESSION] = config.stash[SESSION_END].enter_context(owned_session())
     host_identity.SHARED_MEMORY = pristine.FOLDER = config.stash[SESSION]
+
+
+def _hear_interrupts() -> None:
+    """A shell has the programs that it starts in the background ignore SIGINT; commands that tests start do not."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

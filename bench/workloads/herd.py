@@ -13,8 +13,8 @@ from bench.driver import TICK, Agent, Bench
 from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload, percentile
 
-JOBS = 36
-GAP = 0.5
+JOBS = 90
+GAP = 0.2
 CALM = 12.0
 """By then a worker with nothing to do rests, unless it is hindered."""
 LOOKING = """

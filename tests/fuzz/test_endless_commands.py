@@ -22,7 +22,7 @@ from tests.waiting import eventually
 CASES = 4
 """Fresh ones in each run, on each database."""
 KNOWN = [
-    ["demo", "--orders=20"],
+    ["demo", "--orders=1000"],
     ["run", "--wait", "--", "hostile_app:pipe", "x"],
     ["worker", "--autoreload", "--processes=1", "--", "hostile_app:app"],
 ]

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.process
 MODULE = """
 import os
 import signal
+import threading
 
 from penstock import Penstock, current
 
@@ -27,6 +28,7 @@ def freeze(path: str) -> None:
         with open(path, "w") as file:
             file.write(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGSTOP)
+        threading.Event().wait()  # this thread may go on for a moment, while another one takes the signal
 
 
 @app.task(name="innocent")
