@@ -35,6 +35,8 @@ SKIPPED_PAUSES = 6
 """How many steps of the growing pauses are skipped, if wake-ups tell of new work."""
 MOST_COLLECTED = 250
 """How many outcomes the pump collects before a turn, at most; never more than claims that wait to be run."""
+FIRST_COLLECTED, FIRST_COLLECT_FOR = 64, 0.004
+"""A turn begins with so many outcomes if they come within so many seconds."""
 LEAST_WAITING = 64
 """If fewer claims wait to be run, each outcome is settled at once."""
 COLLECT_FOR = 0.04
@@ -53,6 +55,7 @@ class Pump(Service, Generic[C, F]):
     """How many claims wait here to be run."""
     worth_a_turn = MOST_COLLECTED
     """The number of outcomes that the pump collects before a turn, at most."""
+    _goal = MOST_COLLECTED
     _look_at = math.inf
     """When to look at what another process was told of, and does not seem to come to."""
 
@@ -213,19 +216,29 @@ class Pump(Service, Generic[C, F]):
                 self.guarded_pause()
 
     def _collect(self) -> None:
-        """While many claims wait to be run, collect outcomes for a larger batch: each turn has a cost."""
+        """While many claims wait to be run, collect outcomes for a larger batch: each turn has a cost.
+
+        A process that has a core for itself begins a turn with few: more arrive while the database works. One that
+        shares its core is slower, and collects more.
+        """
+        if not self._wait_for_outcomes(FIRST_COLLECTED, FIRST_COLLECT_FOR):
+            self._wait_for_outcomes(self.worth_a_turn, COLLECT_FOR)
+
+    def _wait_for_outcomes(self, goal: int, seconds: float) -> bool:
+        """Wait for so many outcomes, or for as many as claims wait to be run; False if they do not come in time."""
+        self._goal = min(goal, self.worth_a_turn)
         if not self._is_worth_waiting():
-            return
+            return True
         self._enough.clear()
         self._collecting = True
         # Asked again after `_collecting` is set: the outcome that makes it enough may have come in between.
-        if self._is_worth_waiting():
-            self._enough.wait(COLLECT_FOR)
+        in_time = not self._is_worth_waiting() or self._enough.wait(seconds)
         self._collecting = False
+        return in_time
 
     def _is_worth_waiting(self) -> bool:
         waiting = self.waiting()
-        enough = min(self.worth_a_turn, waiting) if waiting >= LEAST_WAITING else 0
+        enough = min(self._goal, waiting) if waiting >= LEAST_WAITING else 0
         return len(self._outbox) < enough and not self.stopping.is_set()
 
     def _settle(self, finished: Sequence[F], limit: int) -> list[C]:
