@@ -1,4 +1,4 @@
-"""values/fork_safety: a fork while another thread holds a lock of ours: in the child it is nobody's, and everything
+"""values/fork_safety: a fork while another thread holds a lock of ours: in the child no thread holds it, and everything
 works.
 
 The test looks for the locks itself, in the app and in the modules of the package: whoever adds one need not name it.

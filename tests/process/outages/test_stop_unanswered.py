@@ -1,6 +1,4 @@
-"""runtime/supervisor/worker_process: a stop while the database does not answer: nothing comes through, and nobody is
-told. It must end all the same.
-"""
+"""runtime/supervisor/worker_process: a worker that is stopped while the database does not answer ends all the same."""
 
 import signal
 from collections.abc import Iterator

@@ -107,7 +107,7 @@ def test_a_process_that_was_stopped_itself_gives_the_others_time_to_be_heard(
     touch = OutageGuard(SILENCE)
     touch.heard(heartbeat=5)
     wait(SILENCE)
-    assert not wait.may_judge(touch), "nobody has heard of us, either"
+    assert not wait.may_judge(touch), "no process has heard of us, either"
     touch.heard(heartbeat=5)
     assert not wait.may_judge(touch), "just back"
     wait(5)
