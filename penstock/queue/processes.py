@@ -5,7 +5,7 @@ Its claims are valid as long as the row exists.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -169,37 +169,49 @@ def children(tx: Transaction, supervisor: str) -> list[ChildRow]:
     ]
 
 
+def rows_of_child(tx: Transaction, supervisor: str, child_key: str) -> list[str]:
+    """The ids of a child's process rows."""
+    return [child.id for child in children(tx, supervisor) if child.child_key == child_key]
+
+
 def reap_child(tx: Transaction, supervisor: str, child_key: str) -> list[str]:
     """Remove the rows of a child that is dead: from now on its claims are orphans. The ids removed."""
-    ids = [child.id for child in children(tx, supervisor) if child.child_key == child_key]
+    ids = rows_of_child(tx, supervisor, child_key)
     tx.stage("bury")
     if ids:
         tx.run(REMOVE, ids=ids)
     return ids
 
 
-def release_child(tx: Transaction, supervisor: str, child_key: str) -> list[str]:
-    """Remove the row of a dead child that was told to stop, and give back what it still held. Returns the jobs."""
-    return leave(tx, reap_child(tx, supervisor, child_key))
+def leave(tx: Transaction, processes: Sequence[str], left: Collection[str] = ()) -> list[str]:
+    """Remove processes that stop on purpose; what they still hold is given back and spends nothing. The jobs.
 
-
-def leave(tx: Transaction, processes: Sequence[str]) -> list[str]:
-    """Remove processes that stop on purpose; what they still hold is given back and spends nothing. The jobs."""
+    `left`: jobs that the database does not give back. They stay under their receipts, for the reaper.
+    """
     tx.stage("leave")
     if not processes:
         return []
     tx.run(REMOVE, ids=processes)
     tx.run(FORGET_CHILD_CANCELLATIONS, ids=processes)
+    return give_back(tx, [held for held in held_by(tx, processes) if held[0] not in left])
+
+
+def held_by(tx: Transaction, processes: Sequence[str]) -> list[tuple[str, int]]:
+    """The jobs under the receipts of these processes, each with its token. Some may have ended meanwhile."""
     claims = tx.rows(CLAIMS, ids=processes)
-    jobs = sorted({job_id for _, job_ids in claims for job_id in jobs_of_receipt(job_ids) or ()})
-    tokens = {token for token, _ in claims}
-    running = states.lock_running(tx, jobs)
-    held = [job for job in running if job.token in tokens and not job.cancel_requested]
-    if not held:
+    return [(job_id, int(token)) for token, job_ids in claims for job_id in jobs_of_receipt(job_ids) or ()]
+
+
+def give_back(tx: Transaction, held: Sequence[tuple[str, int]]) -> list[str]:
+    """Give back these (job, token) where the token still stands, each with an attempt that was released. The jobs."""
+    tokens = set(held)
+    running = states.lock_running(tx, sorted({job_id for job_id, _ in held}))
+    back = [job for job in running if (job.job_id, job.token) in tokens and not job.cancel_requested]
+    if not back:
         return []
-    states.record(tx, [job.execution(OutcomeKind.RELEASED) for job in held], again=True)
+    states.record(tx, [job.execution(OutcomeKind.RELEASED) for job in back], again=True)
     # The receipts stay for the reaper: a job that is to be cancelled is still under one of them.
-    return release.release(tx, [(job.job_id, job.token) for job in held]).given_back
+    return release.release(tx, [(job.job_id, job.token) for job in back]).given_back
 
 
 def _child_key(details: str) -> str:

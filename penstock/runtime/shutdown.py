@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from penstock.async_bridge import ended, one_thread
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
-from penstock.queue import processes
 from penstock.queue.wakeups import READY
+from penstock.runtime.liveness.process_row import deregister
 from penstock.telemetry.events import ProcessDeserted, ProcessStopped, TroubleBegan
 
 if TYPE_CHECKING:
@@ -146,21 +146,20 @@ class Shutdown:
 
     def _deregister(self) -> None:
         """Remove the process row, and give back the claims that could not be settled."""
+        worker, app = self.worker, self.worker.app
         while True:
             try:
-                self.worker.app.database.in_transaction(self._remove_row)
+                deregister(app.database, app.events, [worker.identity.id], self._wake_others)
                 return
-            except DatabaseUnavailable as error:
-                if self._left(0) == 0 or self.worker.hurried:
-                    self.worker.app.events.emit(
-                        TroubleBegan("stop", f"{error} Others will find this process dead.")
-                    )
+            except Exception as error:
+                may_pass = isinstance(error, DatabaseUnavailable)
+                if not may_pass or self._left(0) == 0 or worker.hurried:
+                    app.events.emit(TroubleBegan("stop", f"{error} Others will find this process dead."))
                     return
             threading.Event().wait(min(LEAVE_AGAIN, self._left(0)))
 
-    def _remove_row(self, tx: Transaction) -> None:
-        if processes.leave(tx, [self.worker.identity.id]):
-            self.worker.app.wakeups.notify_other_processes(tx, [READY])
+    def _wake_others(self, tx: Transaction) -> None:
+        self.worker.app.wakeups.notify_other_processes(tx, [READY])
 
 
 def _done_here(work: Callable[[], None]) -> Future[None]:

@@ -59,7 +59,7 @@ def _crash(model: Model, job_id: str, old: State, new: State) -> Iterator[str]:
     """Only the dead crash. A process that left in order holds nothing any more: that spends nothing."""
     if old.process in model.processes:
         yield "but its process is there [10]"
-    if old.process in model.departed and not old.cancel:
+    if old.process in model.departed and not old.cancel and job_id not in model.refused:
         yield "but its process stopped in order [11]"
     most = model.jobs[job_id].max_crashes
     exhausted = most is not None and old.crashes + 1 > most

@@ -80,7 +80,7 @@ class Fate(Faults):
         if server.holder is None:
             kind = poison.poison(world.rng, server.connection, world.now, self.hosts)
             self.struck[f"poisoned {kind}"] += 1
-            world.note("harness", f"a poisoned {kind}")
+            world.record("poisoned", kind)
 
     def _strikes(self) -> Iterator[tuple[Callable[[World], None], float]]:
         temper = self.temper

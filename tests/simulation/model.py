@@ -79,6 +79,9 @@ class Model:
     refused: set[str] = field(default_factory=set)
     """Jobs of which the database refused outcomes for a while: one of them may have failed for that."""
 
+    is_poisoned: bool = False
+    """Rows were damaged: where a job cannot be claimed, another may be put off in its place."""
+
     frozen_at: dict[str, int] = field(default_factory=dict)
     """When each host was last stopped: its silence since then is its own."""
 
@@ -126,6 +129,8 @@ class Model:
                 self.delayed_by = facts[0]
             case "refused":
                 self.refused.add(facts[0])
+            case "poisoned":
+                self.is_poisoned = True
             case "froze":
                 self.frozen_at[facts[0]] = self.at
 

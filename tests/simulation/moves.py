@@ -92,8 +92,8 @@ def _move(model: Model, job_id: str, old: State, new: State) -> None:
             pass
         case ("waiting", "scheduled" | "skipped"):
             pass  # it has followed another job, which is over
-        case ("available", "scheduled") if model.jobs[job_id].task in REPLACED:
-            pass
+        case ("available", "scheduled") if model.jobs[job_id].task in REPLACED or model.is_poisoned:
+            pass  # where another job cannot be claimed, this one may be put off in its place: for a moment
         case ("failed", "cancelled") if new.reason == "discarded":
             pass
         case ("failed" | "cancelled", "available"):

@@ -14,6 +14,8 @@ FRESH = int(os.environ.get("FIRST", time.time_ns() // 1_000_000))
 CHUNKS = 4
 CHUNK = 8
 POISONED: Lean = {"poison": 0.05}
+KNOWN = (1000365, 1002055, 1003439, 1003527, 2000271, 2001744)
+"""A stop with one claim that could not be given back kept all others, and did not come to an end."""
 
 pytestmark = pytest.mark.simulation
 
@@ -24,6 +26,13 @@ def test_poisoned_schedules_keep_every_promise(stage: Stage, chunk: int) -> None
         verdict = stage.play(seed, POISONED)
         if verdict.wrong:
             pytest.fail(trace.report(verdict), pytrace=False)
+
+
+@pytest.mark.parametrize("seed", KNOWN)
+def test_poisoned_schedules_that_once_failed_keep_every_promise(stage: Stage, seed: int) -> None:
+    verdict = stage.play(seed, POISONED)
+    if verdict.wrong:
+        pytest.fail(trace.report(verdict), pytrace=False)
 
 
 def test_every_kind_of_poison_is_given(stage: Stage) -> None:

@@ -1,15 +1,18 @@
-"""The identity of this process: a random id in a row, never a pid or a host name."""
+"""The row of a process: a random id, never a pid or a host name. It is written at the start and removed at the end."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from penstock.database.boundary import Boundary
 from penstock.database.database import Database
+from penstock.database.transaction import Transaction
 from penstock.queue import processes
 from penstock.queue.unknown_tasks import KNOWS, marks
 from penstock.runtime.liveness.host_identity import HostIdentity, announce, host_name
+from penstock.runtime.liveness.reaper import Reach
 from penstock.telemetry.events import ProcessStarted, Stream
 from penstock.values.ids import new_id
 from penstock.values.typed_json.json_text import dumps
@@ -56,3 +59,40 @@ class Identity:
     def _details_text(self) -> str:
         told = self.details | ({KNOWS: marks(self.tasks())} if self.tasks is not None else {})
         return dumps(told | (self.host_identity.details() if self.host_identity is not None else {}))
+
+
+def deregister(
+    database: Database,
+    stream: Stream,
+    ids: Sequence[str],
+    wake: Callable[[Transaction], None] = lambda _: None,
+    reach: Reach | None = None,
+) -> list[str]:
+    """Remove the rows of processes that stop, and give back what they hold, which spends nothing. Returns the jobs.
+
+    A job that the database does not give back is left to the reapers; all others go back. `wake` is called in a
+    transaction that gives something back.
+    """
+    reach = database if reach is None else reach
+
+    def leave(tx: Transaction, left: Sequence[str] = ()) -> list[str]:
+        return woken(tx, processes.leave(tx, ids, left))
+
+    def woken(tx: Transaction, jobs: list[str]) -> list[str]:
+        if jobs:
+            wake(tx)
+        return jobs
+
+    try:
+        return reach.in_transaction(leave)
+    except Exception as error:
+        held = reach.in_transaction(processes.held_by, ids)
+
+        def give_back(part: Sequence[str]) -> list[str]:
+            mine = [(job, token) for job, token in held if job in part]
+            return reach.in_transaction(lambda tx: woken(tx, processes.give_back(tx, mine)))
+
+        jobs = sorted({job for job, _ in held})
+        boundary: Boundary[str] = Boundary(database, stream, "the claim of")
+        back = [job for part in boundary.handle_apart(jobs, give_back, error) for job in part]
+    return back + reach.in_transaction(leave, [job for job in jobs if job not in back])

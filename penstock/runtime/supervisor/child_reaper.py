@@ -27,6 +27,7 @@ from penstock.queue.processes import ChildRow
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.liveness import host_identity
 from penstock.runtime.liveness.outage_guard import OutageGuard
+from penstock.runtime.liveness.process_row import deregister
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump.idle import longest_silence
 from penstock.runtime.service import Service, Turn
@@ -234,14 +235,12 @@ class ChildReaper(Service):
         self.dead.popleft()
 
     def _release(self, child_key: str) -> None:
-        def work(tx: Transaction) -> int:
-            jobs = processes.release_child(tx, self.id, child_key)
-            if jobs:
-                self.wakeups.notify_on_commit(tx, [READY])
-            return len(jobs)
+        ids = self.connection.read(processes.rows_of_child, self.id, child_key)
+        if jobs := deregister(self.database, self.stream, ids, self._wake_ready, self.connection):
+            self.stream.emit(WorkReleased(len(jobs)))
 
-        if count := self.connection.in_transaction(work):
-            self.stream.emit(WorkReleased(count))
+    def _wake_ready(self, tx: Transaction) -> None:
+        self.wakeups.notify_on_commit(tx, [READY])
 
     def _reap(self) -> None:
         self.reaper.turn()

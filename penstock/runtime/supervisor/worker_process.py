@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.queue import processes
 from penstock.runtime import os_signals
+from penstock.runtime.liveness.process_row import deregister
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.telemetry import fault_points
 from penstock.telemetry.events import StopRequested, WorkReleased
@@ -121,7 +121,7 @@ class Stop:
         os._exit(self.code)
 
     def _give_back(self) -> None:
-        jobs = self.app.database.in_transaction(processes.leave, [self.worker.identity.id])
+        jobs = deregister(self.app.database, self.app.events, [self.worker.identity.id])
         self.app.events.emit(WorkReleased(len(jobs)))
 
 

@@ -42,7 +42,8 @@ def test_the_work_of_a_buried_child_spends_a_crash(app: Penstock) -> None:
 def test_the_work_of_a_child_that_was_stopped_spends_nothing(app: Penstock) -> None:
     jobs = [enqueue(app, "quick", number, priority=number) for number in range(3)]
     claims = take(app, child(app, supervisor := new_id(), "a"))
-    given_back = app.database.in_transaction(processes.release_child, supervisor, "a")
+    ids = app.database.read(processes.rows_of_child, supervisor, "a")
+    given_back = app.database.in_transaction(processes.leave, ids)
     assert sorted(given_back) == sorted(job.id for job in jobs)
     assert app.database.in_transaction(reclaim.reclaim) == []
     assert look(app).queues[0].available == 3

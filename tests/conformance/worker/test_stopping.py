@@ -6,8 +6,12 @@ import asyncio
 import threading
 
 from penstock import Penstock
-from penstock.telemetry.events import TroubleBegan
+from penstock.job import Job
+from penstock.runtime.worker import Worker
+from penstock.telemetry.events import RowSetAside, TroubleBegan
+from tests.conformance.embedded import beside_a_worker
 from tests.conformance.faults import failing_at, out_of_disk
+from tests.conformance.refusing import refusing_the_end_of
 from tests.conformance.rows import count, counts, state
 from tests.refused import no_threads
 from tests.waiting import until
@@ -162,3 +166,42 @@ def test_a_worker_for_whose_leave_there_is_no_thread_takes_it_all_the_same(app: 
 
     asyncio.run(main())
     assert (count(app, "processes"), count(app, "claims")) == (0, 0)
+
+
+def test_a_job_that_cannot_be_given_back_keeps_no_other_from_it(app: Penstock) -> None:
+    said: list[RowSetAside] = []
+    app.events.on(RowSetAside, said.append)
+    begun: list[str] = []
+    go_on = False
+
+    @app.task(retries=0, max_crashes=1)
+    async def hang() -> str:
+        begun.append("hang")
+        while not go_on:  # noqa: ASYNC110 - the next worker has another loop
+            await asyncio.sleep(0.01)
+        return "done"
+
+    async def first() -> list[Job[str]]:
+        worker = app.worker(concurrency=5)
+        await worker.start()
+        jobs = await hang.enqueue_many_async([()] * 5)
+        await until(lambda: len(begun) == 5)
+        with refusing_the_end_of(app, jobs[2].id):
+            worker.hurry()
+            await worker.stop(timeout=0.05)
+            left = {job.id: state(app, job.id) for job in jobs}
+            assert left.pop(jobs[2].id)["status"] == "running"
+            assert {(row["status"], row["crash_count"]) for row in left.values()} == {("available", 0)}
+            assert count(app, "processes") == 0
+        return jobs
+
+    jobs = asyncio.run(first())
+    assert any("this claim does not end" in event.error for event in said)
+    go_on = True
+
+    async def second(_: Worker) -> None:
+        assert [await job.result_async(timeout=30) for job in jobs] == ["done"] * 5
+
+    beside_a_worker(app, second)
+    assert [len(job.attempts()) for job in jobs] == [2] * 5
+    assert count(app, "claims") == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from penstock.errors import ActionRefused, CancelConflict, PenstockError, ReviveError
@@ -135,7 +136,13 @@ def fork(client: ClientHost, given: Given) -> None:
 
 def _again(client: ClientHost, given: Given, act: Callable[[Any], Any]) -> None:
     run = _ended(client, given)
-    given.ids[given.number] = act(run).id
+    try:
+        given.ids[given.number] = act(run).id
+    except ReviveError:
+        # An earlier life of this client may have revived it, and died before it sent the signals.
+        with suppress(ActionRefused):
+            signal_all(client, given)
+        raise
     client.world.record("revived", run.id, given.ids[given.number])
     signal_all(client, given)
 
