@@ -146,14 +146,16 @@ class Database:
                 return attempt()
             except Exception as error:
                 late = tries > 1 and (error_advice.took_too_long(error) or time.monotonic() > enough)
-                if late or tries == TRIES or not self.is_passing(error):
+                given_up = isinstance(error, DatabaseUnavailable)
+                if late or given_up or tries == TRIES or not self.is_passing(error):
                     error_advice.raise_as(self.explained(error), error)
                 time.sleep(delay * random.uniform(0.5, 1.5))
                 delay = min(delay * 2, 0.5)
         raise AssertionError("unreachable")
 
     def is_passing(self, error: BaseException) -> bool:
-        cause = error_advice.cause_of(error)
+        """True if the error passes by itself; also if it was given up after several tries (`DatabaseUnavailable`)."""
+        cause = error_advice.cause_of(_given_up(error))
         return self.dialect.is_transient(cause) or self.dialect.is_disconnect(cause)
 
     def is_outage(self, error: BaseException, *, own_tables: bool = True) -> bool:
@@ -161,7 +163,8 @@ class Database:
 
         `own_tables`: all statements were ours. A user's statement may be wrong itself.
         """
-        if self.is_passing(error):
+        error = _given_up(error)
+        if self.is_passing(error) or isinstance(error, DatabaseUnavailable):
             return True
         return error_advice.is_outage(error) and (own_tables or not error_advice.is_of_the_statement(error))
 
@@ -300,3 +303,10 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None
+
+
+def _given_up(error: BaseException) -> BaseException:
+    """The error that was given up after several tries, if this is one that says so."""
+    if isinstance(error, DatabaseUnavailable) and error.__cause__ is not None:
+        return error.__cause__
+    return error

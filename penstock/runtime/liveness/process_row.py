@@ -86,6 +86,8 @@ def deregister(
     try:
         return reach.in_transaction(leave)
     except Exception as error:
+        if database.is_passing(error):
+            raise
         held = reach.in_transaction(processes.held_by, ids)
 
         def give_back(part: Sequence[str]) -> list[str]:
