@@ -74,6 +74,7 @@ def deregister(
     transaction that gives something back.
     """
     reach = database if reach is None else reach
+    boundary: Boundary[str] = Boundary(database, stream, "the claim of")
 
     def leave(tx: Transaction, left: Sequence[str] = ()) -> list[str]:
         return woken(tx, processes.leave(tx, ids, left))
@@ -83,18 +84,26 @@ def deregister(
             wake(tx)
         return jobs
 
+    def give_back(part: Sequence[str]) -> None:
+        mine = [(job, token) for job, token in held if job in part]
+        try:
+            back.extend(reach.in_transaction(lambda tx: woken(tx, processes.give_back(tx, mine))))
+        except Exception as problem:
+            if database.is_outage(problem):
+                raise
+            if len(part) == 1:
+                boundary.set_aside(part[0], problem)
+                return
+            give_back(part[: len(part) // 2])
+            give_back(part[len(part) // 2 :])
+
     try:
         return reach.in_transaction(leave)
     except Exception as error:
-        if database.is_passing(error):
+        if database.is_outage(error):
             raise
-        held = reach.in_transaction(processes.held_by, ids)
-
-        def give_back(part: Sequence[str]) -> list[str]:
-            mine = [(job, token) for job, token in held if job in part]
-            return reach.in_transaction(lambda tx: woken(tx, processes.give_back(tx, mine)))
-
-        jobs = sorted({job for job, _ in held})
-        boundary: Boundary[str] = Boundary(database, stream, "the claim of")
-        back = [job for part in boundary.handle_apart(jobs, give_back, error) for job in part]
+    held = reach.in_transaction(processes.held_by, ids)
+    jobs, back = sorted({job for job, _ in held}), list[str]()
+    if jobs:
+        give_back(jobs)
     return back + reach.in_transaction(leave, [job for job in jobs if job not in back])

@@ -183,7 +183,11 @@ class ChildReaper(Service):
         if time.monotonic() >= self._beat_at:
             self._beat()
         while self.dead:
-            self._reap_next()
+            try:
+                self._reap_next()
+            except BaseException:
+                self.dead.rotate(-1)  # the others have their turn before this one is tried again
+                raise
         if time.monotonic() >= self._look_at:
             self._look()
         return Turn.IDLE

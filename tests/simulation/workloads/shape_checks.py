@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +51,8 @@ class Ended:
     winners: dict[tuple[str, Path], str] = field(default_factory=dict)
     kept: dict[tuple[str, Path], object] = field(default_factory=dict)
     """What was kept has the value that it had, although another input may come first this time."""
+    before: set[tuple[str, Path]] = field(default_factory=set)
+    """The places of steps in the runs before it. A child that is continued keeps what had ended there, too."""
 
 
 def check(story: Story) -> list[str]:
@@ -128,6 +130,7 @@ def _runs(story: Story) -> list[Ended]:
         if run in runs:
             runs[str(run)].winners[str(node), path_of(str(path or ""))] = str(winner)
     for ended in runs.values():
+        ended.before = {at for past in _past(ended, runs) for at in past.steps}
         before = runs[ended.revived].steps if ended.revived in runs else {}
         ended.kept = {
             at: step[2]
@@ -135,6 +138,12 @@ def _runs(story: Story) -> list[Ended]:
             if step[0] == "succeeded" and before.get(at) == step
         }
     return list(runs.values())
+
+
+def _past(run: Ended, runs: Mapping[str, Ended]) -> Iterator[Ended]:
+    while (earlier := runs.get(run.revived or "")) is not None:
+        yield earlier
+        run = earlier
 
 
 def _outputs(story: Story) -> dict[str, object]:
@@ -180,7 +189,7 @@ def _outcome(run: Ended, seed: int) -> Any:
             case NodeKind.CHILD:
                 if _breaks(run, seed, (node, path), args[0]):
                     raise Boom
-                return args[0]
+                return run.steps[node, path][2] if (node, path) in run.steps.keys() & run.before else args[0]
         return made.outcome(node, path, args, kwargs)
 
     return outcome
