@@ -33,6 +33,7 @@ from penstock.runtime.liveness import host_identity
 from penstock.schema.version import ensure
 from penstock.settings import Settings
 from tests.databases import KINDS, Databases
+from tests.ordering import dealt
 from tests.servers import pristine
 from tests.servers.child import die_with_parent
 from tests.servers.errors import Unavailable
@@ -131,6 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
+    if hasattr(config, "workerinput") and config.getoption("dist") == "worksteal":
+        items[:] = dealt(items, int(config.workerinput["workercount"]))
 
 
 def pytest_collection_finish() -> None:

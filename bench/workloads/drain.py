@@ -3,9 +3,10 @@
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from bench.counting import relay
-from bench.driver import Agent, Bench
+from bench.driver import TICK, Agent, Bench
 from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload
 from penstock import Penstock
@@ -15,6 +16,10 @@ MANY = 100_000
 PATIENCE = 120
 CALM = 2.0
 LATEST = "SELECT coalesce(max(started_at), 0) FROM penstock_processes"
+TOOK = """
+SELECT max(finished_at) - min(started_at) FROM penstock_executions
+WHERE started_at > (SELECT max(started_at) FROM penstock_processes)
+"""
 STARTED = "SELECT count(*) FROM penstock_processes WHERE started_at > {}"
 SCALE = (1, 2, 4, 8, 16)
 
@@ -50,6 +55,37 @@ def drain_started(bench: Bench, processes: int) -> Figures:
         bench.wait(lambda: bench.database.number(started) >= processes, PATIENCE, pause=0.1)
         time.sleep(CALM)
         return _drained(bench, agents, count, lambda: app.resume_queue("default"))
+
+
+def drain_supervised(bench: Bench, processes: int) -> Figures:
+    """By the children of one supervisor, that have started before. Times are those on record."""
+    count = bench.size(MANY)
+    with Penstock(bench.url) as app:
+        app.pause_queue("default")
+        bench.do("fill", count=count)
+        started = STARTED.format(bench.database.number(LATEST))
+        supervisor = bench.start("supervise", processes=processes, tasks_only=True)
+        supervisor.go()
+        bench.wait(lambda: bench.database.number(started) > processes, PATIENCE, pause=0.1)
+        time.sleep(CALM)
+        before, server = family_cpu(supervisor), cpu_seconds(bench.server)
+        app.resume_queue("default")
+        if not bench.wait(lambda: bench.unfinished() == 0, PATIENCE, pause=0.05):
+            return {"unfinished": float(bench.unfinished())}
+        cpu, server = family_cpu(supervisor) - before, cpu_seconds(bench.server) - server
+    seconds = bench.database.number(TOOK) / 1e6
+    return {"jobs": count / seconds, "cpu": cpu / count * 1e6, "server": server / count * 1e6}
+
+
+def family_cpu(supervisor: Agent) -> float:
+    """Of a supervisor and its children, in seconds."""
+    leader = supervisor.process.pid
+    children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
+    ticks = 0
+    for pid in [str(leader), *children]:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / TICK
 
 
 def run_down(bench: Bench, count: int, processes: int = 1, **options: object) -> Figures:
@@ -117,6 +153,13 @@ WORKLOADS = (
         "drain-scale-started",
         "100,000 by workers that have started before, 1 to 16 processes",
         partial(scale, measure=drain_started),
+        {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE},
+        ("penstock",),
+    ),
+    Workload(
+        "drain-scale-supervised",
+        "the same, by the children of one supervisor",
+        partial(scale, measure=drain_supervised),
         {f"{name} {number}": f"{unit}, {number}" for name, unit in UNITS.items() for number in SCALE},
         ("penstock",),
     ),

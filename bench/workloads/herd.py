@@ -6,12 +6,12 @@ statements through a relay that counts.
 
 import time
 from functools import partial
-from pathlib import Path
 
 from bench.counting import relay
-from bench.driver import TICK, Agent, Bench
+from bench.driver import Agent, Bench
 from bench.server import cpu_seconds
 from bench.workloads.base import Figures, Workload, percentile
+from bench.workloads.drain import family_cpu
 
 JOBS = 90
 GAP = 0.2
@@ -79,13 +79,7 @@ def _enqueue(bench: Bench, jobs: int) -> list[float]:
 
 def _cpu(bench: Bench, supervisor: Agent) -> float:
     """Of the server and of all workers, in seconds."""
-    leader = supervisor.process.pid
-    children = Path(f"/proc/{leader}/task/{leader}/children").read_text().split()
-    ticks = 0
-    for pid in [str(leader), *children]:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / TICK + cpu_seconds(bench.server)
+    return family_cpu(supervisor) + cpu_seconds(bench.server)
 
 
 WORKLOADS = tuple(

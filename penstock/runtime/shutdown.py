@@ -19,7 +19,7 @@ from penstock.async_bridge import ended, one_thread
 from penstock.database.transaction import Transaction
 from penstock.errors import DatabaseUnavailable
 from penstock.queue.wakeups import READY
-from penstock.runtime.liveness.process_row import deregister
+from penstock.runtime.liveness.process_row import Departure
 from penstock.telemetry.events import ProcessDeserted, ProcessStopped, TroubleBegan
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Shutdown:
         worker, app = self.worker, self.worker.app
         while True:
             try:
-                deregister(app.database, app.events, [worker.identity.id], self._wake_others)
+                Departure(app.database, app.events, [worker.identity.id], self._wake_others).go()
                 return
             except Exception as error:
                 may_pass = isinstance(error, DatabaseUnavailable)

@@ -36,6 +36,7 @@ from penstock.runtime.pump.idle import resting
 from penstock.runtime.pump.job_source import JobSource
 from penstock.runtime.pump.lanes import Lanes
 from penstock.runtime.pump.pump import MOST_COLLECTED, Pump
+from penstock.runtime.pump.turn_gate import TurnGate
 from penstock.runtime.pump.waker import Waker
 from penstock.runtime.reconcilers.reconciler_worker import RowWork
 from penstock.runtime.service import Service, call_on_loop
@@ -75,6 +76,8 @@ class WorkerOptions:
     """Called regularly on the event loop, while that is not blocked."""
     listener: RelayedListener | None = None
     """Receives wake-ups from the supervisor; None: the worker opens a listening connection of its own."""
+    gate: TurnGate | None = None
+    """Shared by the children of a supervisor that has more of them than there are processors."""
 
 
 WATCH_INTERVAL = 0.5
@@ -175,6 +178,7 @@ class Worker:
         self.dispatcher = self._make_dispatcher()
         self.pump = self._make_pump()
         self.pump.claiming = self.role in JOB_ROLES
+        self.pump.gate = self.options.gate
         self.pump.waiting = lambda: len(self.dispatcher.waiting)
         self.pump.worth_a_turn = max(1, min(MOST_COLLECTED, self.settings.unrecorded // 2))
         self.housekeeping = self._make_housekeeping()

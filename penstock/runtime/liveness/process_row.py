@@ -61,49 +61,66 @@ class Identity:
         return dumps(told | (self.host_identity.details() if self.host_identity is not None else {}))
 
 
-def deregister(
-    database: Database,
-    stream: Stream,
-    ids: Sequence[str],
-    wake: Callable[[Transaction], None] = lambda _: None,
-    reach: Reach | None = None,
-) -> list[str]:
-    """Remove the rows of processes that stop, and give back what they hold, which spends nothing. Returns the jobs.
+class Departure:
+    """Removes the rows of processes that stop, and gives back what they hold, which spends nothing.
 
     A job that the database does not give back is left to the reapers; all others go back. `wake` is called in a
     transaction that gives something back.
     """
-    reach = database if reach is None else reach
-    boundary: Boundary[str] = Boundary(database, stream, "the claim of")
 
-    def leave(tx: Transaction, left: Sequence[str] = ()) -> list[str]:
-        return woken(tx, processes.leave(tx, ids, left))
+    def __init__(
+        self,
+        database: Database,
+        stream: Stream,
+        ids: Sequence[str],
+        wake: Callable[[Transaction], None] = lambda _: None,
+        reach: Reach | None = None,
+    ) -> None:
+        self.database = database
+        self.ids = ids
+        self.wake = wake
+        self.reach: Reach = database if reach is None else reach
+        self._boundary: Boundary[str] = Boundary(database, stream, "the claim of")
+        self._back: list[str] = []
 
-    def woken(tx: Transaction, jobs: list[str]) -> list[str]:
-        if jobs:
-            wake(tx)
-        return jobs
-
-    def give_back(part: Sequence[str]) -> None:
-        mine = [(job, token) for job, token in held if job in part]
+    def go(self) -> list[str]:
+        """Returns the jobs that were given back. Raises what is wrong with the database, not with a job."""
         try:
-            back.extend(reach.in_transaction(lambda tx: woken(tx, processes.give_back(tx, mine))))
-        except Exception as problem:
-            if database.is_outage(problem):
+            self._back += self.reach.in_transaction(self._leave)
+        except Exception as error:
+            if self.database.is_outage(error):
                 raise
-            if len(part) == 1:
-                boundary.set_aside(part[0], problem)
-                return
-            give_back(part[: len(part) // 2])
-            give_back(part[len(part) // 2 :])
+            self._go_apart()
+        return self._back
 
-    try:
-        return reach.in_transaction(leave)
-    except Exception as error:
-        if database.is_outage(error):
-            raise
-    held = reach.in_transaction(processes.held_by, ids)
-    jobs, back = sorted({job for job, _ in held}), list[str]()
-    if jobs:
-        give_back(jobs)
-    return back + reach.in_transaction(leave, [job for job in jobs if job not in back])
+    def _go_apart(self) -> None:
+        held = self.reach.in_transaction(processes.held_by, self.ids)
+        jobs = sorted({job for job, _ in held})
+        if jobs:
+            self._give_back(jobs, held)
+        self._back += self.reach.in_transaction(self._leave, [job for job in jobs if job not in self._back])
+
+    def _give_back(self, jobs: Sequence[str], held: Sequence[tuple[str, int]]) -> None:
+        """Job by job, where they fail together."""
+        part = [(job, token) for job, token in held if job in jobs]
+        try:
+            self._back += self.reach.in_transaction(
+                lambda tx: self._waking(tx, processes.give_back(tx, part))
+            )
+        except Exception as error:
+            if self.database.is_outage(error):
+                raise
+            if len(jobs) == 1:
+                self._boundary.set_aside(jobs[0], error)
+                return
+            middle = len(jobs) // 2
+            self._give_back(jobs[:middle], held)
+            self._give_back(jobs[middle:], held)
+
+    def _leave(self, tx: Transaction, left: Sequence[str] = ()) -> list[str]:
+        return self._waking(tx, processes.leave(tx, self.ids, left))
+
+    def _waking(self, tx: Transaction, jobs: list[str]) -> list[str]:
+        if jobs:
+            self.wake(tx)
+        return jobs

@@ -21,6 +21,7 @@ from penstock.database.database import Database
 from penstock.database.transaction import Transaction
 from penstock.runtime.pump.idle import IdleMode
 from penstock.runtime.pump.source import Source
+from penstock.runtime.pump.turn_gate import TurnGate
 from penstock.runtime.pump.waker import Waker
 from penstock.runtime.service import Service, Turn
 from penstock.telemetry import fault_points
@@ -53,6 +54,8 @@ class Pump(Service, Generic[C, F]):
     _in_trouble_claiming = _collecting = False
     waiting: Callable[[], int] = staticmethod(lambda: 0)
     """How many claims wait here to be run."""
+    gate: TurnGate | None = None
+    """Limits how many processes settle a backlog at the same time; None: there are no more than processors."""
     worth_a_turn = MOST_COLLECTED
     """The number of outcomes that the pump collects before a turn, at most."""
     _goal = MOST_COLLECTED
@@ -210,10 +213,21 @@ class Pump(Service, Generic[C, F]):
         while not self.stopping.is_set():
             self._satisfied = False
             self._collect()
-            turn = self.guarded_turn()
+            turn = self._gated_turn()
             rests = turn is Turn.IDLE or (turn is Turn.WORKED and self._satisfied)
             if rests and not self.stopping.is_set():
                 self.guarded_pause()
+
+    def _gated_turn(self) -> Turn:
+        """A turn; with a backlog, and where processors are shared with other processes, in a place at the gate."""
+        if self.gate is None or self.waiting() < LEAST_WAITING:
+            return self.guarded_turn()
+        place = self.gate.enter(COLLECT_FOR)
+        try:
+            return self.guarded_turn()
+        finally:
+            if place is not None:
+                self.gate.leave(place)
 
     def _collect(self) -> None:
         """While many claims wait to be run, collect outcomes for a larger batch: each turn has a cost.

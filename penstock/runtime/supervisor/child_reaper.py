@@ -27,7 +27,7 @@ from penstock.queue.processes import ChildRow
 from penstock.queue.wakeups import ENDED, READY, Wakeups
 from penstock.runtime.liveness import host_identity
 from penstock.runtime.liveness.outage_guard import OutageGuard
-from penstock.runtime.liveness.process_row import deregister
+from penstock.runtime.liveness.process_row import Departure
 from penstock.runtime.liveness.reaper import Reaper
 from penstock.runtime.pump.idle import longest_silence
 from penstock.runtime.service import Service, Turn
@@ -240,7 +240,7 @@ class ChildReaper(Service):
 
     def _release(self, child_key: str) -> None:
         ids = self.connection.read(processes.rows_of_child, self.id, child_key)
-        if jobs := deregister(self.database, self.stream, ids, self._wake_ready, self.connection):
+        if jobs := Departure(self.database, self.stream, ids, self._wake_ready, self.connection).go():
             self.stream.emit(WorkReleased(len(jobs)))
 
     def _wake_ready(self, tx: Transaction) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.runtime import os_signals
-from penstock.runtime.liveness.process_row import deregister
+from penstock.runtime.liveness.process_row import Departure
 from penstock.runtime.worker import Worker, WorkerOptions
 from penstock.telemetry import fault_points
 from penstock.telemetry.events import StopRequested, WorkReleased
@@ -121,7 +121,7 @@ class Stop:
         os._exit(self.code)
 
     def _give_back(self) -> None:
-        jobs = deregister(self.app.database, self.app.events, [self.worker.identity.id])
+        jobs = Departure(self.app.database, self.app.events, [self.worker.identity.id]).go()
         self.app.events.emit(WorkReleased(len(jobs)))
 
 

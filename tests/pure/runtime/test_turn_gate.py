@@ -1,0 +1,71 @@
+"""runtime/pump/turn_gate: as many processes as there are places, and no place is lost with its process."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from penstock.runtime.pump.turn_gate import TurnGate
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def gate() -> TurnGate:
+    return TurnGate(2)
+
+
+def _child_with_a_place(gate: TurnGate) -> int:
+    """A forked process that takes a place and holds it until it is killed."""
+    told, tells = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(tells, b"%d" % (-1 if (place := gate.enter(0)) is None else place))
+            threading.Event().wait(60)
+        finally:
+            os._exit(1)
+    os.close(tells)
+    assert os.read(told, 10) in (b"0", b"1")
+    os.close(told)
+    return pid
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_a_process_gets_a_place_only_while_one_is_free(gate: TurnGate) -> None:
+    children = [_child_with_a_place(gate) for _ in range(2)]
+    try:
+        assert gate.enter(0.01) is None
+        _kill(children.pop())
+        assert eventually(lambda: gate.enter(0) is not None)
+    finally:
+        for pid in children:
+            _kill(pid)
+
+
+def test_a_place_that_was_left_is_free_for_others(gate: TurnGate) -> None:
+    child = _child_with_a_place(gate)
+    try:
+        place = gate.enter(0)
+        assert place is not None
+        gate.leave(place)
+        other = _child_with_a_place(gate)
+        assert gate.enter(0) is None
+        _kill(other)
+    finally:
+        _kill(child)
+
+
+def test_a_frozen_process_keeps_its_place_and_holds_up_no_other(gate: TurnGate) -> None:
+    children = [_child_with_a_place(gate) for _ in range(2)]
+    try:
+        for pid in children:
+            os.kill(pid, signal.SIGSTOP)
+        assert gate.enter(0.05) is None, "after its time the turn begins without a place"
+    finally:
+        for pid in children:
+            _kill(pid)
