@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.operate import doctor
 from penstock.operate.doctor import Check, CheckContext, Finding, Level
-from penstock.values.fork_safety import forget_after_fork
+from penstock.values.fork_safety import register_reset_after_fork
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -66,11 +66,11 @@ class Troubles:
         self._thorough: list[Trouble] = []
         """Of the checks that are only made when a viewer asks, as they were then."""
         self._due_at = 0.0
-        self.forget()
-        forget_after_fork(self)
+        self.reset_after_fork()
+        register_reset_after_fork(self)
         app.closers.append(self.end)
 
-    def forget(self) -> None:
+    def reset_after_fork(self) -> None:
         """In a forked child: the thread that examines is the parent's."""
         self._lock = threading.Lock()
         self._examining: threading.Thread | None = None
