@@ -90,16 +90,16 @@ def run_report(
     whole: bool,
 ) -> RunReport:
     """Read a run, at most so many of its acts, open waits and steps, and its result, if that is short or `whole`."""
-    standing = read.standings(tx, [run]).get(run)
-    if standing is None:
+    state = read.run_states(tx, [run]).get(run)
+    if state is None:
         raise PenstockError(f"there is no run {run}; it may have been pruned")
-    wiring = wiring_for(engine_state, tx, standing.definition)
+    wiring = wiring_for(engine_state, tx, state.definition)
     counted = tx.rows(read.COUNTS, run=run)
-    graph = graph_of(wiring, standing.status, counted)
-    is_pending = standing.status is RunStatus.PENDING
+    graph = graph_of(wiring, state.status, counted)
+    is_pending = state.status is RunStatus.PENDING
     is_waiting = any(node.counts.get(JobStatus.WAITING) for node in graph.nodes)
     return RunReport(
-        standing,
+        state,
         wiring,
         graph,
         [*wiring.order, *sorted({str(node) for node, _, _ in counted} - set(wiring.order))],
@@ -108,7 +108,7 @@ def run_report(
         audit.acts(tx, run, None, {}, acts),
         _pending(tx, run, engine_state) if is_pending else [],
         open_waits(tx, run, waits) if is_waiting else [],
-        _result(tx, engine_state, standing, wiring, whole),
+        _result(tx, engine_state, state, wiring, whole),
     )
 
 
@@ -118,18 +118,18 @@ def _pending(tx: Transaction, run: str, engine_state: EngineState) -> list[str]:
 
 
 def _result(
-    tx: Transaction, engine_state: EngineState, standing: RunStatusRow, wiring: Wiring, whole: bool
+    tx: Transaction, engine_state: EngineState, state: RunStatusRow, wiring: Wiring, whole: bool
 ) -> RunResult | None:
-    if standing.status is not RunStatus.SUCCEEDED:
+    if state.status is not RunStatus.SUCCEEDED:
         return None
-    if standing.mode == RunMode.STOPPED:
-        return RunResult(decode(standing.result or "null"))
+    if state.mode == RunMode.STOPPED:
+        return RunResult(decode(state.result or "null"))
     nodes = sorted({cell.node for cell in result_of(wiring).outputs})
-    count, size = tx.rows(RESULT_SIZE, run=standing.id, nodes=nodes)[0] if nodes and not whole else (1, 0)
+    count, size = tx.rows(RESULT_SIZE, run=state.id, nodes=nodes)[0] if nodes and not whole else (1, 0)
     if int(size) > MOST_RESULT:
         return RunResult(None, int(count), int(size), is_read=False)
-    header = RunHeader(standing.pipeline, standing.definition, standing.args)
-    value = values.natural_result(engine_state, tx, view(engine_state, tx, standing.id, header))
+    header = RunHeader(state.pipeline, state.definition, state.args)
+    value = values.natural_result(engine_state, tx, view(engine_state, tx, state.id, header))
     return RunResult(value, int(count), int(size))
 
 

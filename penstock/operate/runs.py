@@ -139,24 +139,24 @@ def list_runs(
 ) -> list[RunRow]:
     """Runs, newest first."""
     ids = read.ids_of_runs(tx, pipeline, status, key, limit, label)
-    standings = read.standings(tx, ids) if ids else {}
-    return [run_row(standings[id]) for id in ids if id in standings]
+    states = read.run_states(tx, ids) if ids else {}
+    return [run_row(states[id]) for id in ids if id in states]
 
 
-def run_row(standing: RunStatusRow) -> RunRow:
+def run_row(state: RunStatusRow) -> RunRow:
     return RunRow(
-        standing.id,
-        standing.pipeline,
-        standing.status.value,
-        standing.key,
-        standing.reasons,
-        standing.created_at,
-        standing.started_at,
-        standing.ended_at,
-        standing.parent_run,
-        standing.revived_from if standing.forked_from is None else None,
-        standing.rerun_of,
-        standing.forked_from,
+        state.id,
+        state.pipeline,
+        state.status.value,
+        state.key,
+        state.reasons,
+        state.created_at,
+        state.started_at,
+        state.ended_at,
+        state.parent_run,
+        state.revived_from if state.forked_from is None else None,
+        state.rerun_of,
+        state.forked_from,
     )
 
 

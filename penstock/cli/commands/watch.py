@@ -104,7 +104,7 @@ def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently:
         return found
 
     def show(seen: JobReport) -> None:
-        line = _standing(seen)
+        line = _status_line(seen)
         if line not in told:
             out.print(line, markup=False)
             told.add(line)
@@ -112,7 +112,7 @@ def watch_job(app: Penstock, id: str, timeout: float | None = None, *, silently:
     seen = _watched(
         look,
         lambda seen: seen.job.status.terminal,
-        lambda seen: Text(_standing(seen), style=COLOURS.get(seen.job.status.value, "")),
+        lambda seen: Text(_status_line(seen), style=COLOURS.get(seen.job.status.value, "")),
         None if silently else show,
         timeout,
     )
@@ -165,7 +165,7 @@ def _over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
 
-def _standing(told: JobReport) -> str:
+def _status_line(told: JobReport) -> str:
     """The state of a job, in one line."""
     job = told.job
     words = [f"{in_line(job.task)}: {job.status.value}"]

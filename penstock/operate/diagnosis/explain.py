@@ -85,7 +85,7 @@ class Explanation:
 
 def explain(tx: Transaction, id: str, reap_after: float) -> Explanation:
     """Explain a run or a job by its id."""
-    run = read.standings(tx, [id]).get(id)
+    run = read.run_states(tx, [id]).get(id)
     if run is not None:
         return Explanation(id, "run", run.status.value, tuple(_of_run(tx, run, reap_after)))
     report = jobs.job_report(tx, id)

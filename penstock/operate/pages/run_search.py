@@ -74,8 +74,8 @@ def page_of_runs(tx: Transaction, wanted: RunFilter, limit: int, before: str | N
     template = f"SELECT id FROM ({window}) w WHERE 1 = 1{matching} ORDER BY id DESC LIMIT :limit"
     found = [str(id) for (id,) in tx.rows(template, limit=limit + 1, **given, **rest)]
     ids, more = found[:limit], len(found) > limit
-    standings = read.standings(tx, ids) if ids else {}
-    rows = [run_row(standings[id]) for id in ids if id in standings]
+    states = read.run_states(tx, ids) if ids else {}
+    rows = [run_row(states[id]) for id in ids if id in states]
     if more:
         return RunPage(rows, ids[-1])
     last = tx.row(

@@ -29,7 +29,7 @@ OTHERS = ("claim.committed", "settle.commit", "hand_over", "execute")
 def used(app: Penstock) -> dict[str, int]:
     """What counts against each key."""
     keys = [key for (key,) in rows(app, "SELECT limit_key FROM {limits} ORDER BY limit_key")]
-    return {key: how.used for key, how in app.database.read(slots.standing, keys).items()}
+    return {key: how.used for key, how in app.database.read(slots.usage, keys).items()}
 
 
 def declare(app: Penstock, ran: list[int]) -> Any:
