@@ -286,7 +286,8 @@ class Worker:
         return [name for name in self._tasks() if name not in paused] if paused else self._tasks()
 
     def _find_paused(self) -> Set[str]:
-        executors, tasks = self.dispatcher.paused_executors, self.dispatcher.processes.paused_tasks
+        executors, processes = self.dispatcher.paused_executors, self.dispatcher.processes
+        tasks: Set[str] = processes.paused_tasks if processes.import_pauses else frozenset()
         if not executors:
             return tasks
         known = ((name, self.app.find_task(name)) for name in self._tasks())
