@@ -153,7 +153,7 @@ class Worker:
         for service in self.services:
             service.start()
         if self.role in ROW_ROLES:
-            self.rows.start()
+            self.rows.start_new()
         self._watch = asyncio.create_task(self._watch_services())
         self.app.worker_loops.append(self.loop)
 
@@ -341,7 +341,9 @@ class Worker:
     def _holds(self) -> bool:
         """True if this process holds claims, or outcomes that are not settled."""
         unwritten = self.pump.unsettled > 0 or self.pump.in_doubt
-        return unwritten or self.source.holdings.count + self.dispatcher.busy > 0 or self.rows.holds
+        if unwritten or self.source.holdings.count + self.dispatcher.busy > 0:
+            return True
+        return bool(self.rows.runners) and self.rows.holds
 
     def _wanted(self) -> IdleQuery:
         tasks = self._tasks() if self.pump.claiming else ()
@@ -385,7 +387,7 @@ class Worker:
         for service in self.services:
             if not service.alive and not service.stopping.is_set():
                 service.start()
-        if self.role in ROW_ROLES:
+        if self.role in ROW_ROLES and self.app.reconcilers:
             self.rows.revive()
 
     def _loop_is_ending(self) -> bool:
