@@ -269,9 +269,8 @@ def test_a_row_whose_every_way_out_raises_gets_an_end(ended: list[VisitOutcome],
         crew = crew_of(made, ended)
         crew.coming.extend([item(1)])
         crew._accept()
-        await until(
-            lambda: crew.busy == 0 and bool(ended)
-        )  # a thread frees its place before it tells the end
+        # A thread frees its place before it tells the end.
+        await until(lambda: crew.busy == 0 and bool(ended))
 
     asyncio.run(look())
     assert [(end.kind, end.failure.type if end.failure else None) for end in ended] == [
