@@ -1,4 +1,4 @@
-"""`penstock dead-letters`: jobs whose budget is spent. Look at them, run them again, put them away."""
+"""`penstock dead-letters`: lists jobs whose budget is spent, runs them again, or discards them."""
 
 from __future__ import annotations
 

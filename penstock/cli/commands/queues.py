@@ -1,4 +1,4 @@
-"""`penstock queues`: how queues stand; pauses and resumes them, and gives workers other queues."""
+"""`penstock queues`: lists queues, pauses and resumes them, and gives workers other queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock schedules`: what is due when, and what became of it; pause, resume, trigger, backfill, create, delete."""
+"""`penstock schedules`: lists schedules and their ticks; pause, resume, trigger, backfill, create, delete."""
 
 from __future__ import annotations
 
