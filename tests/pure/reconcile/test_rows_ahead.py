@@ -63,7 +63,7 @@ async def crew_with(count: int, average: float, ended: list[VisitOutcome]) -> Cr
     ("held", "average", "room"),
     [
         (0, 0.001, 12),  # short handlers: the workers and as many again as are done in a turn
-        (0, 1.0, 4),  # long ones: nobody waits here who could be worked on elsewhere
+        (0, 1.0, 4),  # long ones: no row waits here that could be worked on elsewhere
         (4, 1.0, 0),
         (3, 1.0, 1),
     ],

@@ -103,7 +103,7 @@ def test_a_new_process_waits_until_the_living_can_have_been_heard(wait: Time) ->
 def test_a_process_that_was_stopped_itself_gives_the_others_time_to_be_heard(
     wait: Time,
 ) -> None:
-    """A machine that slept, or has no processor left: whoever wakes first must not find all others dead."""
+    """A machine that slept, or has no processor left: the process that wakes first must not find all others dead."""
     touch = OutageGuard(SILENCE)
     touch.heard(heartbeat=5)
     wait(SILENCE)
