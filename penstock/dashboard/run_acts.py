@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.dashboard.views import View
 
 CHOICES: dict[str, object] = {"approve": True, "reject": False}
-"""The two answers that most signals are."""
+"""The two answers that most signals have."""
 
 
 def _run(view: View, form: Form) -> Run:
@@ -43,11 +43,13 @@ def cancel_run(view: View, form: Form) -> Done:
         done = _run(view, form).cancel(seconds_of(form, "grace", 10.0))
     except CancelConflict as error:
         return Done(str(error), bad=True)
-    return Done("The run is being cancelled." if done else "Its cancel was asked for before.", bad=not done)
+    return Done(
+        "The run is being cancelled." if done else "Its cancellation was requested before.", bad=not done
+    )
 
 
 def signal_run(view: View, form: Form) -> Done:
-    """Give a signal that a step waits for: a value, or the choice of a button."""
+    """Give a signal that a step waits for: a value, or the answer of the buttons approve and reject."""
     name, choice, text = text_of(form, "signal"), optional_text(form, "choice"), optional_text(form, "value")
     value = CHOICES[choice] if choice in CHOICES and text is None else json_or_text(text)
     given = _run(view, form).signal(name, value, path_of_form(form))

@@ -43,7 +43,7 @@ def resume_schedule(view: View, form: Form) -> Done:
 def trigger_schedule(view: View, form: Form) -> Done:
     """Start the job or run now, besides the ticks."""
     started = _schedule(view, form).trigger()
-    return Done("One was started, beside the ticks.", {"started": started.id})
+    return Done("A job or run was started, besides the ticks.", {"started": started.id})
 
 
 def backfill_schedule(view: View, form: Form) -> Done:

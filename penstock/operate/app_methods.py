@@ -244,7 +244,7 @@ class Operating(ABC):
         return await self.bridge.run(lambda: self.prune(older_than, told=told))
 
     def explain(self, subject: Any) -> Explanation:
-        """Say why a job or a run waits, or where it stands: `print(app.explain(job))`. Also by its id."""
+        """Say why a job or a run waits, or what its state is: `print(app.explain(job))`. Also by its id."""
         self.prepare()
         id = checked_id(getattr(subject, "id", subject))
         return self.database.read(explaining.explain, id, self.settings.reap_after)

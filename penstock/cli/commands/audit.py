@@ -25,7 +25,7 @@ def audit(
     subject: Annotated[
         str | None, typer.Option(metavar="ID", help="only of this run (with its steps) or job")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="WHO", help="only what was done by this one")] = None,
+    by: Annotated[str | None, typer.Option(metavar="WHO", help="only acts of this actor")] = None,
     since: Annotated[
         str | None, typer.Option(metavar="AGE|INSTANT", help='such as "2d", or ISO 8601 with a time zone')
     ] = None,

@@ -122,7 +122,7 @@ def explain(
     database: DatabaseUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a job or a run waits, or where it stands."""
+    """Say why a job or a run waits; if it does not wait, its state."""
     with opened(app, database) as found:
         told = found.explain(found.database.read(find_run_or_job, subject)[0])
     tell(told.text, told, as_json=as_json)

@@ -140,7 +140,7 @@ def newest_statuses(tx: Transaction, pipeline: str, most: int = 30) -> list[tupl
 
 
 def step_times(tx: Transaction, runs: list[str], most: int = 2_000) -> list[StepTimes]:
-    """Measure at most so many successful attempts in these runs."""
+    """Measure the successful attempts of at most so many steps in these runs."""
     sample: dict[str, list[tuple[float, float]]] = {}
     for node, started, finished, created in tx.rows(TOOK, runs=runs, limit=most) if runs else ():
         times = ((int(finished) - int(started)) / 1e6, max(0, int(started) - int(created)) / 1e6)
